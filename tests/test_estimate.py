@@ -13,7 +13,8 @@ from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.published import published_runs, repeats, rows_of
 from lra.report.tables.published import reproduce_table
-from lra.train.training_time import Timings, TrainingTime
+from lra.train.stopping import StopRequest
+from lra.train.training_time import Speeds, TrainingTime, count_steps
 from made_results import bench_record, record, save_all
 from own_tasks import PARITY
 from requested import compose
@@ -36,26 +37,17 @@ def run(**changes: object) -> RunRecord:
 def test_what_is_nearest_to_a_run_is_taken() -> None:
     """From the best on: the device, the settings, runs, the task's lengths, batch and length."""
     order = [
-        (run(), 2.0, "a run"),
-        (bench_record(length=2048, batch_size=BATCH // 4, lengths="task", device=HERE), 0.5,
-         f"lra.bench step, batch {BATCH // 4} scaled to {BATCH}"),
-        (bench_record(length=2048, batch_size=BATCH, device=HERE), 2.0,
-         "lra.bench step, every sequence of full length"),
-        (bench_record(length=1024, batch_size=BATCH, device=HERE), 1.0,
-         "lra.bench step, every sequence of full length, 1,024 positions scaled to 2,048"),
-        (run(overrides=["task.max_depth=3"], steps_per_second=3.0), 3.0,
-         "a run, at other settings"),
-        (run(device="CPU B, 4 threads", steps_per_second=5.0), 5.0, "a run"),
-    ]  # fmt: skip
+        (run(), 2.0),
+        (bench_record(length=2048, batch_size=BATCH // 4, lengths="task", device=HERE), 0.5),
+        (bench_record(length=2048, batch_size=BATCH, device=HERE), 2.0),
+        (bench_record(length=1024, batch_size=BATCH, device=HERE), 1.0),
+        (run(overrides=["task.max_depth=3"], steps_per_second=3.0), 3.0),
+        (run(device="CPU B, 4 threads", steps_per_second=5.0), 5.0),
+    ]
     for k in range(len(order)):
-        left = [one for one, *_ in order[k:]][::-1]
-        timings = Timings(
-            [one for one in left if isinstance(one, RunRecord)],
-            [one for one in left if not isinstance(one, RunRecord)],
-        )
-        speed = timings.speed(CONFIG, HERE)
+        speed = Speeds([one for one, _ in order[k:]][::-1]).find(CONFIG, HERE)
         assert speed is not None
-        assert (speed.steps_per_second, speed.origin) == order[k][1:]
+        assert speed.steps_per_second == order[k][1]
 
 
 @pytest.mark.parametrize(
@@ -67,35 +59,34 @@ def test_what_is_nearest_to_a_run_is_taken() -> None:
     ],
 )  # fmt: skip
 def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> None:
-    timings = Timings([run(**other)], [bench_record(mode="forward", device=HERE)])
-    assert timings.speed(CONFIG, HERE) is None
-    text = TrainingTime(CONFIG, timings, HERE).describe()
-    assert text.startswith(
-        "not known: tnn has no timed step for this task and preset on a CPU; 30,000 steps"
-    )
+    speeds = Speeds([run(**other), bench_record(mode="forward", device=HERE)])
+    assert speeds.find(CONFIG, HERE) is None
+    text = TrainingTime(CONFIG, speeds, HERE).describe()
+    assert text.startswith("not known, because no step of tnn was timed at this preset")
     assert "--task listops --mixers tnn --preset paper --protocol s4" in text
 
 
 def test_settings_that_change_no_step_are_no_others() -> None:
     changed = compose("listops", "tnn", overrides=["train.lr=1e-3", "model.dim=64"])
-    speed = Timings([run(overrides=["model.dim=64"])], []).speed(changed, HERE)
+    speed = Speeds([run(overrides=["model.dim=64"])]).find(changed, HERE)
     assert speed is not None
-    assert "other settings" not in speed.origin
+    assert speed.has_settings
 
 
-def test_an_estimate_is_told() -> None:
-    timings = Timings([run()], [])
-    here = TrainingTime(CONFIG, timings, HERE)
-    assert here.describe() == (
-        "4.2 h of training on this CPU (30,000 steps at 2 steps/s; source: a run)"
-    )
-    assert here.describe(15_000).startswith("2.1 h of training left on this CPU")
+def test_an_estimate_ends_where_the_run_does() -> None:
+    speeds = Speeds([run()])
+    here = TrainingTime(CONFIG, speeds, HERE)
+    assert here.describe() == "4.2 h of training (an earlier run made 2 steps/s)"
+    assert here.describe(15_000).startswith("2.1 h of training left (")
     assert here.seconds(40_000) == 0
-    elsewhere = TrainingTime(CONFIG, timings, "CPU C").describe()
-    assert "on CPU A, 2 threads, not this CPU (" in elsewhere
+    elsewhere = TrainingTime(CONFIG, speeds, "CPU C").describe()
+    assert "an earlier run on CPU A, 2 threads made" in elsewhere
+    stopped = TrainingTime(CONFIG, speeds, HERE, StopRequest(max_steps=3000))
+    assert stopped.seconds() == 1500
+    assert TrainingTime(CONFIG, speeds, HERE, StopRequest(max_minutes=2)).seconds() == 120
     minutes = compose("listops", "tnn", overrides=["train.minutes=10"])
-    limited = TrainingTime(minutes, timings, HERE)
-    assert limited.describe() == "10 min of training, as train.minutes says"
+    limited = TrainingTime(minutes, speeds, HERE)
+    assert limited.describe() == "10 min of training"
     assert limited.seconds(100, 480.0) == 120
 
 
@@ -106,26 +97,15 @@ def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_pat
         "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context): ...\n"
     )
     config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick")
-    text = TrainingTime(config, Timings([], []), HERE).describe()
+    text = TrainingTime(config, Speeds([]), "H100").describe()
     assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
-    timings = Timings([], [], Path("/a b"))
-    assert "--device cuda --out '/a b/bench')" in TrainingTime(config, timings, "H100").describe()
+    assert text.endswith("--device cuda)")
 
 
-def test_steps_are_of_the_data_that_runs_met() -> None:
-    assert Timings([], []).steps(CONFIG) == 40 * 750
-    met = run(data={"source": "official", "fingerprint": "f", "sizes": {"train": 1281}})
-    assert Timings([met], []).steps(CONFIG) == 40 * 11, "the last, smaller batch counts"
-
-
-def test_steps_are_not_of_the_data_of_other_code(tmp_path: Path) -> None:
-    task = tmp_path / "own.py"
-    task.write_text(PARITY.replace("train: int = 200", "train: int = 640"))
-    config = compose(f"{task}:Parity", "mean", overrides=["train.epochs=1"])
-    assert config.train.batch_size == 32
-    data = {"source": "own", "fingerprint": "f", "sizes": {"train": 200}}
-    other = run(task="Parity", mixer="mean", data=data, overrides=[], task_code="0" * 16)
-    assert Timings([other], []).steps(config) == 20
+def test_the_last_smaller_batch_of_an_epoch_is_a_step() -> None:
+    assert count_steps(CONFIG) == 40 * 750
+    changed = compose("listops", "tnn", overrides=["task.train=1281"])
+    assert count_steps(changed) == 40 * 11
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,11 +43,11 @@ def test_all_commands_are_listed_in_a_terminal(tmp_path: Path) -> None:
 
 
 def test_every_command_of_the_suite_has_a_line() -> None:
-    """A module is one if it takes interrupts from its start."""
+    """A module is one if it can be run."""
     sources = [*(ROOT / "lra").rglob("*.py"), ROOT / "run_task.py", ROOT / "report.py"]
     starts = {
         str(path.relative_to(ROOT)) for path in sources
-        if re.search(r"^    expect_interrupts\(", path.read_text(), re.M)
+        if '\nif __name__ == "__main__":\n' in path.read_text()
     }  # fmt: skip
     listed: set[str] = set()
     for one in command.COMMANDS.values():
@@ -206,11 +205,3 @@ def test_a_namespace_that_an_editable_install_mixes_up_is_noticed(
     assert str(tmp_path / "models") in found
 
 
-@pytest.mark.parametrize("command", [["run_task.py"], ["report.py"], ["-m", "lra.sweep"]])
-def test_missing_requirements_are_named(command: list[str]) -> None:
-    """-S leaves out the folder of installed packages, as a Python without them does."""
-    arguments = [sys.executable, "-S", *command, "--help"]
-    ended = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "has no torch, " in ended.stderr and "source .venv/bin/activate" in ended.stderr
-    assert ended.stderr.count("\n") == 1

@@ -75,7 +75,7 @@ def added(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_a_step_has_one_exchange_and_directions_are_sent_when_drawn(tmp_path: Path) -> None:
+def test_a_step_has_two_exchanges_and_directions_are_sent_when_drawn(tmp_path: Path) -> None:
     """Besides that of the gradients; the sums of a batch norm are another matter."""
     script = tmp_path / "counting.py"
     script.write_text(COUNTING)
@@ -89,7 +89,7 @@ def test_a_step_has_one_exchange_and_directions_are_sent_when_drawn(tmp_path: Pa
         buffers = 2 * 2 + 1  # of each layer directions and their age; the table of positions
         for number, found in enumerate(made, start=1):
             drawn = {"broadcast": buffers} if number in {5, 9} else {}
-            assert found == {"all_reduce": 1, **drawn}, number
+            assert found == {"all_reduce": 2, **drawn}, number
         assert last["broadcast"] == buffers
 
 

@@ -113,10 +113,10 @@ def send_at_step(number: signal.Signals, step: int, monkeypatch: pytest.MonkeyPa
     """Send a signal to this process before a training step."""
     make_step = Trainer.train_step
 
-    def train_step(self: Trainer) -> dict[str, float]:
+    def train_step(self: Trainer) -> None:
         if self.step == step:
             signal.raise_signal(number)
-        return make_step(self)
+        make_step(self)
 
     monkeypatch.setattr(Trainer, "train_step", train_step)
 

@@ -6,194 +6,84 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from common.cores import Quota
 from lra.record.schema import ThreadsRecord
 from lra.report.names import RowNames
 from lra.report.screen import task_table
 from lra.report.tables.speeds import against_reference, is_busy, speed_tables
 from lra.runtime import environment, threads
-from lra.runtime.threads import Threads, choose_threads, chosen_variables, measure_other_load
+from lra.runtime.threads import Threads
 from made_results import bench_record, record, save
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
-SHORT = {"GOMP_SPINCOUNT": threads.SHORT_SPIN, "KMP_BLOCKTIME": "1"}
-
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose as a process does that has just started, on four cores, with its environment."""
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Choose as a process does that has just started, with four cores and torch not loaded."""
     for name in VARIABLES:
         monkeypatch.setenv(name, "")  # so that it is as before, afterwards
         monkeypatch.delenv(name)
-    monkeypatch.setattr(threads._Chosen, "threads", None)
-    monkeypatch.setattr(threads._Chosen, "variables", ())
+    monkeypatch.setattr(threads._Chosen, "waiting", "unknown")
     monkeypatch.setattr(threads, "visible_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(threads, "core_count", lambda: 4)
-    monkeypatch.setattr(threads, "cpu_quota", lambda: None)
-    monkeypatch.setattr(threads, "_physical_cores", lambda cores: cores)
-    monkeypatch.setattr(threads, "_torch_is_loaded", lambda: False)
+    threads.threads.cache_clear()
+    yield
+    threads.threads.cache_clear()
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, load: float | None) -> None:
-    monkeypatch.setattr(threads, "measure_other_load", lambda seconds: load)
+    monkeypatch.setattr(threads, "_measure_other_load", lambda: load)
 
 
-@pytest.mark.parametrize(
-    ("load", "arguments", "expected"),
-    [
-        (0.0, [], SHORT),
-        (0.9, [], SHORT),
-        (1.1, [], {"OMP_WAIT_POLICY": "PASSIVE"}),
-        (3.9, ["--threads", "4"], {"OMP_NUM_THREADS": "4", "OMP_WAIT_POLICY": "PASSIVE"}),
-        (1.1, ["--threads=2"], {"OMP_NUM_THREADS": "2", **SHORT}),
-        (0.0, ["--threads"], SHORT),
-        (0.0, ["--threads", "many"], SHORT),
-        (0.0, ["--threads", "0"], SHORT),
-        (0.0, ["--threads", "3000000000"], SHORT),
-        (0.0, ["--threads", "9" * 5000], SHORT),
-    ],
-)
-def test_threads_spin_for_a_short_while_or_sleep(
-    load: float, arguments: list[str], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+def test_threads_wait_with_a_short_spin_until_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loaded(monkeypatch, load)
-    choose_threads(["run_task.py", "--task", "listops", *arguments])
-    assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == expected
-    assert set(chosen_variables()) == set(expected) - {"OMP_NUM_THREADS"}
-    waiting = "passive" if "OMP_WAIT_POLICY" in expected else "short spin"
-    assert threads.threads() == Threads(waiting, 4, load)
+    monkeypatch.delitem(sys.modules, "torch")
+    loaded(monkeypatch, 0.5)
+    threads.choose_waiting()
+    assert threads.SHORT_SPIN.items() <= os.environ.items()
+    assert threads.threads() == Threads("short spin", 4, 0.5)
 
 
 @pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
 def test_what_the_user_says_of_waiting_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded(monkeypatch, 4.0)
+    loaded(monkeypatch, None)
     monkeypatch.setenv(name, "7")
-    choose_threads([])
+    threads.choose_waiting()
     assert [n for n in VARIABLES if n in os.environ] == [name]
-    assert os.environ[name] == "7"
-    assert threads.threads() == Threads("as set", 4, 4.0)
-
-
-def test_once_torch_is_loaded_nothing_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded(monkeypatch, 4.0)
-    monkeypatch.setattr(threads, "_torch_is_loaded", lambda: True)
-    choose_threads([])
-    assert not any(name in os.environ for name in VARIABLES)
     assert threads.threads().waiting == "as set"
 
 
-@pytest.mark.parametrize("number", ["9" * 5000, "0", "2,1", "\u0663", "-3", "abc"])
-def test_a_number_of_threads_that_is_none_is_left_to_torch(
-    number: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("given", "expected"), [(None, 2), ("3", None)])
+def test_a_quota_limits_threads(
+    given: str | None, expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded(monkeypatch, 2.0)
-    monkeypatch.setenv("OMP_NUM_THREADS", number)
-    choose_threads([])
-    assert threads.threads().waiting == "passive"
-    assert os.environ["OMP_NUM_THREADS"] == number
-
-
-def test_where_the_system_does_not_say_the_load_is_not_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(threads, "visible_cores", lambda: [10**6])
-    assert measure_other_load(0.01) is None
-    monkeypatch.undo()
-
-    def refuse(*, percpu: bool) -> None:
-        raise PermissionError("/proc/stat")
-
-    monkeypatch.setattr("psutil.cpu_times", refuse)
-    assert measure_other_load(0.01) is None
-    loaded(monkeypatch, None)
-    assert not Threads("short spin", 4, None).is_busy(100)
-
-
-@pytest.mark.parametrize(("given", "expected"), [(None, "2"), ("3", "3")])
-def test_a_quota_limits_threads_and_cores(
-    given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded(monkeypatch, 0.0)
     monkeypatch.setattr(threads, "core_count", lambda: 2)
+    monkeypatch.setattr("psutil.cpu_count", lambda logical: 8)
     if given is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", given)
-    choose_threads([])
-    assert os.environ["OMP_NUM_THREADS"] == expected
-    assert threads.threads().cores == 2
-    assert threads.threads().is_busy(3)
+    assert threads.default_count() == expected
 
 
-@pytest.mark.parametrize(
-    ("others", "group", "expected"),
-    [
-        (30.0, 0.0, 0.0),  # the machine still has more free cores than the quota
-        (63.5, 0.0, 1.5),
-        (30.0, 1.0, 1.0),
-        (30.0, None, 0.0),
-    ],
-)
-def test_under_a_quota_the_load_is_what_others_take_of_it(
-    others: float, group: float | None, expected: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = {"now": 0.0}
-    quota = Quota(2.0, Path("/nowhere"))
-    monkeypatch.setattr(threads, "visible_cores", lambda: list(range(64)))
-    monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
-    monkeypatch.setattr(threads, "_busy_seconds", lambda cores: others * clock["now"])
-    monkeypatch.setattr(
-        Quota, "used_seconds", lambda self: None if group is None else group * clock["now"]
-    )
-    monkeypatch.setattr(threads.time, "process_time", lambda: 0.0)
-    monkeypatch.setattr(threads.time, "monotonic", lambda: clock["now"])
-    monkeypatch.setattr(threads.time, "sleep", lambda seconds: clock.update(now=seconds))
-    assert measure_other_load(0.5) == expected
-
-
-def test_a_program_that_is_no_command_does_not_know() -> None:
-    assert threads.threads() == Threads("unknown", 4, None)
-    assert not threads.threads().is_busy(100)
-
-
-@pytest.fixture
-def other_process() -> Iterator[None]:
-    code = "import time; end = time.time() + 60\nwhile time.time() < end: pass"
-    process = subprocess.Popen([sys.executable, "-c", code])
-    time.sleep(0.5)
-    yield
-    process.kill()
-    process.wait()
-
-
-@pytest.mark.usefixtures("other_process")
-def test_the_load_is_that_of_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    # This process counts as its own, whatever it does meanwhile.
-    monkeypatch.setattr(threads.time, "sleep", spin)
-    load = measure_other_load(0.4)
-    assert load is not None
-    assert load > 0.3
-
-
-def spin(seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
+def test_the_load_is_that_of_this_process_s_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("psutil.cpu_percent", lambda *_, percpu: [50.0, 100.0, 0.0, 0.0, 100.0])
+    assert threads._measure_other_load() == 1.5
+    monkeypatch.setattr(threads, "visible_cores", lambda: [10**6])
+    assert threads._measure_other_load() is None
+    assert not Threads("short spin", 4, None).is_busy(100)
 
 
 def test_a_busy_machine_is_told_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     loaded(monkeypatch, 3.0)
-    choose_threads([])
     with caplog.at_level("WARNING", logger="lra"):
         environment.use_threads(None)
     count = torch.get_num_threads()
@@ -262,5 +152,5 @@ def test_a_run_records_what_it_was_made_with(tmp_path: Path) -> None:
     (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
     found = json.loads(path.read_text())["threads"]
     assert found["count"] == 1
-    assert found["waiting"] in {"short spin", "passive"}
+    assert found["waiting"] == "short spin"
     assert found["load"] >= 0

@@ -204,6 +204,7 @@ def test_gradients_are_clipped(dataset: Dataset) -> None:
 
 def test_when_numbers_are_read_changes_none_of_them(dataset: Dataset) -> None:
     usual, late = trainer_of(dataset), trainer_of(dataset)
+    expected: dict[str, float] = {}
     for _ in range(4):
         expected = make_step(usual)
         late.train_step()
