@@ -42,6 +42,9 @@ _END = re.compile(r"(?m)^<!-- end -->$")
 _FIGURE = re.compile(r"[a-z0-9.-]+-[0-9a-f]{8}\.svg")
 """Names of the figures of blocks: their slug, and a hash of the numbers drawn."""
 
+TOP = 10
+"""Rows of the leaderboard that README.md shows."""
+
 Item = Table | ReportFigure
 
 
@@ -86,6 +89,7 @@ def _evaluations(data: Data, *, of_positions: bool = False) -> list[Table]:
 
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
     "leaderboard": _leaderboard,
+    "leaderboard-top": lambda data: [table.first_rows(TOP) for table in _leaderboard(data)],
     "leaderboard-figure": lambda data: [
         f for b in _leading(data) for f in leaderboard_figures(data, b, styles_of_data(data))
     ],

@@ -57,6 +57,8 @@ class Column:
     lowest_is_best: bool = False
     margin: float | None = None
     """Largest difference that means nothing; None: every difference counts."""
+    known_marks: Mapping[int, str] | None = None
+    """Marks of a part of a column, which are those of the whole; None: they follow from it."""
 
     @property
     def texts(self) -> list[str]:
@@ -71,6 +73,8 @@ class Column:
     @property
     def marks(self) -> dict[int, str]:
         """Marks, BEST or SECOND, by row."""
+        if self.known_marks is not None:
+            return dict(self.known_marks)
         values = [entry.value if entry.is_ranked else None for entry in self.entries]
         return rank_numbers(
             values, self.digits, lowest_is_best=self.lowest_is_best, margin=self.margin
@@ -147,6 +151,21 @@ class Table:
         """Return the table of these columns, in this order."""
         by_name = {column.name: column for column in self.columns}
         return dataclasses.replace(self, columns=[by_name[name] for name in names])
+
+    def first_rows(self, count: int) -> Table:
+        """Return the table of the first rows of mixers, and of all rows beneath."""
+        kept = [*range(min(count, len(self.methods)))]
+        kept += range(len(self.methods), len(self.methods) + self.beneath)
+        columns = [
+            dataclasses.replace(
+                column,
+                entries=[column.entries[i] for i in kept],
+                known_marks={new: marks[i] for new, i in enumerate(kept) if i in marks},
+            )
+            for column in self.columns
+            for marks in [column.marks]
+        ]
+        return dataclasses.replace(self, columns=columns)
 
     def without_empty_columns(self) -> Table:
         """Return the table of the columns that say anything."""
