@@ -112,9 +112,9 @@ def test_what_cannot_share_a_column_has_a_table_of_its_own(
 ) -> None:
     runs = [record(), record(run_id="abc-s1", seed=1), record(seed=2, **change)]
     main, other = boards(runs)
-    assert main.is_main and "instead" not in accuracy_table(main).caption
+    assert main.is_main and "instead" not in accuracy_table(main).title
     assert reason in other.reason
-    assert other.reason in accuracy_table(other).caption
+    assert other.reason in accuracy_table(other).title
     assert len(main.records) + len(other.records) == 3
 
 
