@@ -24,7 +24,7 @@ from lra.runtime.console import write_out
 from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from lra.report.boards.results import Results
+    from lra.report.data import Data
 
 logger = logging.getLogger("lra.report")
 
@@ -142,22 +142,29 @@ def column_width(text: str) -> float:
     return value
 
 
-def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
+def choose_runs(options: argparse.Namespace, folder: Path) -> Data:
     """Open the results folder and keep the runs asked for.
 
     Raises: UserError for a preset or protocol that no run has.
     """
-    from lra.report.boards.results import Results
+    from lra.report.data import Data
     from lra.runtime.errors import UnknownName
 
-    results = Results(folder)
-    for name in ("preset", "protocol"):
-        chosen = getattr(options, name)
-        known = {getattr(record, name) for record in [*results.records, *results.bench]} - {None}
-        if chosen is not None and chosen not in known:
-            raise UnknownName(f"{name} among the runs", chosen, known, f"--{name}")
-        results.keep(lambda r, n=name, c=chosen: c is None or getattr(r, n) == c)
-    return results
+    chosen = {
+        name: value
+        for name in ("preset", "protocol")
+        if (value := getattr(options, name)) is not None
+    }
+    data = Data(
+        folder,
+        lambda record: all(getattr(record, name) == value for name, value in chosen.items()),
+        options.relative_to,
+    )
+    for name, value in chosen.items():
+        known = {getattr(record, name) for record in data.every} - {None}
+        if value not in known:
+            raise UnknownName(f"{name} among the runs", value, known, f"--{name}")
+    return data
 
 
 def chosen_formats(options: argparse.Namespace) -> list[str]:
@@ -174,40 +181,25 @@ def chosen_formats(options: argparse.Namespace) -> list[str]:
     return formats
 
 
-def write_report(
-    options: argparse.Namespace, formats: list[str], results: Results, out: Path
-) -> None:
+def write_report(options: argparse.Namespace, formats: list[str], data: Data, out: Path) -> None:
     """Print the tables with the user's runs, and write the page and the tables of numbers."""
-    from lra.report.data import ReportData, ReportOptions
-    from lra.report.summary import summarize
+    from lra.report.screen import summarize
     from lra.report.tables.terminal import wrap
 
     if out.exists() and not out.is_dir():
         raise UserError(f"--out: {out} is a file, expected a folder")
-    data = ReportData(
-        results, ReportOptions(relative_to=options.relative_to, published=options.published)
-    )
     is_chosen = options.preset is not None or options.protocol is not None
     write_out(summarize(data, is_chosen=is_chosen))
-    own = sum(map(results.is_own, results.records))
-    logger.info(f"Writing the report on {len(results.records):,} runs, {own:,} of them yours")
-    from lra.report.page.write import write_report
+    own = sum(map(data.is_own, data.records))
+    logger.info(f"Writing the report: {len(data.records):,} training runs, {own:,} of them yours")
+    from lra.report.page.page import write_report
+    from lra.report.published import choose_published
 
-    names = write_report(data, formats, out)
+    names = write_report(data, choose_published(options.published), formats, out)
     page = [f"Open the page in a browser: {out / 'index.html'}"] if "index.html" in names else []
     tables = [name for name in names if name.endswith(".csv")]
     saved = [f"Tables of numbers in {out}: {', '.join(tables)}"] if tables else []
     write_out("\n".join(["", *map(wrap, [*page, *saved]), ""]))
-
-
-def print_comparison(options: argparse.Namespace, results: Results) -> None:
-    """Print the comparison that was asked for."""
-    from lra.report.boards.comparison import compare_all
-    from lra.report.data import ReportData, ReportOptions
-    from lra.report.tables.comparison import describe_comparisons
-
-    data = ReportData(results, ReportOptions())
-    write_out(describe_comparisons(compare_all(results, data.boards, options.compare)) + "\n")
 
 
 def refuse_idle_flags(options: argparse.Namespace) -> None:
@@ -221,16 +213,16 @@ def refuse_idle_flags(options: argparse.Namespace) -> None:
             )
 
 
-def write_paper(options: argparse.Namespace, results: Results, out: Path) -> None:
+def write_paper(options: argparse.Namespace, data: Data, out: Path) -> None:
     """Write the tables and figures of a paper; print where they are, and what they leave out."""
     from lra.report.paper import DOCUMENT, PaperOptions, write_paper
     from lra.report.tables.terminal import wrap
 
-    given = {name: value for name in (*PAPER_FLAGS, "published", "relative_to")
+    given = {name: value for name in (*PAPER_FLAGS, "published")
              if (value := getattr(options, name)) is not None}  # fmt: skip
-    paper = write_paper(results, PaperOptions(**given), out)
+    paper = write_paper(data, PaperOptions(**given), out)
     left_out = list(paper.left_out)
-    others = sorted({record.task for record in results.records if record.positions is not None})
+    others = sorted({record.task for record in data.records if record.positions is not None})
     if others:
         left_out.append(f"Results in bits instead of accuracies: {', '.join(others)}")
     lines = [
@@ -246,17 +238,14 @@ def write_paper(options: argparse.Namespace, results: Results, out: Path) -> Non
     write_out("\n".join([*lines, ""]))
 
 
-def check(results: Results) -> int:
+def check(data: Data) -> int:
     """Compare the README files with the records; return the exit code."""
-    from lra.report.page.readme import check_readmes
+    from lra.report.readme import check_readmes
 
-    differences = check_readmes(results, ROOT)
+    differences = check_readmes(data, ROOT)
     if differences:
-        write_out(
-            "\n".join(
-                [*differences, "To write these blocks again: python report.py --write-readme", ""]
-            )
-        )
+        last = "To write these blocks again: python report.py --write-readme"
+        write_out("\n".join([*differences, last, ""]))
     return INCOMPLETE if differences else 0
 
 
@@ -270,23 +259,25 @@ def report(options: argparse.Namespace) -> int:
     if options.check or options.write_readme:
         default = shipped_dir(default)
     folder = options.results_dir or default
-    results = choose_runs(options, folder)
+    data = choose_runs(options, folder)
     code = 0
     if options.check:
-        code = check(results)
+        code = check(data)
     elif options.paper:
-        write_paper(options, results, options.out or folder / "report" / "paper")
+        write_paper(options, data, options.out or folder / "report" / "paper")
     elif options.write_readme:
-        from lra.report.page.readme import write_readmes
+        from lra.report.readme import write_readmes
 
-        write_readmes(results, ROOT)
+        write_readmes(data, ROOT)
     elif options.compare:
-        print_comparison(options, results)
+        from lra.report.compare import describe_comparisons
+
+        write_out(describe_comparisons(data, options.compare) + "\n")
     else:
-        write_report(options, formats, results, options.out or folder / "report")
-    for fault in results.faults:
+        write_report(options, formats, data, options.out or folder / "report")
+    for fault in data.faults:
         logger.warning(f"left out: {fault}")
-    return INCOMPLETE if results.faults else code
+    return INCOMPLETE if data.faults else code
 
 
 def main(arguments: list[str] | None = None) -> int:

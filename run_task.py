@@ -248,12 +248,12 @@ def train(
 def show_result(options: argparse.Namespace, config: RunConfig, record: RunRecord) -> None:
     """Print the last screen of a run, after the table of its task and preset if that is asked."""
     from lra.report.run_screen import Screen
-    from lra.report.tables.task_table import task_table
+    from lra.report.screen import task_table
     from lra.runtime.terminal import terminal_width
 
     width = terminal_width()
     if options.table:
-        write_out(task_table(options.results_dir, record, width))
+        write_out(task_table(options.results_dir, record))
     screen = Screen(
         results_dir=options.results_dir, record=record, config=config, data_dir=options.data_dir,
         flags=[] if options.device == "auto" else ["--device", options.device], width=width,

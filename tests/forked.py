@@ -31,12 +31,10 @@ TESTS = Path(__file__).resolve().parent
 IMPORTED = """
     run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate.__main__
     lra.generate.__main__ lra.bench.__main__ lra.check.__main__ lra.train.run
-    lra.classifier.resolve
-    lra.classifier.match_params
-    lra.report.page.write lra.report.page.readme pandas jinja2 PIL.Image PIL.PngImagePlugin
-    sklearn.tree
-    sklearn.linear_model pandas.io.formats.style matplotlib.figure matplotlib.backends.backend_svg
-    matplotlib.backends.backend_agg tasks.listops.interpreter tasks.listops.official
+    lra.classifier.resolve lra.classifier.match_params lra.report.page.page lra.report.paper
+    lra.report.compare lra.report.screen pandas altair PIL.Image PIL.PngImagePlugin
+    matplotlib.figure matplotlib.backends.backend_svg matplotlib.backends.backend_pdf
+    tasks.listops.interpreter tasks.listops.official
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
     tasks.pathfinder.official torch.utils.checkpoint
 """

@@ -10,12 +10,9 @@ import yaml
 
 import run_task
 from lra.record.run import RunRecord
-from lra.report.boards.results import Results
-from lra.report.published.repeats import repeats
-from lra.report.published.rows import rows_of
-from lra.report.published.settings import published_runs
-from lra.report.tables.markdown import command_block
-from lra.report.tables.reproduce import reproduce_table
+from lra.report.data import Data
+from lra.report.published import published_runs, repeats, rows_of
+from lra.report.tables.published import reproduce_table
 from lra.train.training_time import Timings, TrainingTime
 from made_results import bench_record, record, save_all
 from own_tasks import PARITY
@@ -165,9 +162,9 @@ def test_every_repeated_row_is_published_and_of_its_mixer() -> None:
 
 def test_commands_have_the_settings_of_their_rows() -> None:
     found = list(repeats())
-    assert len({one.command for one in found}) == len(found) == 158
+    assert len({one.command() for one in found}) == len(found) == 158
     for one in found[::7]:
-        options = run_task.parse_arguments(shlex.split(one.command)[2:])
+        options = run_task.parse_arguments(shlex.split(one.command())[2:])
         assert run_task.configure(options).hash == one.config.hash
 
 
@@ -181,15 +178,15 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
     # Attention to everything says nothing of attention in chunks.
     mega = run(mixer="mega", run_id="m-s0", batch_size=compose("listops", "mega").train.batch_size)
     save_all(tmp_path, [run(run_id="a-s0"), on_gpu, *probes, mega])
-    table = reproduce_table(Results(tmp_path))
+    table = reproduce_table(Data(tmp_path))
     rows = {row[0]: dict(zip(table.headings, row, strict=True)) for row in table.rows}
     assert rows["TNN"]["listops"] == "30,000, 4.2 h, 25 min (GPU)"
     assert rows["TNN"]["text"] == "22,528"
     assert (rows["Mega"]["listops"], rows["Mega-chunk"]["listops"]) == ("90,000, 12.5 h", "90,000")
     assert f"on {HERE} or NVIDIA X follows" in table.caption
     assert table.commands["TNN"] == "python run_task.py --task TASK --mixer tnn"
-    lines = command_block(table.commands).splitlines()
+    lines = table.block().partition("```\n")[2].splitlines()
     assert max(map(len, lines)) <= 100
     assert {*table.commands.values()} <= {*"\n".join(lines).replace(" \\\n    ", " ").splitlines()}
     (tmp_path / "none").mkdir()
-    assert "was timed yet" in reproduce_table(Results(tmp_path / "none")).caption
+    assert "was timed yet" in reproduce_table(Data(tmp_path / "none")).caption

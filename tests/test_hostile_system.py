@@ -293,11 +293,11 @@ def same_runs(folder: Path, other: Path) -> None:
 
 
 def same_files(folder: Path, other: Path) -> None:
-    """Compare what is there but for locks and what is written with a time."""
+    """Compare what is there but for locks, the folder and what is written with a time."""
 
     def files(root: Path) -> dict[str, bytes]:
         return {
-            path.relative_to(root).as_posix(): path.read_bytes()
+            path.relative_to(root).as_posix(): path.read_bytes().replace(bytes(root), b"")
             for path in root.rglob("*")
             if path.is_file() and not path.name.startswith(".") and path.suffix != ".lock"
             and path.name != "lock" and "checkpoints" not in path.parts

@@ -79,7 +79,8 @@ def names(folder: Path, pattern: str) -> set[str]:
 @pytest.mark.slow
 def test_what_the_code_reads_is_installed(installed: Path) -> None:
     for package in ("lra", "models", "tasks", "common"):
-        assert names(installed / package, "*.py") == names(ROOT / package, "*.py")
+        for pattern in ("*.py", "*.js", "*.css", "*.html"):
+            assert names(installed / package, pattern) == names(ROOT / package, pattern)
         assert (installed / package / "py.typed").is_file()
     assert names(installed / "configs", "*") == names(ROOT / "configs", "*")
     shipped = names(ROOT / "results" / "shipped", "*")
@@ -91,7 +92,7 @@ def test_what_the_code_reads_is_installed(installed: Path) -> None:
 
 USE = """
 import lra
-from lra.report.published.rows import published_rows
+from lra.report.published import published_rows
 print(lra.__file__)
 print(len(lra.records(with_shipped=True)) > 50, len(published_rows()) > 30)
 run = lra.run("listops", "mean", preset="quick", device="cpu", quiet=True,

@@ -17,7 +17,7 @@ from lra import __main__ as command
 from lra.record import schema
 from lra.record.run import load_record
 from lra.record.table import read_runs
-from lra.report.boards.results import Results
+from lra.report.data import Data
 from lra.runtime import packages
 
 OWN_FILES = {"report.py": "raise SystemExit('not ours')", "run_task.py": "raise SystemExit('no')"}
@@ -128,14 +128,14 @@ def test_shipped_results_are_found_from_another_folder(
     monkeypatch.setattr(schema, "SHIPPED_RESULTS", ROOT / "results" / "shipped")
     shipped = len(read_runs(ROOT / "results" / "shipped")[0])
     assert shipped > 50
-    assert len(Results(Path("results").absolute()).records) == shipped
+    assert len(Data(Path("results").absolute()).records) == shipped
     assert len(lra.records("results", with_shipped=True)) == shipped
     (tmp_path / "other").mkdir()
     for own in (tmp_path / "other", Path("other")):
-        assert len(Results(own).records) == len(lra.records(own, with_shipped=True)) == shipped
+        assert len(Data(own).records) == len(lra.records(own, with_shipped=True)) == shipped
     assert lra.records(tmp_path / "other").empty
     with pytest.raises(lra.UserError, match="there is no folder"):
-        Results(tmp_path / "missing")
+        Data(tmp_path / "missing")
     (tmp_path / "results" / "shipped").mkdir(parents=True)
     assert read_runs(tmp_path / "results", shipped=True) == ([], [])
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-import report
 import run_task
 from common.errors import DataError
 from conftest import TINY, tiny_arguments
+from figure_checks import legend_names
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import parse_changes
@@ -25,11 +25,17 @@ from lra.evaluate.trained import load_best_model, recompose_config
 from lra.record.__main__ import main as record_main
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import load_record
+from lra.report.data import Data
+from lra.report.figures.drawing import style
+from lra.report.figures.lines import line_figures
+from lra.report.styles import assign_styles
+from lra.report.tables.evaluations import evaluation_tables
 from lra.runtime.cli import USER_ERROR
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import save_checkpoint
 from lra.train.evaluation import Evaluator
 from made_results import record as made_record
+from made_results import save
 from requested import compose, resolve
 from run_checks import next_command, state_of
 
@@ -310,70 +316,49 @@ def evaluation_record(**changes: object) -> EvaluationRecord:
     return EvaluationRecord.model_validate({**values, **changes})
 
 
+def save_evaluated(results: Path, *evaluations: EvaluationRecord, **changes: object) -> None:
+    """Save a run with its evaluations."""
+    run = made_record(**changes)
+    folder = save(results, run).parent
+    for one in evaluations:
+        one.model_copy(update={"mixer": run.mixer}).save(folder)
+
+
 def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
-    results = tmp_path / "results"
+    deeper = evaluation_record(length=None, changes={"task.max_depth": 20})
     for mixer, right in (("tnn", 800), ("mean", 500), ("s4", 700)):
-        folder = results / "runs" / "listops" / mixer / "abc-s0"
-        folder.mkdir(parents=True)
-        made_record(mixer=mixer, test_accuracy=right / 20).save(folder)
-        for length in (4096, 8192) if mixer != "s4" else ():
-            correct = right - length // 20
-            evaluation_record(
-                mixer=mixer, length=length, test_correct=correct, test_accuracy=correct / 20
-            ).save(folder)
-        evaluation_record(mixer=mixer, length=None, changes={"task.max_depth": 20}).save(folder)
+        longer = [
+            evaluation_record(length=n, test_correct=correct, test_accuracy=correct / 20)
+            for n in (4096, 8192) if mixer != "s4"
+            for correct in [right - n // 20]
+        ]  # fmt: skip
+        save_evaluated(tmp_path, deeper, *longer, mixer=mixer, test_accuracy=right / 20)
     # Another seed, which was not evaluated, does not count as trained.
-    other = made_record(mixer="tnn", run_id="abc-s1", seed=1, test_accuracy=60.0)
-    (results / "runs" / "listops" / "tnn" / "abc-s1").mkdir()
-    other.save(results / "runs" / "listops" / "tnn" / "abc-s1")
-    out = tmp_path / "report"
-    assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
-    text = (out / "report.md").read_text()
-    assert "Preset paper, protocol s4: listops, out of distribution" in text
-    lines = [line for line in text.splitlines() if "4,096 positions" in line]
-    assert lines
-    header = [cell.strip() for cell in lines[0].strip("|").split("|")]
-    assert header == ["mixer", "as trained", "4,096 positions", "8,192 positions", "max_depth=20"]
-    (row,) = [ln for ln in text.splitlines() if ln.startswith("| tnn ") and "29.80" in ln]
-    assert "29.80 (n=1)" in row
-    assert "40.00 (n=1)" in row
-    (row,) = [ln for ln in text.splitlines() if ln.startswith("| mean ") and "14.80" in ln]
-    assert "at chance: 14.80" in row
-    assert (out / "figures" / "out-of-distribution-listops-by-length-paper-s4.svg").is_file()
-    assert (out / "tables" / "out-of-distribution-listops-paper-s4.csv").read_text().count(
-        "\n"
-    ) == 8
+    save_evaluated(tmp_path, run_id="abc-s1", seed=1, test_accuracy=60.0)
+    data = Data(tmp_path)
+    (table,) = evaluation_tables(data, data.boards[0])
+    assert table.headings == [
+        "mixer", "as trained", "4,096 positions", "8,192 positions", "max_depth=20",
+    ]  # fmt: skip
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["tnn"] == ["40.00 (n=1)", "29.80 (n=1)", "19.55 (n=1)", "30.00 (n=1)"]
+    assert rows["mean"][1] == "at chance: 14.80 (n=1)"
+    assert rows["s4"] == ["35.00 (n=1)", "-", "-", "30.00 (n=1)"]
+    assert rows["trivial baseline: majority class"] == ["17.00"] * 4
+    (drawn,) = line_figures(table, assign_styles(table.methods))
+    assert drawn.slug == "out-of-distribution-listops-paper-s4-length"
+    with style():
+        assert set(legend_names(drawn.draw())) == {"tnn", "mean", "best trivial baseline"}
 
 
-def test_a_task_without_trivial_baselines_has_a_figure(tmp_path: Path) -> None:
-    results, out = tmp_path / "results", tmp_path / "report"
-    folder = results / "runs" / "listops" / "tnn" / "abc-s0"
-    folder.mkdir(parents=True)
-    made_record().save(folder)
-    for length in (4096, 8192):
-        evaluation_record(length=length, baselines={}).save(folder)
-    assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
-    figure = (out / "figures" / "out-of-distribution-listops-by-length-paper-s4.svg").read_text()
-    assert "best trivial baseline" in figure
-
-
-def test_models_are_compared_on_the_same_examples(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results = tmp_path / "results"
-    for mixer, data in (("a", "e"), ("b", "f"), ("c", "f")):
-        folder = results / "runs" / "listops" / mixer / "abc-s0"
-        folder.mkdir(parents=True)
-        run = made_record(mixer=mixer)
-        run.save(folder)
-        other = run.data.model_copy(update={"fingerprint": data * 64})
-        evaluation_record(mixer=mixer, data=other).save(folder)
-    out = tmp_path / "report"
-    report.main(["--results-dir", str(results), "--out", str(out)])
-    text = (out / "report.md").read_text()
-    rows = [line for line in text.splitlines() if line.startswith(("| a ", "| b ", "| c "))]
-    assert sum("30.00 (n=1)" in row for row in rows) == 2
-    assert "a/abc-s0/evaluation-" in capsys.readouterr().err
+def test_models_are_compared_on_the_same_examples(tmp_path: Path) -> None:
+    for mixer, fingerprint in (("a", "e"), ("b", "f"), ("c", "f")):
+        own = made_record().data.model_copy(update={"fingerprint": fingerprint * 64})
+        save_evaluated(tmp_path, evaluation_record(data=own, baselines={}), mixer=mixer)
+    data = Data(tmp_path)
+    (table,) = evaluation_tables(data, data.boards[0])
+    assert [row[0] for row in table.rows if row[2] == "30.00 (n=1)"] == ["b", "c"]
+    assert "a/abc-s0/evaluation-" in data.faults[0]
 
 
 def test_a_model_that_is_right_at_its_own_length_alone_is_pointed_to_a_mixture(

@@ -16,8 +16,7 @@ import report
 import run_task
 from conftest import tiny_arguments
 from lra.record.run import folder_of, load_record
-from lra.report.boards.cells import cell_of
-from lra.report.boards.measures import ACCURACY
+from lra.report.scores import cell_of
 from lra.train.evaluation import Evaluator
 from made_results import NOT_DONE, next_token_run, record
 from tasks.base import Batch, TaskInfo
@@ -99,13 +98,11 @@ def test_positions_are_counted_and_nan_is_never_right() -> None:
 
 def test_cells_are_marked() -> None:
     run = record(test_non_finite=7)
-    assert cell_of([run]).text_of(ACCURACY) == "40.00 (n=1), 1 with non-finite logits"
+    assert cell_of([run]).text() == "40.00 (n=1), 1 with non-finite logits"
     both = cell_of([run, record(seed=1, test_accuracy=17.0, test_non_finite=0)])
-    assert (
-        both.text_of(ACCURACY) == "28.50 ± 16.26 (n=2), 1 of 2 at chance, 1 with non-finite logits"
-    )
+    assert both.text() == "28.50 ± 16.26 (n=2), 1 of 2 at chance, 1 with non-finite logits"
     lost = cell_of([record(test_accuracy=0.0, test_non_finite=2000)])
-    assert lost.text_of(ACCURACY) == "at chance: 0.00 (n=1), 1 with non-finite logits"
+    assert lost.text() == "at chance: 0.00 (n=1), 1 with non-finite logits"
 
 
 def test_records_without_the_count_are_read_and_impossible_ones_are_not(tmp_path: Path) -> None:

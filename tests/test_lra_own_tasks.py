@@ -20,7 +20,7 @@ from lra.check.__main__ import main as check_main
 from lra.evaluate.__main__ import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
-from lra.report.boards.board import boards
+from lra.report.boards import boards
 from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
@@ -83,6 +83,8 @@ def test_through_the_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate([*asked, "--lengths", "40", "--examples", "9"]) == 2
     assert "Parity draws no new examples" in capsys.readouterr().err
     assert report.main(["--compare", "GatedMean", "mean"]) == 0
+    assert "Parity" in capsys.readouterr().out
+    assert report.main([]) == 0
     assert "Parity" in Path("results/report/index.html").read_text()
     assert prepare.main(["--task", "own.py:Parity", "--verify"]) == 0
     assert "verified: 290 examples were drawn again and are the same" in capsys.readouterr().err

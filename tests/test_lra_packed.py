@@ -17,7 +17,7 @@ from lra.record.__main__ import main
 from lra.record.packed import PACK, list_files_of, read_file, read_pack, unpack, write_pack
 from lra.record.run import folder_of, load_record
 from lra.record.table import read_runs
-from lra.report.boards.results import Results
+from lra.report.data import Data
 from lra.runtime.errors import UserError
 from made_results import (
     bench_record,
@@ -55,7 +55,7 @@ def shipped(loose: Path, *names: str) -> Path:
 def test_packed_runs_are_read_as_others(loose: Path) -> None:
     packed = shipped(loose)
     assert {path.name for path in packed.iterdir()} == {PACK, ".merge.lock"}
-    one, other = Results(loose), Results(packed)
+    one, other = Data(loose), Data(packed)
     assert (one.records, one.bench, other.faults) == (other.records, other.bench, [])
     run = next(run for run in one.records if run.mixer == RUN.mixer)
     assert one.metrics(run) == other.metrics(run) != []

@@ -11,10 +11,10 @@ import pytest
 from lra.config.registry import MIXERS
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.run import load_record
+from lra.record.run import RunRecord, load_record
 from lra.record.table import read_runs
-from lra.report.published.rows import published_rows, rows_of
-from lra.report.tables.task_table import task_table
+from lra.report.published import published_rows, rows_of
+from lra.report.screen import task_table
 from lra.runtime.errors import UserError
 from made_results import bench_record, record, save, save_evaluation
 
@@ -80,40 +80,31 @@ def test_an_evaluation_under_the_name_of_another_is_refused(tmp_path: Path) -> N
     assert f"move it to {path}" in faults[0]
 
 
-def cells(table: str) -> list[dict[str, str]]:
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
+def shown(results: Path, run: RunRecord) -> str:
+    return " ".join(task_table(results, run).split())
 
 
-def test_a_task_of_ones_own_gets_its_table(tmp_path: Path) -> None:
-    own = record(task="adding")
-    save(tmp_path, own)
-    assert "| tnn" in task_table(tmp_path, own, 300)
-
-
-def test_rows_on_other_data_of_a_task_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_the_table_of_a_run_has_other_data_and_presets_apart(tmp_path: Path) -> None:
     data = {"source": "own", "fingerprint": "b" * 64, "sizes": {"train": 1}}
     own = record(task="adding", data=data)
     save(tmp_path, own)
-    assert "data b" not in task_table(tmp_path, own, 300) and "this run" not in task_table(
-        tmp_path, own, 300
-    )
+    assert "tnn 40.00" in shown(tmp_path, own)
     save(tmp_path, record(task="adding", run_id="o", data=data | {"fingerprint": "c" * 64}))
-    settings = [row["setting"] for row in cells(task_table(tmp_path, own, 300))]
-    assert sum(text.endswith(", this run's data") for text in settings) == 1
-    assert sum(text.endswith(", other data cccccccc") for text in settings) == 1
+    save(tmp_path, record(task="adding", run_id="q", preset="quick", test_accuracy=60.0))
+    assert shown(tmp_path, own).count("tnn 40.00") == 2
+    assert "other data of the same description (cccccccc instead of bbbbbbbb)" in shown(
+        tmp_path, own
+    )
+    assert "60.00" not in shown(tmp_path, own)
 
 
-def test_task_table_shows_the_run_predictions_and_published(tmp_path: Path) -> None:
+def test_the_table_of_a_run_has_trivial_baselines_and_published_rows(tmp_path: Path) -> None:
     save(tmp_path, record())
-    save(tmp_path, record(run_id="q", preset="quick", test_accuracy=60.0))
-    rows = {row["method"]: row for row in cells(task_table(tmp_path, record(), 300))}
-    assert rows["tnn"]["measured, %"] == "40.00 (n=1)"
-    assert rows["trivial baseline: majority class"]["measured, %"] == "17.00"
-    assert rows["TNN"]["published, %"] == "61.04"
-    assert "not with published" not in task_table(tmp_path, record(), 300)
-    assert "not with published" in task_table(tmp_path, record(preset="quick"), 300)
+    text = shown(tmp_path, record())
+    assert "trivial baseline: majority class 17.00" in text
+    assert "TNN - 61.04" in text
+    assert "not with published" not in text
+    assert "not with published" in shown(tmp_path, record(preset="quick"))
 
 
 def test_published_methods_stand_beside_their_mixer() -> None:

@@ -12,7 +12,7 @@ import run_task
 from lra import prepare
 from lra.classifier.classifier import Classifier
 from lra.record.run import load_record
-from lra.report.boards.board import boards
+from lra.report.boards import boards
 from made_data import SMALLER, place_made_data, reviews, write_archive
 from requested import resolve
 from tasks.base import BENCHMARK, Batch

@@ -15,11 +15,9 @@ import torch
 
 from common.cores import Quota
 from lra.record.schema import ThreadsRecord
-from lra.report.boards.benchmarks import bench_boards
-from lra.report.boards.speeds import speed_boards, speed_of
-from lra.report.tables.benchmarks import against_reference, benchmark_tables
-from lra.report.tables.speed import speed_table
-from lra.report.tables.task_table import task_table
+from lra.report.names import RowNames
+from lra.report.screen import task_table
+from lra.report.tables.speeds import against_reference, is_busy, speed_tables
 from lra.runtime import environment, threads
 from lra.runtime.threads import Threads, choose_threads, chosen_variables, measure_other_load
 from made_results import bench_record, record, save
@@ -211,10 +209,10 @@ def test_speeds_of_a_busy_machine_are_marked() -> None:
     found = ThreadsRecord.now(2, "cpu")
     assert found is not None
     assert found.waiting == "unknown"
-    assert not speed_of([record(threads=idle), record(threads=None, seed=1)]).busy
-    assert speed_of([record(threads=idle), record(threads=busy, seed=1)]).busy
-    assert not speed_of([record(threads=None, gpu_shared=False)]).busy
-    assert speed_of([record(threads=None, gpu_shared=True)]).busy
+    assert not is_busy(record(threads=idle)) and not is_busy(record(threads=None))
+    assert is_busy(record(threads=busy))
+    assert not is_busy(record(threads=None, gpu_shared=False))
+    assert is_busy(record(threads=None, gpu_shared=True))
 
 
 @pytest.mark.parametrize(("others", "is_shared"), [(1, False), (3, True)])
@@ -227,25 +225,26 @@ def test_a_gpu_is_shared_if_others_hold_its_memory(
     assert environment.is_gpu_shared(torch.device("cpu")) is None
 
 
-def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(tmp_path: Path) -> None:
+def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     busy = ThreadsRecord(count=2, waiting="passive", cores=2, load=1.5)
     made = bench_record(
         threads=busy, ratio_to_reference=2.0, ratio_low_quartile=1.9, ratio_high_quartile=2.1
     )
-    (board,) = bench_boards([made])
-    speeds, memory, ratios = benchmark_tables(board, "tnn")
-    assert speeds.rows[0][1].endswith(", busy")
-    assert "Busy means that other processes slowed" in speeds.caption
-    assert "busy" not in f"{memory.rows} {memory.caption}".lower()
-    assert ratios.rows[0][1] == "2.00 (1.90 to 2.10), busy"
-    all_ratios = against_reference([made])
-    assert all_ratios is not None
-    assert "2.00 (1.90 to 2.10), busy" in all_ratios.rows[0]
+    names = RowNames([], [made])
+    (table,) = speed_tables([made], names, "tnn")
+    assert "Busy means that other processes slowed" in table.caption
+    _, speed, memory, ratio = table.rows[0]
+    assert speed.endswith(", busy")
+    assert "busy" not in memory
+    assert ratio == "2.00 (1.90 to 2.10), busy"
+    (ratios,) = against_reference([made], names)
+    assert ratio in ratios.rows[0]
     run = record(threads=busy)
-    (board,) = speed_boards([run])
-    assert speed_table(board, "tnn", "speed").rows[0][1].endswith(", busy")
     save(tmp_path, run)
-    assert ", busy |" in task_table(tmp_path, run, 300)
+    assert "2.50, busy" in task_table(tmp_path, run)
 
 
 @pytest.mark.slow

@@ -15,10 +15,9 @@ import run_task
 from common.errors import DataError
 from lra.check.__main__ import main as check_main
 from lra.config.schema import RunConfig
-from lra.record.run import RunRecord, load_record
+from lra.record.run import NO_PREDICTION, RunRecord, load_record
 from lra.record.scores import SegmentScore, TokenScores
-from lra.report.boards.results import Results
-from lra.report.figures.breakdown import accuracies_of_prefixes, join_predictions
+from lra.report.data import Data
 from lra.runtime.errors import UserError
 from lra.train.scores import token_scores
 from lra.train.trainer import Trainer
@@ -163,16 +162,12 @@ def test_a_run_records_all_accuracies(run_folder: Path) -> None:
 
 
 def test_the_report_reads_what_a_run_wrote(run_folder: Path) -> None:
-    results = Results(run_folder.parents[3])
+    data = Data(run_folder.parents[3])
     record = load_record(run_folder / "result.json")
-    found = join_predictions(results, [record])
-    assert found is not None and not results.faults
-    points = accuracies_of_prefixes(found)
-    assert record.tokens is not None
+    found = data.predictions(record)
+    assert found is not None and not data.faults and record.tokens is not None
     whole = sum(one.correct_examples for one in record.tokens.segments)
-    assert points[-1][1] == pytest.approx(100 * whole / 60)
-    falling = [percent for _, percent in points]
-    assert falling == sorted(falling, reverse=True)
+    assert (found.right == 1).sum() == (found.first_wrong == NO_PREDICTION).sum() == whole
 
 
 @pytest.mark.parametrize(
@@ -191,9 +186,9 @@ def test_predictions_that_contradict_are_left_out(
         writer = csv.DictWriter(file, rows[0].keys())
         writer.writeheader()
         writer.writerows(rows)
-    results = Results(tmp_path / "results")
-    assert results.predictions(load_record(copied / "result.json")) is None
-    assert any("not the predictions of its run" in fault for fault in results.faults)
+    data = Data(tmp_path / "results")
+    assert data.predictions(load_record(copied / "result.json")) is None
+    assert any("not the predictions of its run" in fault for fault in data.faults)
 
 
 def changed(record: RunRecord, **changes: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import run_task
 from lra.bench.steps import SyntheticSplit
 from lra.classifier import packing
 from lra.config.schema import RunConfig
-from lra.report.published.repeats import Repeat, repeats
+from lra.report.published import Repeat, repeats
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from tasks.base import BENCHMARK, Dataset
@@ -35,7 +35,7 @@ def rows() -> list[Repeat]:
 
 def config_of(row: Repeat, *changes: str) -> RunConfig:
     """Read the settings of a row's command, with changes."""
-    _, _, *words = shlex.split(row.command)
+    _, _, *words = shlex.split(row.command())
     words += [part for text in changes for part in ("--set", text)]
     return run_task.configure(run_task.parse_arguments(words))
 
@@ -47,9 +47,9 @@ def fault_of_a_step(row: Repeat, config: RunConfig, dataset: Dataset) -> str | N
         before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
         trainer.train_step()
     except Exception as error:
-        return f"{row.command}: {error!r}"
+        return f"{row.command()}: {error!r}"
     if all(map(torch.equal, before, trainer.model.parameters())):
-        return f"{row.command}: a step changes nothing"
+        return f"{row.command()}: a step changes nothing"
     return None
 
 

@@ -26,8 +26,7 @@ from lra.config.settings_files import (
     list_files,
     read_file,
 )
-from lra.report.published.repeats import repeats
-from lra.report.published.settings import published_runs
+from lra.report.published import published_runs, repeats
 from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, set_rate_factor
 from requested import LRA_ALONE, compose, resolve

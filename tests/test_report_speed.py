@@ -1,105 +1,114 @@
-"""Speed and memory tables, and the exponents of time."""
+"""Tables of measured speeds and memory, and the exponents of time over length."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from figure_checks import legend_names, overlaps
-from lra.report.boards.benchmarks import bench_boards
-from lra.report.boards.results import Results
-from lra.report.boards.speeds import speed_boards
-from lra.report.data import ReportData, ReportOptions
+from lra.record.benchmark import BenchRecord
 from lra.report.figures.drawing import style
-from lra.report.figures.scaling import fit_power_law, scaling_figures
-from lra.report.figures.styles import assign_styles
-from lra.report.tables.speed import memory_table, speed_table
-from made_results import bench_record, record, save_all
+from lra.report.figures.lines import fit_power_law, line_figures
+from lra.report.names import RowNames
+from lra.report.styles import assign_styles
+from lra.report.tables.speeds import against_reference, speed_tables
+from lra.report.tables.table import Table
+from made_results import bench_record
 
 
-def test_exponents_are_recovered() -> None:
-    lengths = [1024, 2048, 4096, 16384]
-    exact = fit_power_law(lengths, [100 * length**-1.25 for length in lengths])
-    assert exact.exponent == pytest.approx(1.25)
-    assert exact.error == pytest.approx(0, abs=1e-6)
-    assert str(fit_power_law([1, 2, 4], [1.0, 0.5, 0.25])) == "time ~ n^1.00 ± 0.00"
-    with pytest.raises(ValueError, match="3 or more"):
-        fit_power_law([5, 5, 5], [1.0, 1.0, 1.0])
+def tables_of(*records: BenchRecord, relative_to: str = "tnn") -> list[Table]:
+    return speed_tables(records, RowNames([], records), relative_to)
 
 
-def test_speed_over_length_per_device() -> None:
-    found = [
-        bench_record(mixer=mixer, length=length, device=device, steps_per_second=1e4 / length)
-        for mixer in ("tnn", "ski-tnn")
-        for length in (1024, 2048, 4096)
-        for device in ("CPU", "GPU")
+def over_lengths(*lengths: int, **changes: object) -> list[BenchRecord]:
+    """Measure a time that is proportional to the length."""
+    return [bench_record(length=n, steps_per_second=1e4 / n, **changes) for n in lengths]
+
+
+@pytest.mark.parametrize("changes", [{"device": "GPU"}, {"measured_with": ("s4",)},
+                                     {"precision": "bf16"}, {"mode": "forward"},
+                                     {"overrides": ("model.dim=8",)}])  # fmt: skip
+def test_only_what_was_measured_together_shares_a_table(changes: dict[str, object]) -> None:
+    made = tables_of(bench_record(), bench_record(mixer="s4", **changes))
+    assert sorted(table.columns[0].texts for table in made) == [["s4"], ["tnn"]]
+
+
+def test_speeds_and_memory_are_relative_to_a_mixer_of_the_table() -> None:
+    records = [
+        bench_record(),
+        bench_record(mixer="s4", steps_per_second=5.0, peak_memory_mib=250.0),
+        bench_record(mixer="lru", status="oom", steps_per_second=None, peak_memory_mib=None),
     ]
-    made = bench_boards(found)
-    assert [board.device for board in made] == ["CPU", "GPU"]
-    (drawn,) = scaling_figures(made[0], assign_styles(["tnn", "ski-tnn"]))
+    (table,) = tables_of(*records)
+    assert table.rows == [
+        ["lru", "oom", "oom"],
+        ["s4", "5.00 (2.50 x)", "250 (0.50 x)"],
+        ["tnn", "2.00 (1.00 x)", "500 (1.00 x)"],
+    ]
+    assert table.columns[1].entries[2].interval == (1.9, 2.1), "the quartiles"
+    (alone,) = tables_of(*records, relative_to="mega")
+    assert "(" not in "".join(text for row in alone.rows for text in row)
+
+
+def test_pretraining_has_a_column_for_each_number_of_layers() -> None:
+    speeds = {("tnn", 3): 3.0, ("tnn", 6): 2.0, ("fd-tnn", 3): 4.8, ("fd-tnn", 6): 4.0}
+    records = [
+        bench_record(
+            mode="pretraining", task="lm", length=512, batch_size=1, mixer=mixer,
+            objective=objective, rpe_layers=layers, rounds_rpe_layers=(3, 6),
+            measured_with=("tnn", "fd-tnn"), steps_per_second=speed,
+        )
+        for objective, ((mixer, layers), speed) in itertools.product(
+            ("next", "masked"), speeds.items()
+        )
+    ]  # fmt: skip
+    causal, bidirectional = tables_of(*records)
+    assert "causal, next tokens" in causal.title
+    assert "bidirectional, masked tokens" in bidirectional.title
+    found = {column.name: column.texts for column in causal.columns[:3]}
+    assert found == {
+        "mixer": ["fd-tnn", "tnn"],
+        "lm 512 (batch 1), 3 encoder layers": ["4.80 (1.60 x)", "3.00 (1.00 x)"],
+        "lm 512 (batch 1), 6 encoder layers": ["4.00 (2.00 x)", "2.00 (1.00 x)"],
+    }
+
+
+def test_all_that_was_compared_with_the_reference_is_in_one_table() -> None:
+    ratio = {"ratio_to_reference": 2.0, "ratio_low_quartile": 1.9, "ratio_high_quartile": 2.1}
+    memory = {"base_memory_mib": 300.0, "reference_peak_memory_mib": 900.0,
+              "reference_base_memory_mib": 300.0}  # fmt: skip
+    alone = {"task": None, "preset": None, "protocol": None, "channels": 4}
+    records = [
+        bench_record(**ratio, **memory),
+        bench_record(mode="op", part="mixing", **alone, **ratio, **memory),
+        bench_record(length=7),
+    ]
+    (table,) = against_reference(records, RowNames([], records))
+    assert table.rows == [
+        ["step, listops", "tnn", "8 x 1,024", "full", "fp32", "2.00 (1.90 to 2.10)", "56%"],
+        ["mixing alone", "tnn", "8 x 1,024 x 4", "full", "fp32", "2.00 (1.90 to 2.10)", "33%"],
+    ]
+    assert against_reference(records[2:], RowNames([], records)) == []
+
+
+def test_a_figure_of_speed_over_length_names_the_exponents() -> None:
+    records = [
+        *over_lengths(1024, 2048, 4096), *over_lengths(1024, 2048, 4096, mixer="s4"),
+        *over_lengths(1024, 2048, mixer="lru"),
+    ]  # fmt: skip
+    (table,) = tables_of(*records)
+    speed, memory = line_figures(table, assign_styles(table.methods))
     with style():
-        figure = drawn.draw()
-        assert overlaps(figure) == []
-    (axes,) = figure.axes
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert set(legend_names(figure)) == {
-        "tnn\ntime ~ n^1.00 ± 0.00", "ski-tnn\ntime ~ n^1.00 ± 0.00"
-    }  # fmt: skip
-
-
-def test_no_exponent_is_fitted_to_two_lengths() -> None:
-    found = [bench_record(length=length, steps_per_second=1e4 / length) for length in (512, 1024)]
-    (drawn,) = scaling_figures(bench_boards(found)[0], assign_styles(["tnn"]))
-    with style():
-        assert legend_names(drawn.draw()) == ["tnn"]
-    with pytest.raises(ValueError, match="expected 3 or more"):
-        fit_power_law([1, 2], [1.0, 0.5])
-
-
-def test_two_devices_are_two_tables() -> None:
-    runs = [record(), record(seed=1, device="GPU"), record(mixer="s4", steps_per_second=5.0)]
-    made = speed_boards(runs)
-    assert [board.device for board in made] == ["CPU", "GPU"]
-    table = speed_table(made[0], "tnn", "t")
-    assert [row[1] for row in table.rows] == ["5.00 (2.00 x)", "2.50 (1.00 x)"]
-    assert all("(" not in row[1] for row in speed_table(made[0], "absent", "t").rows)
-
-
-def test_speeds_of_other_settings_are_rows_of_their_own() -> None:
-    (board,) = speed_boards([record(), record(seed=1, config_hash="b", steps_per_second=9.0)])
-    assert list(board.rows) == ["tnn [settings abc]", "tnn [settings b]"]
-
-
-def test_out_of_memory_is_a_word_in_the_speed_table() -> None:
-    (board,) = speed_boards([record(status="oom")])
-    assert speed_table(board, "tnn", "t").rows[0][1] == "oom"
-    (board,) = speed_boards([record(), record(seed=1, status="oom", steps_per_second=9.0)])
-    assert speed_table(board, "tnn", "t").rows[0][1] == "2.50 (1.00 x), 1 oom"
-
-
-def test_memory_is_the_largest_and_speed_the_median() -> None:
-    runs = [
-        record(seed=seed, steps_per_second=speed, peak_memory_mib=100.0 * speed)
-        for seed, speed in enumerate((1.0, 2.0, 9.0))
-    ]
-    (board,) = speed_boards(runs)
-    assert speed_table(board, "absent", "t").rows[0][1] == "2.00"
-    assert memory_table(board, "absent", "t").rows[0][1] == "900"
-
-
-def test_two_lengths_of_other_settings_are_drawn(tmp_path: Path) -> None:
-    runs = [
-        record(run_id=f"{code}-s{length}", config_hash=code, length=length)
-        for code in ("a", "b")
-        for length in (1024, 2048)
-    ]
-    save_all(tmp_path, runs)
-    data = ReportData(Results(tmp_path), ReportOptions())
-    (drawn,) = [f for board in data.speed_boards for f in scaling_figures(board, data.styles)]
-    assert drawn.svg()
+        for drawn in (speed, memory):
+            figure = drawn.draw()
+            assert overlaps(figure) == []
+            assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
+        assert legend_names(memory.draw()) == ["lru", "s4", "tnn"]
+        law = "time ~ n^1.00 ± 0.00"
+        assert legend_names(speed.draw()) == ["lru", f"s4\n{law}", f"tnn\n{law}"]
 
 
 def test_exponents_are_those_of_the_normal_equations() -> None:
@@ -108,5 +117,7 @@ def test_exponents_are_those_of_the_normal_equations() -> None:
     design = np.stack([x, np.ones(4)], axis=1)
     (slope, intercept), (squares,), *_ = np.linalg.lstsq(design, y)
     variance = squares / 2 * np.linalg.inv(design.T @ design)[0, 0]
-    assert (found.exponent, found.intercept) == (pytest.approx(slope), pytest.approx(intercept))
+    assert (found.exponent, found.intercept) == pytest.approx((slope, intercept))
     assert found.error == pytest.approx(math.sqrt(variance))
+    with pytest.raises(ValueError, match="3 or more"):
+        fit_power_law([5, 5, 5], [1.0, 1.0, 1.0])

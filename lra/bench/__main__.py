@@ -27,9 +27,9 @@ from lra.bench.steps import CASES, StepCase
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
-from lra.report.boards.benchmarks import bench_boards
-from lra.report.boards.row_names import RowNames
-from lra.report.tables.benchmarks import benchmark_tables
+from lra.report.names import RowNames
+from lra.report.tables.speeds import speed_tables
+from lra.report.tables.terminal import fit_table, wrap
 from lra.runtime.cli import (
     ALL,
     OWN_CLASS,
@@ -48,8 +48,7 @@ from lra.runtime.console import as_typed, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.plain_table import plain_matrix
-from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
+from lra.runtime.terminal import terminal_width, wrap_command
 
 CLASSIFIER_MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
 OPERATOR_MIXERS = "tnn,ski-tnn,fd-tnn,s4"
@@ -282,16 +281,12 @@ def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> l
             for record in measure(cases, options.repeats, compare=compare, bar=bar):
                 record.save(options.out)
                 records.append(record)
-    names, width = RowNames([], records), terminal_width()
-    for board in bench_boards(records, names):
-        tables = benchmark_tables(board, names.of_mixer(records[0]))
-        lines: list[str] = []
-        for table in tables:
-            rows = [dict(zip(table.headings, row, strict=True)) for row in table.rows]
-            lines += [*wrap_words(table.title, width), "", *plain_matrix(rows, width), ""]
-        for caption in dict.fromkeys(table.caption for table in tables):
-            lines += wrap_words(caption, width, indent="")
-        write_out("\n".join([*lines, "", ""]))
+    names = RowNames([], records)
+    for table in speed_tables(records, names, names.of_mixer(records[0])):
+        fitted = fit_table(table)
+        legend, caption = wrap(" ".join(fitted.legend)), wrap(table.caption)
+        parts = filter(None, [wrap(table.title), fitted.text, legend, caption])
+        write_out("\n\n".join([*parts, "", ""]))
     return records
 
 

@@ -1,8 +1,19 @@
 """Records turned into tables, figures, a page and the blocks of README files.
 
-The rooms, from the top down: paper, page, figures, tables, published, boards. `data` sorts the
-records into what compares, `contents` lists what blocks of README files may show, `summary` is what
-report.py prints, and `run_screen` is what a run prints at its end.
+`data` reads a results folder, `boards` says which results compare, `scores` what they are.
+Functions in `tables` make a `Table` of them; `figures` and `page` draw the lines that a table has.
+What a user sees is made by `screen` and `run_screen` (terminal), `page`, `paper` and `readme`.
 """
 
-__all__ = ["contents", "data", "paper", "paper_rows", "run_screen", "summary"]
+__all__ = [
+    "compare",
+    "data",
+    "names",
+    "paper",
+    "published",
+    "readme",
+    "run_screen",
+    "scores",
+    "screen",
+    "styles",
+]

@@ -1,89 +1,82 @@
-"""What the report is made from: the records, sorted into what compares with each other."""
+"""What a report is made from: the records and other files of a results folder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 
+from common.errors import DataError
+from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.record.evaluation import EvaluationRecord, evaluations_of
+from lra.record.metrics import MetricsLine, read_metrics
+from lra.record.packed import file_on_disk, has_file
+from lra.record.predictions import Predictions, read_predictions
 from lra.record.run import RunRecord
-from lra.report.boards.benchmarks import bench_boards
-from lra.report.boards.board import Board, boards, leading_board, position_boards
-from lra.report.boards.comparison import find_method
-from lra.report.boards.preset_speeds import PresetSpeeds, preset_speeds
-from lra.report.boards.probes import Probe, probes
-from lra.report.boards.results import Results
-from lra.report.boards.row_names import RowNames
-from lra.report.boards.speeds import SpeedBoard, speed_boards
-from lra.report.figures.styles import MethodStyles, assign_styles
-from lra.report.published.rows import choose_published
+from lra.record.schema import is_shipped, shipped_dir
+from lra.record.table import read_runs
+from lra.report.boards import Board, boards, leading_board
+from lra.report.names import RowNames, complete
 from tasks.base import PROBES
 
 DEFAULT_RELATIVE_TO = "tnn"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    """What a report is to show."""
-
-    relative_to: str | None = None
-    """Mixer that speeds are relative to; None: tnn, if it has run."""
-    published: str | None = None
+def _key(record: RunRecord) -> tuple[str, str, str, str]:
+    """Tell runs apart, a shipped one also from the unfinished one of the user's own beside it."""
+    return record.task, record.mixer, record.run_id, record.status
 
 
-class ReportData:
-    """What the tables and figures of one report are made from.
+class Data:
+    """The records under a results folder, one's own and the shipped ones, and what they make.
 
-    Raises: UserError for a mixer or a published method that is not there.
+    Files that cannot be read are left out and named in `faults`.
+
+    Args:
+        folder: the results folder.
+        is_kept: says which records are used; None: all.
+        relative_to: mixer that speeds are divided by; None: tnn.
+    Raises: UserError if there is no such folder.
     """
 
-    def __init__(self, results: Results, options: ReportOptions) -> None:
-        self.results = results
-        self.options = options
-        self.names = RowNames(results.records, results.bench)
-        self.published = choose_published(options.published)
-
-    @cached_property
-    def _others(self) -> list[RunRecord]:
-        """The runs on other tasks than probes."""
-        return [record for record in self.results.records if record.task not in PROBES]
+    def __init__(
+        self,
+        folder: Path,
+        is_kept: Callable[[RunRecord | BenchRecord], bool] | None = None,
+        relative_to: str | None = None,
+    ) -> None:
+        self.folder = folder
+        runs, self.faults = read_runs(folder, "--results-dir", shipped=True)
+        bench: dict[Path, tuple[Path, BenchRecord]] = {}
+        for root in (shipped_dir(folder), folder):
+            measured, more = all_bench_records(root)
+            self.faults += more
+            bench |= {record.path(Path()): (root, record) for record in measured}
+        self._folders = {_key(record): place for place, record in runs}
+        self._bench_roots = {name: root for name, (root, _) in bench.items()}
+        self.every: list[RunRecord | BenchRecord] = [
+            *(record for _, record in runs), *(record for _, record in bench.values()),
+        ]  # fmt: skip
+        """All records, those that are not kept included."""
+        kept = [record for record in self.every if is_kept is None or is_kept(record)]
+        self.records = [record for record in kept if isinstance(record, RunRecord)]
+        self.bench = [record for record in kept if isinstance(record, BenchRecord)]
+        self.names = RowNames(self.records, self.bench)
+        self._relative_to = relative_to
+        self._predictions: dict[Path, Predictions | None] = {}
+        self._evaluations: dict[Path, list[EvaluationRecord]] = {}
+        self._metrics: dict[Path, list[MetricsLine]] = {}
 
     @cached_property
     def boards(self) -> list[Board]:
-        """Results whose targets are examples."""
-        return boards(self._others, self.names, self.results.is_own)
+        """The results on other tasks than probes; those of next tokens come last."""
+        others = [record for record in self.records if record.task not in PROBES]
+        return boards(others, self.names, self.is_own)
 
     @cached_property
-    def position_boards(self) -> list[Board]:
-        """Results whose targets are positions."""
-        return position_boards(self._others, self.names, self.results.is_own)
-
-    @cached_property
-    def speed_boards(self) -> list[SpeedBoard]:
-        """Speeds of runs."""
-        return speed_boards(self._others, self.names, self.results.is_own)
-
-    @cached_property
-    def bench_boards(self) -> list[SpeedBoard]:
-        """Speeds that were measured in interleaved rounds."""
-        return bench_boards(self.results.bench, self.names, self.results.is_own)
-
-    @cached_property
-    def probes(self) -> list[Probe]:
-        """Results on probes."""
-        return probes(self.results)
-
-    @property
-    def _shown(self) -> list[Board | SpeedBoard]:
-        return [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
-
-    @cached_property
-    def styles(self) -> MethodStyles:
-        """The style of each row in figures."""
-        rows = [row for board in self._shown for row in board.rows]
-        of_probes = [
-            row for probe in self.probes for row in {*probe.rows, *probe.families.values()}
-        ]
-        return assign_styles([*rows, *of_probes])
+    def leading_board(self) -> Board | None:
+        """The board that the leaderboard is of."""
+        return leading_board([board for board in self.boards if not board.of_positions])
 
     @cached_property
     def relative_to(self) -> str:
@@ -91,22 +84,79 @@ class ReportData:
 
         Raises: UserError if no mixer has the name that was asked for.
         """
-        given = self.options.relative_to
-        if given is None:
+        if self._relative_to is None:
             return DEFAULT_RELATIVE_TO
-        return find_method(self._shown, given, "--relative-to")
+        rows = {*map(self.names.of, self.records), *map(self.names.of_mixer, self.bench)}
+        return complete(self._relative_to, rows, "mixer among the runs", "--relative-to")
 
-    @cached_property
-    def leading_board(self) -> Board | None:
-        """The board that the leaderboard is of."""
-        return leading_board(self.boards)
+    def path(self, record: RunRecord | BenchRecord) -> Path:
+        """Return the folder of a run, or the file of a measurement."""
+        if isinstance(record, RunRecord):
+            return self._folders[_key(record)]
+        return record.path(self._bench_roots[record.path(Path())])
 
-    def speeds_at_preset(self, board: Board) -> PresetSpeeds:
-        """Return the measured training speeds at the preset of a board."""
-        return preset_speeds(self.results.bench, board.preset, board.protocol, self.relative_to)
+    def is_own(self, record: RunRecord | BenchRecord) -> bool:
+        """Whether a record is the user's own: whether it is not in the folder of shipped ones."""
+        return not is_shipped(self.path(record), self.folder)
 
-    @property
-    def mixing_board(self) -> SpeedBoard | None:
-        """The measurements of mixing alone that reach over most lengths."""
-        found = [b for b in self.bench_boards if any(p.task == "mixing" for p in b.workloads)]
-        return max(found, key=lambda board: len(board.workloads), default=None)
+    def time(self, record: RunRecord) -> float:
+        """Return when the record of a run was written, in seconds since 1970."""
+        return file_on_disk(self.path(record) / "result.json").stat().st_mtime
+
+    def add_fault(self, text: str) -> None:
+        """Note a fault: something that cannot be read or shown."""
+        if text not in self.faults:
+            self.faults.append(text)
+
+    def metrics(self, record: RunRecord) -> list[MetricsLine]:
+        """Read the metrics of a run, in order of steps."""
+        path = self.path(record) / "metrics.jsonl"
+        if path not in self._metrics:
+            self._metrics[path], faults = read_metrics(path)
+            for fault in faults:
+                self.add_fault(fault)
+        return self._metrics[path]
+
+    def evaluations(self, record: RunRecord) -> list[EvaluationRecord]:
+        """Read the records of evaluations of a run's model out of distribution."""
+        folder = self.path(record)
+        if folder not in self._evaluations:
+            self._evaluations[folder], faults = evaluations_of(folder)
+            for fault in faults:
+                self.add_fault(fault)
+        return self._evaluations[folder]
+
+    def has_predictions(self, record: RunRecord) -> bool:
+        """Whether a run is finished and has a file of predictions."""
+        return record.status == "done" and has_file(self.path(record) / "predictions.csv")
+
+    def predictions(self, record: RunRecord) -> Predictions | None:
+        """Read the predictions of a finished run.
+
+        Returns: the predictions; None if there is no such file, or if it contradicts the record.
+        """
+        path = self.path(record) / "predictions.csv"
+        if path not in self._predictions:
+            self._predictions[path] = None
+            if self.has_predictions(record):
+                try:
+                    self._predictions[path] = read_predictions(record, path)
+                except (DataError, ValueError, KeyError, OSError, OverflowError) as error:
+                    self.add_fault(f"{path}: not the predictions of its run: {error}")
+        return self._predictions[path]
+
+    def predictions_on_same(self, runs: Sequence[RunRecord]) -> dict[int, Predictions]:
+        """Read the predictions of runs on the same examples, by seed.
+
+        A run whose examples differ from those of the first run is left out and noted as a fault.
+        """
+        found: dict[int, Predictions] = {}
+        for run in runs:
+            predictions = self.predictions(run)
+            if predictions is None:
+                continue
+            if predictions.same_examples(next(iter(found.values()), predictions)):
+                found[run.seed] = predictions
+            else:
+                self.add_fault(f"{self.path(run)}: its predictions are of other examples")
+        return found

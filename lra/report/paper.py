@@ -4,51 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.progress import progress
 from lra.config.settings_files import published_presets
-from lra.report.boards.averages import AVERAGES
-from lra.report.boards.board import Board
-from lra.report.boards.evaluations import evaluation_boards
-from lra.report.boards.results import Results
-from lra.report.data import ReportData, ReportOptions
-from lra.report.figures.best_rows import rank, rank_in_turn
-from lra.report.figures.bubble_names import bubbles_of, centre_of, name_bubbles
+from lra.report.boards import Board, Cells, is_at_preset
+from lra.report.data import Data
 from lra.report.figures.bubbles import bubble_figures
-from lra.report.figures.curves import curve_figures
 from lra.report.figures.drawing import HEIGHT, WIDTH, ReportFigure, arrange, style
-from lra.report.figures.out_of_distribution import evaluation_figures
-from lra.report.page.write import files_before, write_files
-from lra.report.paper_rows import (
-    AVERAGE,
-    BASELINES,
-    MIXERS,
-    PUBLISHED,
-    TASKS,
-    VARIANTS,
-    choose_columns,
-    choose_rows,
-    describe_left_out,
-    is_at_preset,
-    panels_of,
-    read_columns,
-    read_rows,
+from lra.report.figures.lines import curve_figures, line_figures
+from lra.report.names import complete, matching_names, mixer_of, slugify
+from lra.report.page.page import files_before, write_files
+from lra.report.published import FAIL, PublishedRow, choose_published, rows_of
+from lra.report.scores import AVERAGES, average, mean_over, rounded
+from lra.report.styles import styles_of_data
+from lra.report.tables.evaluations import evaluation_tables
+from lra.report.tables.latex import breakable, replace_unknown, write_table
+from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
+from lra.report.tables.table import (
+    Column,
+    Entry,
+    Table,
+    name_column,
+    number_entry,
+    text_column,
 )
-from lra.report.published.rows import PublishedRow, choose_published, rows_of
-from lra.report.tables.latex import breakable, replace_unknown
-from lra.report.tables.paper_table import PaperTable, tabulate_board, tabulate_published
+from lra.report.tables.terminal import describe_seeds, seed_counts, usual_seeds
 from lra.runtime.errors import UserError
-from tasks.base import BENCHMARK
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
+ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)
+"""Words of `--rows` for all rows of a kind."""
+TASKS, AVERAGE = "tasks", "average"
+"""Words of `--columns` for all tasks with a result, and for the average that most rows have."""
 ARTICLE_WIDTH = 345.0
 """Width of the text of `article` at 10 points, in points of TeX."""
 WIDEST_OF_TWO = 250
@@ -58,9 +51,11 @@ GAP = 20.0
 POINTS_AN_INCH = 72.27
 FONT_SIZE = 8
 """Size of the letters in figures, in points."""
-MOST_LABELS = 8
-"""Most bubbles of a figure that have labels; the legend names the others."""
 DOCUMENT, CONTENTS = "paper.tex", ".lra-paper"
+_PUBLISHED_NOTE = (
+    "as printed by the sources, on their own hardware and protocol, not ranked; "
+    f"{FAIL}: at chance, or not trained."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,31 +69,46 @@ class PaperOptions:
     width: float = ARTICLE_WIDTH
     """Width of a column of text, in points of TeX."""
     published: str | None = None
-    relative_to: str | None = None
-    """Mixer that bubble plots are relative to; None: tnn, if it is shown."""
 
 
 @dataclass(frozen=True)
 class Paper:
     """The tables and figures that were made."""
 
-    tables: Sequence[PaperTable]
+    tables: dict[str, str]
+    """LaTeX by name."""
     figures: Sequence[ReportFigure]
     left_out: Sequence[str]
-    """A line for each reason why tables or figures lack rows."""
+    """A line for each reason why tables lack rows."""
 
 
-def write_paper(results: Results, options: PaperOptions, out: Path) -> Paper:
+def write_paper(data: Data, options: PaperOptions, out: Path) -> Paper:
     """Write tables, figures and a document with all of them into a folder.
 
     Raises: UserError for rows or columns that are not there, for runs without accuracies, and for
         a folder with a document of the user's own.
     """
-    _check_folder(out)
-    data = ReportData(results, ReportOptions(relative_to=options.relative_to))
-    boards = [board for board in data.boards if board.is_main]
-    if not boards and results.records:
-        tasks = ", ".join(sorted({record.task for record in results.records}))
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is a file, expected a folder")
+    if (out / DOCUMENT).exists() and DOCUMENT not in files_before(out / CONTENTS):
+        raise UserError(f"--out: {out / DOCUMENT} is not this command's, and would be replaced")
+    paper = make_paper(data, options)
+    files = {f"tables/{slug}.tex": latex.encode() for slug, latex in paper.tables.items()}
+    for figure in progress("drawing", paper.figures, unit="figures"):
+        files[f"figures/{figure.slug}.pdf"] = pdf(figure, _width_of(figure, options.width))
+    files[DOCUMENT] = _write_document(paper, options.width).encode()
+    write_files(files, out, CONTENTS)
+    return paper
+
+
+def make_paper(data: Data, options: PaperOptions) -> Paper:
+    """Make the tables and figures of a paper; figures are still to be drawn.
+
+    Raises: UserError, see `write_paper`.
+    """
+    boards = [board for board in data.boards if board.is_main and not board.of_positions]
+    if not boards and data.records:
+        tasks = ", ".join(sorted({record.task for record in data.records}))
         raise UserError(
             f"--paper writes tables of accuracies, and the runs of {tasks} have none; "
             f"python report.py without --paper shows them"
@@ -109,86 +119,224 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> Paper:
     chosen = [(board, choose_rows(board, words, columns)) for board in boards]
     if not any(part.rows for _, part in chosen):
         changed = sum(not is_at_preset(cells) for board in boards for cells in board.rows.values())
-        hint = (
-            f"; {changed} with changed settings are there, see --rows {VARIANTS}" if changed else ""
-        )
+        hint = f"; {changed} with changed settings are there, see --rows {VARIANTS}" * bool(changed)
         raise UserError(f"--rows {options.rows}: there are no runs of these{hint}")
     shown = [(board, *choose_columns(part, columns)) for board, part in chosen]
     shown = [(board, part, names) for board, part, names in shown if names and part.rows]
     if not shown:
         raise UserError(f"--columns {options.columns}: no result of --rows {options.rows} is there")
-    published = _published_rows(options.published, words, [part for _, part, _ in shown])
-    tables = _make_tables([(p, names) for _, p, names in shown], words, options, published)
+    mixers = {run.mixer for _, part, _ in shown for run in part.records}
+    published = choose_published(options.published) if options.published is not None else []
+    if options.published is None and PUBLISHED in words:
+        published = rows_of(mixers)
+    paper = Paper({}, [], [])
     figures: list[ReportFigure] = []
     left_out: list[str] = []
     for board, part, names in shown:
-        drawn = _make_figures(data, part, names)
-        left_out += describe_left_out(
-            board, part, drawn, words, boards=data.boards, relative_to=data.relative_to
-        )
-        figures += drawn
-    paper = Paper(tables, figures, left_out)
-    files = {f"tables/{table.slug}.tex": table.latex.encode() for table in tables}
-    for figure in progress("drawing", figures, unit="figures"):
-        files[f"figures/{figure.slug}.pdf"] = pdf(figure, _width_of(figure, options.width))
-    files[DOCUMENT] = _write_document(paper, options.width).encode()
-    write_files(files, out, CONTENTS)
-    return paper
-
-
-def _check_folder(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out: {out} is a file, expected a folder")
-    if (out / DOCUMENT).exists() and DOCUMENT not in files_before(out / CONTENTS):
-        raise UserError(f"--out: {out / DOCUMENT} is not this command's, and would be replaced")
-
-
-def _published_rows(
-    named: str | None, words: Sequence[str], boards: Iterable[Board]
-) -> list[PublishedRow]:
-    if named is not None:
-        return choose_published(named)
-    mixers = {run.mixer for board in boards for run in board.records}
-    return rows_of(mixers) if PUBLISHED in words else []
-
-
-def _make_tables(
-    shown: Sequence[tuple[Board, Sequence[str]]],
-    words: Sequence[str],
-    options: PaperOptions,
-    published: Sequence[PublishedRow],
-) -> list[PaperTable]:
-    """Tabulate each board; published rows of full tasks never share a table with smaller ones."""
-    tables = []
-    for board, names in shown:
-        trivial = board.trivial_baselines() if BASELINES in words else {}
+        # Published rows of full tasks never share a table with smaller ones.
         compared = published if board.preset in published_presets() else []
-        tables.append(tabulate_board(board, names, options.precision, trivial, compared))
-    asked = {name for _, names in shown for name in names}
-    names = [name for name in (*BENCHMARK, *AVERAGES) if name in asked]
-    if published and names and any(b.preset not in published_presets() for b, _ in shown):
-        tables.append(tabulate_published(published, names, options.precision))
-    return tables
+        trivial = part.trivial_baselines() if BASELINES in words else {}
+        slug = _slug_of(board)
+        paper.tables[slug] = _tabulate(part, names, options.precision, trivial, compared)
+        figures += _make_figures(data, part, names)
+        left_out += describe_left_out(board, part, words, data.boards)
+    if published and any(board.preset not in published_presets() for board, _, _ in shown):
+        asked = [name for _, _, names in shown for name in names]
+        paper.tables["published"] = _tabulate_published(
+            published, list(dict.fromkeys(asked)), options.precision
+        )
+    return dataclasses.replace(paper, figures=figures, left_out=left_out)
 
 
-def _make_figures(data: ReportData, board: Board, columns: Sequence[str]) -> list[ReportFigure]:
+def read_rows(text: str, boards: Sequence[Board]) -> list[str]:
+    """Read `--rows`: names of rows, beginnings of names, and ROW_WORDS.
+
+    Raises: UserError for a name that no board has.
+    """
+    known = dict.fromkeys(name for board in boards for name in board.rows)
+    names = [*known, *ROW_WORDS]
+    return [
+        # The row that begins so may differ from board to board.
+        word if matching_names(word, known) else complete(word, names, "row", "--rows")
+        for word in _split_words(text)
+    ]
+
+
+def read_columns(text: str, boards: Sequence[Board]) -> list[str]:
+    """Read `--columns`: tasks and averages, beginnings of their names, TASKS and AVERAGE.
+
+    Raises: UserError for a name that no board has, or that several begin with.
+    """
+    tasks = dict.fromkeys(task for board in boards for task in board.tasks)
+    known = [*tasks, *AVERAGES, TASKS, AVERAGE]
+    return [complete(word, known, "column", "--columns") for word in _split_words(text)]
+
+
+def _split_words(text: str) -> list[str]:
+    outside_brackets = r",(?![^(\[]*[)\]])"
+    return list(dict.fromkeys(word.strip() for word in re.split(outside_brackets, text)))
+
+
+def choose_rows(board: Board, words: Sequence[str], columns: Sequence[str] = ()) -> Board:
+    """Keep the rows of a board that the words of `--rows` stand for, in their order.
+
+    The mixers of one word are sorted by their mean over the tasks among the columns, or over all.
+
+    Raises: UserError for a word that several rows begin with.
+    """
+    tasks = [task for task in columns if task in board.tasks] or board.tasks
+
+    def order(name: str) -> tuple[object, ...]:
+        cells = board.rows[name]
+        found = [mean for t in tasks if t in cells and (mean := cells[t].mean()) is not None]
+        return -len(found), -sum(found), name
+
+    with_task = [name for name, cells in board.rows.items() if not cells.keys().isdisjoint(tasks)]
+    names: list[str] = []
+    for word in words:
+        if word == MIXERS:
+            usual = [name for name, cells in board.rows.items() if is_at_preset(cells)]
+            names += sorted(usual, key=order)
+        elif word == VARIANTS:
+            names += [name for name, cells in board.rows.items() if not is_at_preset(cells)]
+        elif word not in ROW_WORDS and matching_names(word, board.rows):
+            # A row without any of the columns is not in the way of one that begins so.
+            rows = with_task if matching_names(word, with_task) else [*board.rows]
+            names.append(complete(word, rows, "row", "--rows"))
+    return dataclasses.replace(board, rows={name: board.rows[name] for name in names})
+
+
+def choose_columns(board: Board, words: Sequence[str]) -> tuple[Board, list[str]]:
+    """Return the columns, and the board without the rows that have nothing in any of them."""
+    rows = board.rows.values()
+    with_result = [
+        task for task in board.tasks if any(task in c and c[task].mean() is not None for c in rows)
+    ]
+    counts = {n: sum(average(c, tasks) is not None for c in rows) for n, tasks in AVERAGES.items()}
+    usual = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
+    by_word = {TASKS: with_result, AVERAGE: [usual] if counts[usual] else []}
+    names = list(dict.fromkeys(name for word in words for name in by_word.get(word, [word])))
+
+    def has_any(cells: Cells) -> bool:
+        return any(
+            average(cells, AVERAGES[name]) is not None if name in AVERAGES else name in cells
+            for name in names
+        )
+
+    kept = {row: cells for row, cells in board.rows.items() if has_any(cells)}
+    return dataclasses.replace(board, rows=kept), names
+
+
+def describe_left_out(
+    board: Board, shown: Board, words: Sequence[str], boards: Sequence[Board]
+) -> list[str]:
+    """Write a line for each reason why the table of a board lacks rows.
+
+    Args:
+        board: all rows.
+        shown: those in the table.
+        words: what `--rows` asks for.
+        boards: all boards, main ones and others.
+    """
+    asked = [word for word in words if word not in ROW_WORDS]
+    mixers = {mixer_of(name) for name in shown.rows}
+    if MIXERS in words:
+        asked += [
+            name
+            for other in boards
+            for name, cells in other.rows.items()
+            if not other.of_positions and is_at_preset(cells) and mixer_of(name) not in mixers
+        ]
+    reasons: dict[str, list[str]] = {}
+    for name in dict.fromkeys(asked):
+        if not matching_names(name, shown.rows):
+            reasons.setdefault(_reason_without_row(boards, board, name), []).append(name)
+    start = f"Preset {board.preset}, protocol {board.protocol}"
+    lines = [f"{start}, {reason}: {'; '.join(names)}" for reason, names in reasons.items()]
+    changed = sum(not is_at_preset(board.rows[name]) for name in board.rows.keys() - shown.rows)
+    if changed and MIXERS in words and VARIANTS not in words:
+        lines.append(f"{start}: {changed} with changed settings (--rows {MIXERS},{VARIANTS})")
+    return lines
+
+
+def _reason_without_row(boards: Sequence[Board], board: Board, name: str) -> str:
+    if matching_names(name, board.rows):
+        return "no results in these columns"
+    for other in boards:
+        is_same = (other.preset, other.protocol) == (board.preset, board.protocol)
+        if is_same and matching_names(name, other.rows):
+            return f"results on other data only ({other.reason})"
+    return "no results at this preset and protocol"
+
+
+def _slug_of(board: Board) -> str:
+    return slugify("accuracy", board.preset, board.protocol)
+
+
+def _tabulate(
+    board: Board,
+    names: Sequence[str],
+    digits: int,
+    baselines: dict[str, dict[str, float]],
+    published: Sequence[PublishedRow],
+) -> str:
+    """Tabulate a board's accuracies, trivial baselines and published results in LaTeX."""
+    trivial = {n: found for n, found in baselines.items() if not found.keys().isdisjoint(names)}
+    by_name = {column.name: column for column in accuracy_columns(board, trivial)}
+    rows = [*board.rows, *trivial]
+    columns = [by_name.get(name, text_column(name, [None] * len(rows))) for name in names]
+    seeds = describe_seeds(usual_seeds(counts := seed_counts(columns)), counts)
+    conditions = {task: text for task, text in board.conditions.items() if task in names}
+    what = conditions_of(dataclasses.replace(board, conditions=conditions))
+    caption = f"Test accuracy in percent. {seeds} {RANKS} {what}".strip()
+    caption += f" Published: {_PUBLISHED_NOTE}" * bool(published)
+    filled = [
+        dataclasses.replace(
+            one, entries=[*one.entries, *_published_entries(published, one.name, digits)],
+            digits=digits,
+        )
+        for one in columns
+    ]  # fmt: skip
+    first = name_column("mixer", [*rows, *(row.method for row in published)])
+    groups = {"": len(board.rows), "trivial baselines": len(trivial), PUBLISHED: len(published)}
+    sources = {row.method: row.source for row in published}
+    return write_table(
+        Table(_slug_of(board), board.name, caption, [first, *filled]), groups, sources, digits
+    )
+
+
+def _tabulate_published(rows: Sequence[PublishedRow], names: Sequence[str], digits: int) -> str:
+    """Tabulate published results alone, for boards of presets that they do not compare with."""
+    columns = [Column(name, _published_entries(rows, name, digits), digits) for name in names]
+    first = name_column("method", [row.method for row in rows])
+    title = "Published test accuracy in percent on the full tasks"
+    caption = _PUBLISHED_NOTE[:1].upper() + _PUBLISHED_NOTE[1:]
+    table = Table("published", title, caption, [first, *columns])
+    return write_table(table, {"": len(rows)}, {row.method: row.source for row in rows}, digits)
+
+
+def _published_entries(rows: Sequence[PublishedRow], name: str, digits: int) -> list[Entry]:
+    """Write published results, with no more digits than the source prints; recompute averages."""
+    if name in AVERAGES:
+        return [number_entry(mean_over(AVERAGES[name], row.values)) for row in rows]
+    entries: list[Entry] = []
+    for row in rows:
+        text, value = row.printed.get(name) or None, row.values.get(name)
+        if text is not None and value is not None:
+            text = rounded(value, min(digits, len(text.partition(".")[2])))
+        entries.append(Entry(text))
+    return entries
+
+
+def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[ReportFigure]:
     """Make the figures of a board: of the rows and tasks of its table."""
-    conditions = {task: text for task, text in board.conditions.items() if task in columns}
     rows = {
-        name: {task: cell for task, cell in cells.items() if task in conditions}
+        name: {task: cell for task, cell in cells.items() if task in columns}
         for name, cells in board.rows.items()
     }
-    part = dataclasses.replace(board, rows=rows, conditions=conditions)
-    slug = f"{board.preset}-{board.protocol}"
-    return [
-        *bubble_figures(part, data.relative_to, data.styles, slug),
-        *curve_figures(data.results, part, data.styles, slug),
-        *(
-            figure
-            for evaluated in evaluation_boards(data.results, part)
-            for figure in evaluation_figures(evaluated, data.styles, slug)
-        ),
-    ]
+    part, styles = board.with_rows(rows), styles_of_data(data)
+    evaluated = [f for t in evaluation_tables(data, part) for f in line_figures(t, styles)]
+    return [*bubble_figures(data, part, styles), *curve_figures(data, part, styles), *evaluated]
 
 
 def column_style(width: float) -> AbstractContextManager[None]:
@@ -203,31 +351,6 @@ def column_style(width: float) -> AbstractContextManager[None]:
     )
 
 
-def draw_for_column(figure: ReportFigure) -> Figure:
-    """Draw a figure in the style of a column; bubble plots have labels and a short legend."""
-    drawn = figure.draw()
-    labels = _shorten_legend(drawn) if panels_of(figure) else []
-    arrange(drawn)
-    name_bubbles(drawn, labels)
-    return drawn
-
-
-def _shorten_legend(figure: Figure) -> list[str]:
-    """Take the best rows of each panel, and the ring, out of the legend; return their names."""
-    panels = [bubbles_of(axes) for axes in figure.axes]
-    rings = [n for panel in panels for n, b in panel.items() if not len(b.get_facecolor())]
-    heights = [rank({n: centre_of(b)[1] for n, b in panel.items()}, "") for panel in panels]
-    best = rank_in_turn([rank(dict.fromkeys(rings, 0.0), ""), *heights], "").best_first
-    chosen = list(best[:MOST_LABELS])
-    legend = figure.legends[0]
-    names = [text.get_text() for text in legend.get_texts()]
-    others = [(h, n) for h, n in zip(legend.legend_handles, names, strict=True) if n not in chosen]
-    legend.remove()
-    if others:
-        figure.legend(*zip(*others, strict=True), loc="outside right upper")
-    return chosen
-
-
 def pdf(figure: ReportFigure, width: float) -> bytes:
     """Draw a figure as PDF with TrueType fonts, the same bytes for the same data."""
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -235,9 +358,9 @@ def pdf(figure: ReportFigure, width: float) -> bytes:
     buffer = io.BytesIO()
     with column_style(width), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
-        FigureCanvasPdf(draw_for_column(figure)).print_pdf(
-            buffer, metadata={"CreationDate": None, "Creator": None}
-        )
+        drawn = figure.draw()
+        arrange(drawn)
+        FigureCanvasPdf(drawn).print_pdf(buffer, metadata={"CreationDate": None, "Creator": None})
     return buffer.getvalue()
 
 
@@ -265,7 +388,7 @@ def _write_document(paper: Paper, width: float) -> str:
         f"\\setlength{{\\columnsep}}{{{GAP:g}pt}}\\setlength{{\\emergencystretch}}{{3em}}\\raggedbottom",
         "\\makeatletter\\setlength{\\@fptop}{0pt}\\setlength{\\@dblfptop}{0pt}\\makeatother",
         "\\begin{document}",
-        *(f"\\input{{tables/{table.slug}.tex}}" for table in paper.tables),
+        *(f"\\input{{tables/{slug}.tex}}" for slug in paper.tables),
         "\\clearpage",
         *(f"{_include(figure, 'figure*', 'tp')}\\clearpage" for figure in wide),
         *(_include(figure, "figure", "H") for figure in paper.figures if figure not in wide),

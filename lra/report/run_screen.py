@@ -4,31 +4,153 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lra.config.request import DEFAULT_PROTOCOL, PAPER
+from lra.config.request import DEFAULT_PROTOCOL
 from lra.config.schema import RunConfig
-from lra.record.changes import write_changes
+from lra.record.changes import select_sections
 from lra.record.intervals import wilson_interval
+from lra.record.metrics import read_metrics
 from lra.record.run import RunRecord, folder_of
+from lra.record.schema import is_shipped
 from lra.record.scores import PositionScores, unit_of
-from lra.report.boards.cells import is_at_chance
-from lra.report.boards.measures import best_baseline
-from lra.report.boards.results import read_metrics
-from lra.report.boards.speeds import is_busy
-from lra.report.boards.standing import Standing
-from lra.report.published.closest import closest_result
+from lra.record.table import read_runs
+from lra.report.boards import Board, boards
+from lra.report.commands import run_flags
+from lra.report.names import RowNames
+from lra.report.published import closest_result
+from lra.report.scores import Cell, Measure, best_baseline, is_at_chance, rounded
+from lra.report.tables.speeds import is_busy
 from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
 from lra.train.messages import RIGHT, WRONG
 
+NEIGHBOURS = 2
+"""Rows that are shown on either side of a run's own row."""
 LOWER_RATE = 4
 """Divisor of the learning rate that is proposed after a run has diverged."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run among others: seeds of the same settings, and its place in its preset."""
+
+    record: RunRecord
+    name: str
+    """The run's row."""
+    board: Board
+    """The table of its preset, protocol and data."""
+    shipped: Sequence[RunRecord]
+
+    @classmethod
+    def read(cls, results_dir: Path, record: RunRecord) -> Standing:
+        """Read the records of a results folder and its shipped ones that a run compares with."""
+        own = folder_of(results_dir, record)
+        pairs = [
+            (folder, run)
+            for folder, run in read_runs(results_dir, shipped=True)[0]
+            if (run.task, run.preset) == (record.task, record.preset) and folder != own
+        ]
+        runs = [*(run for _, run in pairs), record]
+        shipped = [run for folder, run in pairs if is_shipped(folder, results_dir)]
+        names = RowNames(runs)
+        found = boards([run for run in runs if _compares(run, record)], names)
+        name = names.of(record)
+        return cls(record, name, next(board for board in found if name in board.rows), shipped)
+
+    @property
+    def measure(self) -> Measure:
+        """What rows are ranked by."""
+        return self.board.measures[0]
+
+    @property
+    def cell(self) -> Cell[RunRecord]:
+        """All seeds of the run's row."""
+        return self.board.rows[self.name][self.record.task]
+
+    def describe_seeds(self, unit: str) -> str:
+        """Describe the mean over the seeds of the same settings; empty without other seeds.
+
+        Args:
+            unit: of the measure, as it follows a number.
+        """
+        has_result = [run for run in self.cell.runs if self.measure.of(run) is not None]
+        others = [run for run in has_result if run is not self.record]
+        if not others:
+            return ""
+        shipped = sum(any(run is one for one in self.shipped) for run in others)
+        counts = [
+            f"{count} {kind} seed{'s' * (count != 1)}"
+            for count, kind in ((len(others) - shipped, "other"), (shipped, "shipped"))
+            if count
+        ]
+        start = f"with {' and '.join(counts)}"
+        if len(others) == len(has_result):
+            start = f"{' and '.join(counts)} of these settings"
+        mean = f"{self.cell.spread_text(self.measure)} {unit}"
+        several = " (mean ± standard deviation)" if len(has_result) > 1 else ""
+        remarks = [word for word in self.cell.remarks(self.measure) if word != "at chance"]
+        return f"{start}: {', '.join([mean + several, *remarks])}"
+
+    def describe_rank(self) -> tuple[str, list[str]]:
+        """Describe the place of the run's row: a sentence, and rows with their numbers.
+
+        Rows that failed or are at chance have no place. Equal numbers share one.
+        """
+        texts = {
+            name: rounded(value, self.measure.digits)
+            for name, cells in self.board.sorted_by(self.record.task).rows.items()
+            if (value := cells[self.record.task].value(self.measure)) is not None
+        }
+        order, where = [*texts], self._describe_board()
+        count = f"{len(order)} mixers and variants" if len(order) > 1 else "1 mixer or variant"
+        if self.name not in texts:
+            kept = order[: 2 * NEIGHBOURS + 1]
+            best = f"; best of {count} {where}:" if kept else ""
+            rows = [f"{name} {texts[name]}" for name in kept]
+            return f"not ranked ({self._reason_without_rank()}){best}", rows
+        if len(order) == 1:
+            return f"no rank yet: no other mixer or variant has a result {where}", []
+        values = [*texts.values()]
+        rank = values.index(texts[self.name]) + 1
+        start = max(0, order.index(self.name) - NEIGHBOURS)
+        kept = order[start : order.index(self.name) + NEIGHBOURS + 1]
+        verb = "shares rank" if values.count(texts[self.name]) > 1 else "rank"
+        if self.measure.of(self.record) is None:
+            verb = f"its other seeds have {verb}"
+        rows = [f"> {n} {texts[n]} <" if n == self.name else f"{n} {texts[n]}" for n in kept]
+        return f"{verb} {rank} of {count} {where}:", rows
+
+    def _reason_without_rank(self) -> str:
+        if self.cell.is_at_chance:
+            return "at chance"
+        is_other_seed = self.measure.of(self.record) is not None
+        return "a seed diverged or ran out of memory" if is_other_seed else "no result"
+
+    def _describe_board(self) -> str:
+        record = self.record
+        where = "at this preset"
+        if record.protocol != DEFAULT_PROTOCOL:
+            where += f" and protocol {record.protocol}"
+        has_changed_data = bool(select_sections(record.changes, "task"))
+        return f"{where} with the same data" if has_changed_data else where
+
+
+def _compares(run: RunRecord, record: RunRecord) -> bool:
+    """Whether a run of the same task and preset has the protocol, data and selection of another."""
+    rules = run.selected_on, record.selected_on
+    same_kind = (run.positions is None) == (record.positions is None)
+    return (
+        (None in rules or rules[0] == rules[1])
+        and same_kind
+        and run.protocol == record.protocol
+        and (run.data.source, run.data.fingerprint) == (record.data.source, record.data.fingerprint)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,33 +316,17 @@ class Screen:
             "oom": "next, with fewer examples per forward pass:",
         }
         examples = record.micro_batch or record.batch_size
-        changes = {
+        changes: dict[str, dict[str, Any]] = {
             "diverged": {"train.lr": float(f"{self.config.train.lr / LOWER_RATE:.3g}")},
             "oom": {"train.micro_batch": max(1, examples // 2)},
         }
-        words = self._run_command(changes.get(record.status, {}))
+        folders: dict[str, Any] = {"data_dir": self.data_dir, "results_dir": self.results_dir}
+        flags = [*run_flags(record, changes.get(record.status)), *self.flags]
+        words = command_words("run", *flags, **folders)
         if record.status == "done":
             flags = ["--preset", record.preset]
             words = command_words("report", *flags, results_dir=self.results_dir)
         return wrap_command(f"  {labels[record.status]}", words, self.width)
-
-    def _run_command(self, change: Mapping[str, Any]) -> list[str]:
-        """Write the command of this run, or of one with another setting changed."""
-        config, record = self.config, self.record
-        words = ["--task", config.task_component.spec, "--mixer", config.mixer_component.spec]
-        if record.preset != PAPER:
-            words += ["--preset", record.preset]
-        if record.protocol != DEFAULT_PROTOCOL:
-            words += ["--protocol", record.protocol]
-        if record.seed:
-            words += ["--seed", str(record.seed)]
-        changes = write_changes({**record.changes, **change})
-        words += [word for text in changes for word in ("--set", text)]
-        if record.label is not None:
-            words += ["--label", record.label]
-        return command_words(
-            "run", *words, *self.flags, data_dir=self.data_dir, results_dir=self.results_dir
-        )
 
 
 def _verdict(record: RunRecord) -> str:

@@ -6,14 +6,10 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 NARROWEST = 20
 """Least width, in characters, that text is fitted to."""
-LEGIBLE = 24
-"""Width, in characters, to which a column of a table is wrapped before others are left out."""
-PADDING = 2
-"""Spaces that tabulate adds to the heading of a column."""
 INDENT = "  "
 """Start of a line that belongs to the one above."""
 _GOES_ON = " \\"
@@ -98,45 +94,3 @@ def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
         else:
             line = f"{line} {part}"
     return [*lines, line]
-
-
-def fit_rows(
-    rows: Sequence[Mapping[str, str]], width: int, droppable: Sequence[str]
-) -> tuple[list[dict[str, str]], list[str]]:
-    """Fit the rows of a Markdown table to a width: leave columns out, then wrap the widest.
-
-    Args:
-        rows: texts by column, each with the same columns.
-        width: of the terminal, in characters.
-        droppable: columns that may be left out, the first one first.
-    Returns: the rows, and the names of the columns that were left out.
-    """
-    headings = {name: len(name) + PADDING for name in rows[0]}
-    widths = {name: max(least, *(len(r[name]) for r in rows)) for name, least in headings.items()}
-    dropped: list[str] = []
-    for name in (name for name in droppable if name in widths):
-        if _table_width([min(LEGIBLE, one) for one in widths.values()]) <= width:
-            break
-        del widths[name]
-        dropped.append(name)
-    while _table_width(widths.values()) > width:
-        wrappable = [name for name, one in widths.items() if one > headings[name]]
-        if not wrappable:
-            break
-        widths[max(wrappable, key=lambda name: widths[name])] -= 1
-    return [short for row in rows for short in _wrap_row(row, widths)], dropped
-
-
-def _wrap_row(row: Mapping[str, str], widths: Mapping[str, int]) -> list[dict[str, str]]:
-    """Write a row of a table as several rows whose cells have at most these widths."""
-    cells = {name: textwrap.wrap(row[name], width) or [""] for name, width in widths.items()}
-    height = max(map(len, cells.values()))
-    return [
-        {name: (lines[k] if k < len(lines) else "") for name, lines in cells.items()}
-        for k in range(height)
-    ]
-
-
-def _table_width(widths: Iterable[int]) -> int:
-    """Return the width of a Markdown table whose columns have these widths."""
-    return sum(width + len(" | ") for width in widths) + len("|")

@@ -8,8 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
-from lra.report.boards.cells import AT_CHANCE, Cell, cell_of
-from lra.report.boards.measures import ACCURACY, best_baseline, measures_of, validation_of
+from lra.report.scores import (
+    ACCURACY,
+    AT_CHANCE,
+    Cell,
+    best_baseline,
+    cell_of,
+    measures_of,
+    validation_of,
+)
 from lra.runtime.plain_table import cut, plain_matrix, plain_table
 from lra.runtime.terminal import wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
@@ -164,7 +171,7 @@ def _baseline_text(record: RunRecord) -> str:
 
 def _validation_text(states: Sequence[RunState], is_best: bool) -> str:
     cell = _cell_of(states)
-    text = cell.spread_of(validation_of(cell.runs))
+    text = cell.spread_text(validation_of(cell.runs))
     return f"{text} {_BEST}" if is_best and math.isfinite(cell.merit) else text
 
 
@@ -180,11 +187,11 @@ def _cell_text(states: Sequence[RunState]) -> str:
         return state
     cell = cell_of(records)
     (measure, *_) = measures_of(records)
-    mean, *deviation = cell.spread_of(measure).split()
+    mean, *deviation = cell.spread_text(measure).split()
     remarks: list[str] = []
     if len(records) < len(states):
         remarks.append(f"{len(records)} of {len(states)} runs")
-    chance = cell.chance_of(measure)
+    chance = cell.chance_text(measure)
     mark = [_MARK] if chance == AT_CHANCE else []
     if chance and not mark:
         remarks.append(chance)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import lra
-from lra.report.figures.styles import MIXERS
+from lra.report.styles import MIXERS
 from results.findings.shared import FOLDER, load_leaderboard, save_figure
 from tasks.base import BENCHMARK
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import lra
-from lra.report.figures.styles import MIXERS
+from lra.report.styles import MIXERS
 from results.findings.shared import FOLDER, load_leaderboard, save_figure
 
 FEWEST_SEEDS = 3

@@ -104,17 +104,14 @@ def tables() -> Values:
     """
     import pandas as pd
 
-    from lra.report.boards.results import Results
-    from lra.report.contents import item_names, make_items
-    from lra.report.data import ReportData, ReportOptions
+    from lra.report.data import Data
+    from lra.report.readme import BLOCKS, make_items
     from lra.report.tables.table import Table
     from lra.runtime.console import csv_table
 
-    data = ReportData(Results(ROOT / "results" / "shipped"), ReportOptions())
-    for item in make_items(data, item_names()):
+    for item in make_items(Data(ROOT / "results" / "shipped"), [*BLOCKS]):
         if isinstance(item, Table):
-            frame = pd.DataFrame(list(item.facts))
-            yield f"tables/{item.slug}.csv", csv_table(frame) if item.facts else item.markdown()
+            yield f"tables/{item.slug}.csv", csv_table(pd.DataFrame(item.facts))
     yield "results/leaderboard.csv", (ROOT / "results" / "leaderboard.csv").read_text()
 
 

@@ -1,18 +1,3 @@
-"""Figures: colours, legends and files, and one module for each kind."""
+"""Figures: bubbles, lines, and what drawing them has in common."""
 
-__all__ = [
-    "best_rows",
-    "breakdown",
-    "bubble_names",
-    "bubble_panels",
-    "bubbles",
-    "curves",
-    "drawing",
-    "intervals",
-    "leaderboard",
-    "next_tokens",
-    "out_of_distribution",
-    "probes",
-    "scaling",
-    "styles",
-]
+__all__ = ["bubbles", "drawing", "lines"]

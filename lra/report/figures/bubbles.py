@@ -1,255 +1,284 @@
-"""Bubble plots: accuracy, or bits, over speed, memory as area, a panel for each task."""
+"""Bubble plots: accuracy, or bits, over speed, with memory as area and a panel for each task."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.report.boards.board import Board
-from lra.report.boards.slugs import slugify
-from lra.report.figures.bubble_names import name_bubbles
-from lra.report.figures.bubble_panels import (
-    Bubble,
-    Panel,
-    average_panels,
-    choose_bubbles,
-    relative_panels,
-    speeds_on,
-    task_panels,
-)
+from lra.report.boards import Board, rows_at_preset
+from lra.report.data import Data
 from lra.report.figures.drawing import (
+    LEGEND_LINE,
     ReportFigure,
-    add_legend,
     arrange,
     column_width,
-    has_outlier,
+    draw_intervals,
     legend_name,
-    legend_width,
     new_figure,
     set_log_scale,
 )
-from lra.report.figures.intervals import INTERVALS, SPREAD, draw_intervals
-from lra.report.figures.styles import MethodStyles, styles_of
+from lra.report.points import Bubbles, Point, bubbles_of_board, has_outlier, number_of
+from lra.report.published import closest_mean
+from lra.report.scores import FIVE, Interval
+from lra.report.styles import RowStyles, styles_of
+from lra.report.tables.speeds import preset_speeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
-LARGEST_AREA = 900.0
+LARGEST_AREA = 700.0
 """Area of the largest bubble, in square points; it is halved if there are more than MANY."""
 MANY = 12
 HATCHES = {"full": None, "none": "////", "left": "----", "bottom": "xxxx", "right": "||||"}
 """Patterns of bubbles, by the fill of the row's markers: rows of changed settings have one."""
 _PANELS_A_ROW = 3
-_LOGARITHMIC = (
-    " The axis of speed is logarithmic where the highest speed is more than twice the median."
-)
+_NARROWEST, _HIGHEST = 2.2, 7.0
+"""Inches of the narrowest panel, and of all panels, where a column limits the figure."""
+_GAPS = (1, 5, 10, 16)
+"""Distances of a name to its bubble, in points."""
+_MOST_HIDDEN = 3
+"""Most points of bubbles and bars that a name may hide."""
+_ANGLES = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+_DIRECTIONS = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
 
 
-def bubble_figures(
-    board: Board, relative_to: str, styles: MethodStyles, slug: str
-) -> list[ReportFigure]:
-    """Make the bubble plots of a board by the device whose speeds they show, most runs first."""
-    devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
-    return [
-        figure
-        for device in devices
-        for figure in _bubbles_on(board, device, relative_to, styles, slug)
+@dataclass(frozen=True)
+class Bubble:
+    """A bubble: x and y in the units of the axes, memory in MiB."""
+
+    row: str
+    x: float
+    y: float
+    memory: float
+    interval: Interval | None = None
+    """Lower and upper end on the y axis; None where it is not known."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Accuracy, or bits, over speed."""
+
+    title: str
+    bubbles: Sequence[Bubble]
+    x: str
+    y: str
+
+
+def bubble_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFigure]:
+    """Draw what each row scores over its speed, a panel for each task and average.
+
+    Speeds are those that were measured at the preset, if there are any, or else those of the runs
+    on the device that made most of them.
+    """
+    found = bubbles_of_board(data, board)
+    fields = {one.name: one.title for one in found.fields}
+    chosen = [
+        (x, size)
+        for x, size in (("relative", "measured_memory"), ("speed0", "memory0"))
+        if x in fields and size in fields
     ]
+    for x, size in chosen:
+        panels = [
+            Panel(panel, bubbles, fields[x].partition(", on ")[0], fields["score"])
+            for panel in found.panels
+            if len(bubbles := _bubbles_of(found, panel, x, size)) > 1
+        ]
+        if panels:
+            drawn = {bubble.row for panel in panels for bubble in panel.bubbles}
+            left_out = [row for row in board.rows if row not in drawn]
+            missing = f" Not drawn, without a result or a speed: {', '.join(left_out)}."
+            speed = fields[x][:1].upper() + fields[x][1:]
+            return [
+                ReportFigure(
+                    f"bubbles-{board.slug}",
+                    "Accuracy over training speed",
+                    f"{board.name}. {speed}. The area of a circle is the "
+                    f"{fields[size].partition(', MiB')[0]}. Names without room are left out. Bars "
+                    f"show the standard deviation over seeds or, for a single seed, the 95 % "
+                    f"interval (Wilson) of its test accuracy."
+                    f"{missing * bool(left_out)}",
+                    partial(draw_bubbles, panels, styles_of(drawn, styles)),
+                    is_wide=len(panels) > 1,
+                )
+            ]
+    return []
 
 
-def _bubbles_on(
-    board: Board, device: str, relative_to: str, styles: MethodStyles, slug: str
-) -> list[ReportFigure]:
-    speeds = speeds_on(board, device)
-    relative = [] if board.of_positions else relative_panels(board, relative_to, speeds)
-    measured = board.measures[0].name if board.of_positions else "accuracy"
-    bars = SPREAD if board.of_positions else INTERVALS
-    made: list[tuple[str, list[Panel], str]] = []
-    if relative:
-        relative, left_out = choose_bubbles(relative, relative_to)
-        made.append((
-            f"relative to {relative_to}", relative,
-            f"Training speed in examples per second and test accuracy are in percent of "
-            f"{relative_to}'s on the same task, as in Figure 1a of the SKI-TNN paper. The ring is "
-            f"{relative_to}.{left_out}",
-        ))  # fmt: skip
-    averaged, by_task = average_panels(board, speeds), task_panels(board, speeds)
-    if _rows(by_task) - _rows(averaged):  # averages leave rows out
-        averaged = []
-    # Panels of tasks would repeat what the relative figure shows.
-    if averaged or not relative:
-        over = "averages over tasks" if averaged else "by task"
-        where = "; ".join(f"{panel.name}: {', '.join(panel.tasks)}" for panel in averaged)
-        note = f"Tasks of the {where}. Speeds are geometric means. " if averaged else ""
-        panels, left_out = choose_bubbles(averaged or by_task, None)
-        note += f"The axes are those of Figure 3 of the Long Range Arena paper.{left_out}"
-        made.append((over, panels, note))
+def _bubbles_of(found: Bubbles, panel: str, x: str, size: str) -> list[Bubble]:
+    made: list[Bubble] = []
+    for point in found.points:
+        numbers = [number_of(point, name) for name in (x, "score", size)]
+        if point["panel"] == panel and None not in numbers:
+            place, score, memory = (number or 0.0 for number in numbers)
+            made.append(Bubble(str(point["row"]), place, score, memory, _interval_of(point)))
+    return made
+
+
+def _interval_of(point: Point) -> Interval | None:
+    low, high = number_of(point, "low"), number_of(point, "high")
+    return None if low is None or high is None else (low, high)
+
+
+def leaderboard_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFigure]:
+    """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
+
+    A second panel has the published means of the same mixers over the same speeds.
+
+    Returns: the figure; none if fewer than two rows have a mean and a speed.
+    """
+    rows = rows_at_preset(board)
+    found = bubbles_of_board(data, dataclasses.replace(board, rows=rows))
+    speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
+    measured = _bubbles_of(found, "mean of 5", "relative", "measured_memory")
+    if len(measured) < 2:  # noqa: PLR2004
+        return []
+    published = [
+        dataclasses.replace(bubble, y=mean, interval=None)
+        for bubble in measured
+        if (mean := closest_mean(rows[bubble.row][FIVE[0]].runs[0])) is not None
+    ]
+    x = f"training speed, {speeds.relative_to} = 1"
+    panels = [Panel(f"measured here: preset {board.preset}", measured, x, "mean accuracy, %")]
+    if len(published) > 1:
+        panels.append(Panel("published: full size", published, x, "mean accuracy, %"))
+    drawn = {bubble.row for bubble in measured}
+    left_out = ", ".join(row for row in rows if row not in drawn)
+    parts = [
+        f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean test "
+        f"accuracy over {', '.join(FIVE)} at preset {board.preset}; bars show the standard "
+        f"deviation over seeds or, for a single seed, the 95 % interval of the test examples.",
+        f"Not drawn, without a mean or a speed: {left_out}." if left_out else "",
+        "Right: the mean that papers report for the same mixers at full size, under protocols that "
+        "differ from paper to paper." if len(panels) > 1 else "",
+        f"Speeds and memory were measured here: steps per second, divided by those of "
+        f"{speeds.relative_to} (geometric mean over {speeds.tasks}), on {speeds.device}.",
+    ]  # fmt: skip
     return [
         ReportFigure(
-            slugify("speed-and", measured, what, slug, device),
-            f"Speed and {measured}, {what}, on {device}",
-            f"{board.name}. The area of a circle is the peak memory of training. {note} {bars}"
-            + _LOGARITHMIC * any(has_outlier([b.x for b in panel.bubbles]) for panel in panels),
-            partial(
-                draw_bubbles,
-                panels,
-                _styles_of(panels, styles),
-                relative_to if panels is relative else None,
-            ),
-            is_wide=len(panels) > 1,
+            f"leaderboard-{board.slug}",
+            "Mean accuracy over training speed",
+            " ".join(filter(None, parts)),
+            partial(draw_bubbles, panels, styles_of(drawn, styles)),
+            is_wide=True,
         )
-        for what, panels, note in made
-        if panels
     ]
 
 
-def _rows(panels: Sequence[Panel]) -> set[str]:
-    return {bubble.method for panel in panels for bubble in panel.bubbles}
-
-
-def _styles_of(panels: Sequence[Panel], styles: MethodStyles) -> MethodStyles:
-    return styles_of((bubble.method for panel in panels for bubble in panel.bubbles), styles)
-
-
-def draw_bubbles(
-    panels: Sequence[Panel],
-    styles: MethodStyles,
-    relative_to: str | None = None,
-    *,
-    has_names: bool = False,
-) -> Figure:
-    """Draw panels of bubbles side by side.
-
-    Args:
-        panels: the panels.
-        styles: colours and patterns of the rows.
-        relative_to: the row that is a ring, with lines through 100 %; None if there is none.
-        has_names: whether names are beside the bubbles, and not in a legend.
-    """
-    everything = [bubble for panel in panels for bubble in panel.bubbles]
-    in_legend = () if has_names else {bubble.method for bubble in everything}
-    figure, every_axes = _make_axes(panels, in_legend)
-    scale = area_per_mib(everything, most=max(len(panel.bubbles) for panel in panels))
-    for axes, panel in zip(every_axes, panels, strict=True):
-        _scatter(axes, panel, scale, styles, relative_to)
-        if relative_to is not None:
-            axes.axvline(100, color="#999999", linewidth=0.8, zorder=0.9)
-            axes.axhline(100, color="#999999", linewidth=0.8, zorder=0.9)
-        is_logarithmic = has_outlier([bubble.x for bubble in panel.bubbles])
-        if is_logarithmic:
-            axes.set_xscale("log")
-        else:
-            axes.locator_params(axis="x", nbins=5)
-        _leave_room(axes, panel.bubbles)
-        if is_logarithmic:
-            set_log_scale(axes, "x")
-        axes.set_title(panel.name, fontsize=10)
-        axes.set_xlabel(f"training speed, {panel.unit}")
-        place = axes.get_subplotspec()
-        if place is not None and place.is_first_col():
-            axes.set_ylabel(panel.measured)
-    for handle in () if has_names else add_legend(figure):
-        handle.set_sizes([40])
-    _add_legend_of_sizes(every_axes[0], max(bubble.memory for bubble in everything), scale)
-    if has_names:
-        arrange(figure)
-        name_bubbles(figure, [*dict.fromkeys(legend_name(b.method) for b in everything)])
-    return figure
-
-
-_SIZES_HEIGHT = 0.9
-"""Inches below the panels for the legend of areas."""
-_NARROW_LEGEND = 4.0
-"""Inches of a figure below which its legend of areas has two areas instead of three."""
-_NARROW_PANEL, _LOW_PANEL = 1.7, 2.4
-"""Inches of the narrowest panel, and of the highest one, where a column limits the figure."""
-_MOST_ROWS, _HIGHEST = 3, 6.4
-"""Most rows of panels, and inches of all of them, that fit a page of such a column."""
-
-
-def _make_axes(panels: Sequence[Panel], names: Collection[str]) -> tuple[Figure, list[Axes]]:
-    """Make a figure with axes for panels, up to three in a row; four are two by two."""
-    count = len(panels)
+def draw_bubbles(panels: Sequence[Panel], styles: RowStyles) -> Figure:
+    """Draw panels of bubbles side by side, with names where there is room."""
+    count, width = len(panels), 4.6
     columns = min(_PANELS_A_ROW, count if count <= _PANELS_A_ROW else math.ceil(count / 2))
-    crowded = max(len(panel.bubbles) for panel in panels) > MANY
-    width, height = (4.6, 3.9) if crowded or count == 1 else (3.5, 3.2)
-    right = legend_width(names) if names else 0.0
     if (limit := column_width()) is not None:
-        fitting = int((limit - right) // _NARROW_PANEL)
-        columns = min(columns, max(fitting, math.ceil(count / _MOST_ROWS)))
-        height = min(height, _LOW_PANEL, _HIGHEST / math.ceil(count / columns))
+        columns = max(1, min(columns, int(limit // _NARROWEST)))
+        width = limit / columns
     rows = math.ceil(count / columns)
-    figure = new_figure(names, width=width * columns + right, height=height * rows + _SIZES_HEIGHT)
+    height = min(0.85 * width, _HIGHEST / rows)
+    figure = new_figure(width=width * columns, height=height * rows + 2 * LEGEND_LINE)
     every = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in every[count:]:
         axes.set_visible(False)
-    return figure, list(every[:count])
+    most = max(len(panel.bubbles) for panel in panels)
+    largest = max(bubble.memory for panel in panels for bubble in panel.bubbles)
+    scale = LARGEST_AREA / (2 if most > MANY else 1) / largest * min(1, width / 4)
+    for axes, panel in zip(every, panels, strict=False):
+        _draw_panel(axes, panel, styles, scale)
+    _add_legend_of_sizes(every[0], largest, scale)
+    arrange(figure)
+    for axes, panel in zip(every, panels, strict=False):
+        _name_bubbles(axes, panel, scale)
+    return figure
 
 
-def _scatter(
-    axes: Axes, panel: Panel, scale: float, styles: MethodStyles, relative_to: str | None
-) -> None:
+def _draw_panel(axes: Axes, panel: Panel, styles: RowStyles, scale: float) -> None:
     for bubble in panel.bubbles:
-        # What the others are compared with is a ring: it hides none of them.
-        colour, ring = styles[bubble.method]["color"], bubble.method == relative_to
+        look = styles[bubble.row]
         axes.scatter(
-            [bubble.x],
-            [bubble.y],
-            s=[scale * bubble.memory],
-            facecolor="none" if ring else colour,
-            alpha=1.0 if ring else 0.8,
-            edgecolor=colour if ring else "white",
-            hatch=None if ring else HATCHES[styles[bubble.method]["fillstyle"]],
-            label=legend_name(bubble.method),
-        )
+            [bubble.x], [bubble.y], s=[scale * bubble.memory], facecolor=look["color"], alpha=0.8,
+            edgecolor="white", hatch=HATCHES[look["fillstyle"]],
+        )  # fmt: skip
         if bubble.interval is not None:
-            points = [(bubble.x, bubble.y)]
-            draw_intervals(axes, points, [bubble.interval], colour)
-
-
-def area_per_mib(bubbles: Sequence[Bubble], *, most: int) -> float:
-    """Return the square points that stand for a MiB of memory, if a panel has up to `most`."""
-    largest = LARGEST_AREA / (2 if most > MANY else 1)
-    return largest / max(bubble.memory for bubble in bubbles)
-
-
-def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
-    """Widen the limits so that bubbles and labels fit."""
-    for values, axis, setter in (
-        ([b.x for b in bubbles], axes.xaxis, axes.set_xlim),
-        ([y for b in bubbles for y in (b.y, *(b.interval or ()))], axes.yaxis, axes.set_ylim),
-    ):
-        scaled = axis.get_transform().transform(np.array(values))
-        low, high = float(scaled.min()), float(scaled.max())
-        margin = 0.18 * (high - low) or 0.1 * abs(high) or 1.0
-        limits = axis.get_transform().inverted().transform(np.array([low - margin, high + margin]))
-        setter(*limits)
-        if axis.get_scale() != "log":  # room, but neither speed nor accuracy is negative
-            axis.set_ticks([tick for tick in axis.get_ticklocs() if 0 <= tick <= limits[1]])
-            axis.set_view_interval(*limits, ignore=True)
+            draw_intervals(axes, [bubble.x], [bubble.interval], look["color"])
+    axes.margins(0.14)
+    if has_outlier([bubble.x for bubble in panel.bubbles]):
+        set_log_scale(axes, "x")
+    else:
+        axes.locator_params(axis="x", nbins=5)
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_xlabel(panel.x)
+    place = axes.get_subplotspec()
+    if place is not None and place.is_first_col():
+        axes.set_ylabel(panel.y)
 
 
 def _add_legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
     """Show below the panels what memory some areas stand for."""
-    is_narrow = (column_width() or math.inf) < _NARROW_LEGEND
-    shares = (1.0, 0.25) if is_narrow else (1.0, 0.5, 0.25)
-    sizes = dict.fromkeys(round_number(largest * share) for share in shares)
+    power = 10.0 ** math.floor(math.log10(largest))
+    first = max(step for step in (1, 2, 5) if step * power <= largest * (1 + 1e-9)) * power
+    sizes = [first, first / 4]
     handles = [axes.scatter([], [], s=scale * size, color="#bbbbbb") for size in sizes]
-    names = [f"{size:,.0f} MiB" for size in sizes]
-    names[0] = f"peak memory {names[0]}"
-    axes.figure.legend(
-        handles, names, loc="outside lower center", ncols=len(names), borderpad=1.5,
-        handletextpad=1.6,
-    )  # fmt: skip
+    names = [f"peak memory {first:,.0f} MiB", f"{first / 4:,.0f} MiB"]
+    axes.figure.legend(handles, names, loc="outside lower center", ncols=2, borderpad=0.8)
 
 
-def round_number(value: float) -> float:
-    """Round to one digit of 1, 2 or 5, downwards."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return max(step for step in (1, 2, 5, 10) if step * power <= value * (1 + 1e-9)) * power
+def _name_bubbles(axes: Axes, panel: Panel, scale: float) -> None:
+    """Write names beside bubbles, the highest first, each where it hides least.
+
+    A name without any room inside the panel and off the other names is left out.
+    """
+    axes.autoscale(enable=False)  # lines to names must not move the bubbles
+    dots = axes.figure.dpi / 72
+    bubbles = sorted(panel.bubbles, key=lambda bubble: -bubble.y)
+    centres = axes.transData.transform([(bubble.x, bubble.y) for bubble in bubbles])
+    radii = [math.sqrt(scale * bubble.memory) / 2 * dots for bubble in bubbles]
+    bars = [(b.x, y) for b in bubbles if b.interval for y in np.linspace(*b.interval, 9)]
+    hidden = np.concatenate([
+        *(centre + share * radius * _DIRECTIONS
+          for centre, radius in zip(centres, radii, strict=True) for share in (0, 0.5, 1)),
+        axes.transData.transform(np.reshape(bars, (-1, 2))),
+    ])  # fmt: skip
+    taken: list[Bbox] = []
+    for bubble, centre, radius in zip(bubbles, centres, radii, strict=True):
+        text = axes.text(bubble.x, bubble.y, legend_name(bubble.row), fontsize=7, va="bottom")
+        size = np.array(text.get_window_extent().size)
+        free = [
+            (count + gap / 2, number, box)
+            for number, (gap, box) in enumerate(_places(centre, radius, size, dots))
+            if axes.bbox.contains(*box.min) and axes.bbox.contains(*box.max)
+            and not box.count_overlaps(taken)
+            and (count := _count_inside(box, hidden)) <= _MOST_HIDDEN
+        ]  # fmt: skip
+        if not free:
+            text.remove()
+            continue
+        *_, box = min(free)
+        taken.append(box)
+        way = np.clip(centre, box.min, box.max) - centre
+        rim = centre + way * radius / np.hypot(*way)
+        to_data = axes.transData.inverted().transform
+        text.set_position((*to_data(box.min),))
+        axes.plot(*to_data([rim, centre + way]).T, color="0.4", linewidth=0.4, zorder=0.9)
+
+
+def _places(
+    centre: np.ndarray, radius: float, size: np.ndarray, dots: float
+) -> Iterator[tuple[float, Bbox]]:
+    """List places of a name around a bubble, in pixels, with their distance to it in points."""
+    from matplotlib.transforms import Bbox
+
+    for gap in _GAPS:
+        near = centre + (radius + gap * dots) * _DIRECTIONS
+        for low in near + size * (np.clip(1.5 * _DIRECTIONS, -1, 1) - 1) / 2:
+            yield gap, Bbox([low, low + size])
+
+
+def _count_inside(box: Bbox, points: np.ndarray) -> int:
+    """Count the points that lie in a box."""
+    return int(np.sum(np.all((points > box.min) & (points < box.max), axis=1)))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import re
-import statistics
 import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lra.report.figures.styles import GRAY
+from lra.report.scores import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,17 +23,11 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 5.8, 3.9
 """Size of a figure without a legend, in inches: text is readable on a phone, too."""
-_LEGEND_FONT = 8
-"""Size of a legend's letters, in points."""
-_LINE = 0.19
+LEGEND_LINE = 0.16
 """Height of a line of a legend, in inches."""
 _LEGEND_LETTERS = 24
 """Number of letters after which a name in a legend goes on in another line, at most; narrow columns
 have fewer."""
-
-_END_OF_PART = re.compile(r"(?<=[_=])|(?<=\.)(?!\d)")
-"""Where a name such as mixer.option_name=0.5 can be broken."""
-
 _RC: Any = {
     "font.family": "sans-serif",
     # The first comes with matplotlib, so that all machines draw the same. A browser that lacks it
@@ -48,7 +40,7 @@ _RC: Any = {
     "grid.color": "#e4e4e4",
     "axes.axisbelow": True,
     "legend.frameon": False,
-    "legend.fontsize": _LEGEND_FONT,
+    "legend.fontsize": 8,
     "legend.labelspacing": 0.4,
     "lines.markersize": 4,
     "svg.hashsalt": "lra",
@@ -125,7 +117,7 @@ def new_figure(
     inches = width or usual_width + 0.6 * bool(lines)
     size = (
         min(inches, column_width() or math.inf),
-        max(height or usual_height, _LINE * len(lines) + 0.8 * bool(lines)),
+        max(height or usual_height, LEGEND_LINE * len(lines) + 0.8 * bool(lines)),
     )
     figure = Figure(figsize=size, layout="constrained")
     # This canvas has one renderer to measure text with; without it, each text makes its own.
@@ -151,37 +143,12 @@ def arrange(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
-def plot_line(
-    axes: Axes,
-    row: str,
-    points: Sequence[tuple[float, float]],
-    line_style: Mapping[str, Any],
-    *,
-    name: str | None = None,
-    band: Sequence[tuple[float, float]] = (),
+def draw_intervals(
+    axes: Axes, x: Sequence[float], intervals: Sequence[Interval], colour: str
 ) -> None:
-    """Plot a line that the legend names.
-
-    Args:
-        axes: the axes.
-        row: the row of tables that the line is of.
-        points: (x, y) in order of x.
-        line_style: matplotlib's arguments of a line, such as the style of a row.
-        name: the line's name in the legend; None for that of the row.
-        band: (low, high) around each point; empty for a line without a band.
-    """
-    x, y = zip(*points, strict=True)
-    axes.plot(x, y, label=legend_name(name or row), **line_style)
-    if band:
-        low, high = zip(*band, strict=True)
-        colour = line_style["color"]
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-
-
-def mark_lengths(axes: Axes, lengths: Iterable[int]) -> None:
-    """Draw a vertical line at each of these lengths."""
-    for length in sorted(set(lengths)):
-        axes.axvline(length, color=GRAY, linewidth=0.8, zorder=0)
+    """Draw a vertical bar at each x, from the lower to the upper end of its interval."""
+    low, high = zip(*intervals, strict=True)
+    axes.vlines(x, low, high, color=colour, linewidth=0.8, zorder=1.5)
 
 
 def set_log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
@@ -195,28 +162,25 @@ def set_log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
     most = 1000
-    if which == "x":  # numbers beside each other need more room
-        most = 100 if column_width() is None else 10
+    if which == "x":  # numbers beside each other need more room, above all long ones
+        most = 100 if column_width() is None or high < most else 10
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < most * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_locator(NullLocator())
 
 
-def set_length_scale(axes: Axes, lengths: Iterable[int]) -> None:
-    """Make the x axis logarithmic, with a tick at each of these lengths in positions."""
+def set_length_scale(axes: Axes, lengths: Iterable[float]) -> None:
+    """Make the x axis logarithmic, with a tick at each of these numbers, or at powers of 4."""
     from matplotlib.ticker import NullFormatter, NullLocator
 
-    every = sorted(set(lengths))
+    most = 9
+    ticks = sorted({round(length) for length in lengths})
+    if len(ticks) > most:
+        ticks = [4**k for k in range(20) if ticks[0] <= 4**k <= ticks[-1]]
     axes.set_xscale("log", base=2)
-    axes.set_xticks(every, [f"{length:,}" for length in every])
+    axes.set_xticks(ticks, [f"{length:,}" for length in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("length, positions")
-
-
-def has_outlier(values: Sequence[float]) -> bool:
-    """Whether one value would push the others into a corner: it is over twice their median."""
-    return min(values) > 0 and max(values) > 2 * statistics.median_low(values)
 
 
 def legend_name(name: str) -> str:
@@ -225,49 +189,24 @@ def legend_name(name: str) -> str:
 
     name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name
     most = min(_LEGEND_LETTERS, round(5 * mpl.rcParams["figure.figsize"][0]))
-    wrapper = _NameWrapper(most)
-    return "\n".join(line for part in name.split("\n") for line in wrapper.wrap(part))
+    return "\n".join(line for part in name.split("\n") for line in textwrap.wrap(part, most))
 
 
-class _NameWrapper(textwrap.TextWrapper):
-    """Breaks a word that is longer than a line between the parts of an option's name, if it can."""
-
-    def _split(self, text: str) -> list[str]:
-        chunks = super()._split(text)
-        return [
-            part
-            for chunk in chunks
-            for part in ([chunk] if len(chunk) <= self.width else _END_OF_PART.split(chunk))
-            if part
-        ]
-
-
-def legend_width(names: Iterable[str]) -> float:
-    """Estimate the inches that a legend of these names takes, markers and margins included."""
-    letters = max(len(line) for name in names for line in legend_name(name).split("\n"))
-    return 0.6 + 0.6 * letters * _LEGEND_FONT / 72
-
-
-def add_legend(figure: Figure) -> list[Any]:
-    """Put a legend right of the axes, of names in the order in which lines end, the highest first.
-
-    Returns: what the legend draws beside the names.
-    """
+def add_legend(figure: Figure) -> None:
+    """Put a legend right of the axes, of names with the highest line at the top."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            # Of a line with error bars, the legend shows the line.
-            handles.setdefault(str(name), handle[0] if isinstance(handle, tuple) else handle)
+            handles.setdefault(str(name), handle)
     ordered = dict(sorted(handles.items(), key=lambda item: -_last_height(item[1])))
-    legend = figure.legend(list(ordered.values()), list(ordered), loc="outside right upper")
-    return list(legend.legend_handles)
+    if ordered:
+        figure.legend(list(ordered.values()), list(ordered), loc="outside right upper")
 
 
 def _last_height(handle: Any) -> float:
-    """Return the last y of a line, or of bubbles; its negative where the axis points down."""
+    """Return the last y of a line, or of bubbles."""
     from matplotlib.collections import PathCollection
 
     if isinstance(handle, PathCollection):
-        return np.asarray(handle.get_offsets())[-1, 1]
-    last = handle.get_ydata()[-1]
-    return -last if handle.axes.yaxis_inverted() else last
+        return float(np.asarray(handle.get_offsets())[-1, 1])
+    return float(handle.get_ydata()[-1])

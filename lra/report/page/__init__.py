@@ -1,6 +1,3 @@
-"""The report's page and files, and the blocks of README files."""
+"""The page of a report, and the tables of numbers beside it."""
 
-__all__ = [
-    "readme",
-    "write",
-]
+__all__ = ["page"]

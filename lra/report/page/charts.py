@@ -6,7 +6,6 @@ and tip. The page gives the axes x and y their titles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 POINTS = "points"
@@ -40,7 +39,7 @@ def _base() -> Any:
     import altair as alt
 
     return alt.Chart(alt.NamedData(POINTS), width="container", height=380).encode(
-        x=alt.X("x:Q", scale=alt.Scale(padding=16)),
+        x=alt.X("x:Q", scale=alt.Scale(padding=16, nice=False)),
         y=alt.Y("y:Q", scale=alt.Scale(padding=16, nice=False)),
         color=_as_given("Color", "colour"),
         opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
@@ -52,17 +51,18 @@ def bubbles() -> Any:
     """Draw a circle for each point, with its interval, and names beside some."""
     import altair as alt
 
-    base = _base().encode(x=alt.X("x:Q", scale=alt.Scale(padding=45)))
+    base = _base().encode(
+        x=alt.X("x:Q", scale=alt.Scale(padding=45)),
+        y=alt.Y("y:Q", scale=alt.Scale(padding=32, nice=False)),
+    )
     bars = base.mark_rule(strokeWidth=1.2).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     area = alt.Scale(range=[0, LARGEST_AREA], zero=True)
     circles = base.mark_circle(strokeWidth=2.5).encode(
         size=alt.Size("size:Q", scale=area, legend=None),
         stroke=alt.Stroke("stroke:N", scale=None, legend=None),
     )
-    names = (
-        base.mark_text(dy=-14, fontSize=11).encode(text="label:N").transform_filter("datum.label")
-    )
-    return bars + circles + names.encode(color=_as_given("Color", "ink"))
+    names = base.mark_text(dy=-22, fontSize=11, limit=130).transform_filter("datum.label")
+    return bars + circles + names.encode(text="label:N", color=_as_given("Color", "ink"))
 
 
 def _lines(x: Any) -> Any:
@@ -88,7 +88,8 @@ def lines() -> Any:
     """Draw a line for each row over numbers that double, such as lengths."""
     import altair as alt
 
-    return _lines(alt.X("x:Q", scale=alt.Scale(type="log", base=2), axis=alt.Axis(format=",d")))
+    axis = alt.Axis(format=",d", tickCount=5)  # of more ticks, few would be powers of 2
+    return _lines(alt.X("x:Q", scale=alt.Scale(type="log", base=2, nice=False), axis=axis))
 
 
 def steps() -> Any:
@@ -102,15 +103,13 @@ def dots() -> Any:
     """Draw a point for each row, one below the other."""
     import altair as alt
 
-    order = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=160))
+    order = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=190))
     points = _base().encode(y=order).mark_point(filled=True, size=80)
     return points.encode(shape=_as_given("Shape", "shape")).properties(height=alt.Step(18))
 
 
-CHARTS: Mapping[str, Callable[[], Any]] = {
-    "bubbles": bubbles, "curves": curves, "lines": lines, "steps": steps, "dots": dots,
-}  # fmt: skip
-"""The kinds of charts."""
+CHARTS = bubbles, curves, lines, steps, dots
+"""The kinds of charts; each has the name of its function."""
 
 
 def specifications() -> dict[str, Any]:
@@ -120,8 +119,7 @@ def specifications() -> dict[str, Any]:
         "font": "system-ui, sans-serif",
         "view": {"stroke": "transparent"},
         "axis": {"titleFontWeight": 400, "titleFontSize": 13, "labelFontSize": 12},
+        "axisX": {"labelSeparation": 8, "labelBound": 16, "tickCount": 7},
         "scale": {"zero": False},
     }
-    return {
-        name: draw().to_dict(validate=False) | {"config": config} for name, draw in CHARTS.items()
-    }
+    return {draw.__name__: draw().to_dict(validate=False) | {"config": config} for draw in CHARTS}

@@ -1,7 +1,7 @@
 // Shows the page's data: a table with its charts. What is chosen stands in the page's address.
 const page = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const MOST_ROWS = 400, FEW = 6, views = [];
+const MOST_ROWS = 400, FEW = 6, views = [], prefersDark = matchMedia("(prefers-color-scheme: dark)");
 let state, sheet;
 // Text is only ever set as text, so that no name is read as HTML.
 function make(tag, properties = {}, ...children) {
@@ -30,7 +30,7 @@ const leave = { sort: "", order: "", columns: "", from: "", panel: "" };  // wha
 function render(chosen) {
   state = chosen;
   const focused = document.activeElement.id;
-  document.documentElement.dataset.theme = state.theme ?? "";
+  document.documentElement.dataset.theme = state.theme || (prefersDark.matches ? "dark" : "light");
   const view = page.views.find((one) => one.id === (state.view ?? page.start.view)) ?? page.views[0];
   sheet = view.sheets.find((one) => one.id === (state.sheet ?? page.start.sheet)) ?? view.sheets[0];
   const show = (one) => change({ ...leave, view: one.id, sheet: one.sheets[0].id });
@@ -87,8 +87,8 @@ function renderTable(rows) {
   $("table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body)));
   $("note").textContent = join(" ", !rows.length && "No row matches.",
     rows.length > MOST_ROWS && `The first ${MOST_ROWS} of ${rows.length} rows are shown: search for others.`,
-    from && `Differences from ${from.name}. Gray ones are within the 95 % interval. To compare on the same test examples: `
-      + `python report.py --compare "${from.name}" OTHER`);
+    from && `Differences from ${from.name}.`, from && sheet.columns.some(({ margin }) => margin !== null)
+      && `Gray ones are within the 95 % interval. To compare on the same test examples: python report.py --compare "${from.name}" OTHER`);
 }
 function renderName(row) {
   const { name, mixer, own } = row, { runs } = row.cells[0];
@@ -98,12 +98,12 @@ function renderName(row) {
 }
 function renderCell(row, place, from) {
   const cell = row.cells[place], { name, digits, margin } = sheet.columns[place], other = from?.cells[place].value;
-  const isCompared = from && from !== row && row.mixer && other !== undefined && cell.value !== undefined, difference = cell.value - other;
+  const isCompared = from && from !== row && row.mixer && other !== undefined
+    && Math.abs(parseFloat(cell.text?.replaceAll(",", "")) - cell.value) < 10 ** -digits, difference = cell.value - other;
   const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(digits)}` : cell.text ?? "-";
   const classes = isCompared ? join(" ", cell.own && "own", margin !== null && Math.abs(difference) <= margin && "noise") : cell.classes ?? "";
-  const open = () => showRuns(`${row.name}: ${name}`, cell.runs);
-  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.remarks) },
-    cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: open }, text) : make("span", {}, text),
+  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.remarks, cell.runs && "select it to see its runs") },
+    cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: () => showRuns(`${row.name}: ${name}`, cell.runs) }, text) : make("span", {}, text),
     !isCompared && cell.small && make("small", {}, ` ${cell.small}`));
 }
 
@@ -119,7 +119,7 @@ const pointsOf = {
       ({ ...point, ...bars(point), own: point.is_own, x: point[x], y: point[y], size: point[size] }));
   },
   curves: (chart, panel, rows) => curvesOf(fieldOf(chart, "x"), fieldOf(chart, "y"), rows.flatMap((row) => row.cells[columnOf(panel)]?.runs ?? [])),
-  lines: (chart, panel, rows) => rows.flatMap((row) => Object.entries(chart.groups[panel].places)
+  lines: (chart, panel, rows) => rows.flatMap((row) => Object.entries(chart.lines[panel].places)
     .map(([name, x]) => ({ ...cellPoint(row, name), line: row.name, x }))),
   dots: (chart, panel, rows) => rows.map((row) => ({ ...cellPoint(row, panel), x: row.cells[columnOf(panel)].value, y: row.name })),
 };
@@ -148,7 +148,7 @@ function draw(place, kind, points, titles) {
   spec.datasets = { points: points.map((point) => {
     const style = page.styles[point.row], isPicked = picked.includes(point.row);
     return { ...style, ...point, ink, opacity: picked.length && !isPicked ? 0.2 : 0.85, stroke: point.own || isPicked ? ink : "transparent",
-      width: point.own ? 4 : 2, label: point.is_named || isPicked ? point.row.slice(0, 16) : "" };
+      width: point.own ? 4 : 2, label: point.is_named || isPicked ? point.row : "" };
   }) };
   const config = { axis: { labelColor: soft, titleColor: ink, gridColor: line, domainColor: line, tickColor: line } };
   vegaEmbed(place, spec, { config, ...page.embedding }).then(({ view }) => {
@@ -160,7 +160,7 @@ function renderCharts(rows) {
   views.splice(0).forEach((view) => view.finalize());
   const few = rows.filter((row, place) => (list("pick").length ? has("pick", row.name) : row.own || place < FEW));
   $("charts").replaceChildren(...sheet.charts.map((chart) => {
-    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0], group = chart.groups[panel];
+    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0], group = chart.lines[panel];
     const isLines = ["curves", "lines", "steps"].includes(chart.kind), place = make("div", { className: chart.kind });
     const drawn = (isLines ? few : rows), points = pointsOf[chart.kind](chart, panel, drawn).filter((point) =>
       [point.x, point.y, "size" in point ? point.size : 0].every((value) => value !== undefined));
@@ -173,7 +173,7 @@ function renderCharts(rows) {
     }
     const titles = Object.fromEntries(Object.keys(chart.axes).map((axis) => [axis, titleOf(chart, axis)]));
     if (points.length) draw(place, chart.kind, points, { x: { title: group?.x ?? panel }, y: { title: group?.y, is_logarithmic: group?.is_logarithmic }, ...titles });
-    return make("figure", {}, make("h3", {}, `${chart.title}: ${panel}`), make("div", { className: "choices" }, ...choices), place,
+    return make("figure", {}, make("h3", {}, join(": ", chart.title, chart.panels.length > 1 && panel)), make("div", { className: "choices" }, ...choices), points.length && place,
       isLines && make("div", { className: "legend" }, ...[...names].map((row) => make("span", {}, glyph(row), row))),
       make("figcaption", {}, join(" ", isLines && rows.length > few.length && "Select rows in the table to choose what is drawn.",
         missing.length && `Without these numbers: ${join(", ", ...missing.slice(0, 4), missing.length > 4 && `${missing.length - 4} more`)}.`)));
@@ -195,6 +195,6 @@ function showRuns(title, names) {
 for (const name of ["search", "theme", "sheet", "from"])
   $(name).addEventListener(name === "search" ? "input" : "change", (event) => change({ ...(name === "sheet" && leave), [name]: event.target.value }));
 $("clear").addEventListener("click", () => change({ pick: "" }));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => render(state));
+prefersDark.addEventListener("change", () => render(state));
 addEventListener("hashchange", () => render(Object.fromEntries(new URLSearchParams(location.hash.slice(1)))));
 dispatchEvent(new Event("hashchange"));

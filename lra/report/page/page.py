@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lra.record.run import RunRecord
-from lra.report.boards.cells import AT_CHANCE
-from lra.report.boards.row_names import mixer_of
-from lra.report.boards.slugs import slugify
-from lra.report.data import ReportData
-from lra.report.figures.styles import assign_styles
+from common.files import write_atomically
+from common.untrusted import read_regular
+from lra.record.table import to_frame
+from lra.report.data import Data
+from lra.report.names import mixer_of, slugify
 from lra.report.page.charts import DASHES, EMBEDDING, SHAPES, specifications
 from lra.report.page.runs import describe_runs
-from lra.report.page.sheets import VIEWS, Chart, Sheet, View
+from lra.report.page.sheets import Chart, Sheet, View, views
+from lra.report.published import PublishedRow
+from lra.report.scores import AT_CHANCE
+from lra.report.styles import assign_styles
 from lra.report.tables.table import Column, Entry, Table
+from lra.runtime.console import csv_table
 
 TITLE = "Long Range Arena"
 GLYPHS = {
@@ -33,13 +37,75 @@ IN_TIPS = ("seeds", "device", "remarks")
 """Fields of points that the page shows in their texts alone."""
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
+CONTENTS = ".lra-report"
+"""File that lists the files of a report, so that the next report can remove those it lacks."""
+_OWN = re.compile(
+    r"index\.html|report\.md|paper\.tex|[\w-]+\.csv|tables/[\w.-]+\.(tex|csv)"
+    r"|figures/[\w.-]+\.(png|svg|pdf)"
+)
 
 
-def write_page(data: ReportData, out: Path) -> str:
+def write_report(
+    data: Data, published: Sequence[PublishedRow], formats: Collection[str], out: Path
+) -> list[str]:
+    """Write a report into a folder; files of an earlier one that it no longer has are removed.
+
+    Args:
+        data: the records.
+        published: the published results that are shown.
+        formats: html for the page, csv for a table of numbers for each question.
+        out: the folder.
+    Returns: the names of the files.
+    """
+    import pandas as pd
+
+    sheets = {view: [*view.make(data)] for view in views(published)}
+    files: dict[str, bytes] = {}
+    if "html" in formats:
+        files["index.html"] = write_page(data, sheets, out).encode()
+    if "csv" in formats:
+        runs = ((data.path(run), run) for run in data.records)
+        frames = {"runs": to_frame(runs, data.folder)}
+        for view, found in sheets.items():
+            facts = [fact for sheet in found for fact in sheet.table.facts]
+            frames.setdefault(view.slug, pd.DataFrame(facts))
+        files |= {
+            f"{n}.csv": csv_table(frame).encode() for n, frame in frames.items() if len(frame)
+        }
+    write_files(files, out)
+    return [*files]
+
+
+def files_before(contents: Path) -> list[str]:
+    """List the files that an earlier report wrote, by its table of contents."""
+    if not contents.is_file():
+        return []
+    return read_regular(contents).decode(errors="replace").splitlines()
+
+
+def write_files(files: Mapping[str, bytes], out: Path, contents: str = CONTENTS) -> None:
+    """Write files into a folder, and remove those that an earlier report had besides.
+
+    Args:
+        files: contents by path below the folder.
+        out: the folder.
+        contents: name of the file there that lists all of them.
+    """
+    for name in files_before(out / contents):
+        if _OWN.fullmatch(name) and name not in files:
+            (out / name).unlink(missing_ok=True)
+    for name, content in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / name, content)
+    write_atomically(out / contents, "".join(f"{name}\n" for name in sorted(files)).encode())
+
+
+def write_page(data: Data, sheets: Mapping[View, Sequence[Sheet]], out: Path) -> str:
     """Return the HTML of the page.
 
     Args:
         data: the records that the report is on.
+        sheets: what the page shows.
         out: folder that the page will be in, for relative links.
     """
     from vl_convert import javascript_bundle
@@ -47,7 +113,7 @@ def write_page(data: ReportData, out: Path) -> str:
     parts = {
         "TITLE": TITLE,
         "STYLE": _read("page.css"),
-        "DATA": write_json(make_data(data, out)),
+        "DATA": write_json(make_data(data, sheets, out)),
         "LIBRARY": javascript_bundle("window.vegaEmbed = vegaEmbed;"),
         "SCRIPT": _read("page.js"),
     }
@@ -61,26 +127,29 @@ def write_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def make_data(data: ReportData, out: Path) -> dict[str, Any]:
+def make_data(data: Data, sheets: Mapping[View, Sequence[Sheet]], out: Path) -> dict[str, Any]:
     """Make all that the page shows."""
-    sheets = {view: list(view.make(data)) for view in VIEWS}
-    rows = {row for found in sheets.values() for sheet in found for row in sheet.rows}
+    rows = {row for found in sheets.values() for sheet in found for row in sheet.table.methods}
     return {
         "title": TITLE,
-        "summary": summarize_records(data.results.records),
+        "summary": _summarize(data),
         "start": _choose_start(sheets),
         "views": [_write_view(view, found) for view, found in sheets.items() if found],
-        "styles": _write_styles({*rows, *data.styles}),
+        "styles": _write_styles(rows),
         "charts": specifications(),
         "embedding": EMBEDDING,
         **describe_runs(data, out),
     }
 
 
-def summarize_records(records: Sequence[RunRecord]) -> str:
-    """Summarize records in a sentence."""
-    done = sum(record.status == "done" for record in records)
-    return f"{len(records):,} training runs, {done:,} of them finished."
+def _summarize(data: Data) -> str:
+    """Say how many runs there are, in a sentence."""
+    counts = {
+        "training runs": len(data.records),
+        "of them yours": sum(map(data.is_own, data.records)),
+        "without a result": sum(run.status != "done" for run in data.records),
+    }
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) + "."
 
 
 def _choose_start(sheets: Mapping[View, Sequence[Sheet]]) -> dict[str, str]:
@@ -131,7 +200,7 @@ def _write_sheet(sheet: Sheet, name: str) -> dict[str, Any]:
             }
             for column in sheet.table.columns
         ],
-        "rows": _write_rows(sheet.table, set(sheet.rows)),
+        "rows": _write_rows(sheet.table),
         "charts": [_write_chart(chart) for chart in sheet.charts if chart.panels],
     }
 
@@ -140,23 +209,22 @@ def _count_numbers(column: Column) -> int:
     return sum(entry.value is not None for entry in column.entries)
 
 
-def _write_rows(table: Table, methods: set[str]) -> list[dict[str, Any]]:
-    marks = table.marks
-    columns = [(column.digits, bool(_count_numbers(column))) for column in table.columns]
+def _write_rows(table: Table) -> list[dict[str, Any]]:
+    numeric = [bool(_count_numbers(column)) for column in table.columns]
+    marks = [column.marks for column in table.columns]
+    names = table.columns[0].entries
     return [
         {
-            "name": str(entries[0].text),
-            "mixer": mixer_of(str(entries[0].text)) if entries[0].text in methods else "",
-            "own": entries[0].is_own,
-            "beneath": bool(methods) and entries[0].text not in methods,
+            "name": str(name.text),
+            "mixer": mixer_of(str(name.text)) if i < len(table.methods) else "",
+            "own": name.is_own,
+            "beneath": len(table.methods) <= i and bool(table.methods),
             "cells": [
-                _write_entry(entry, digits, marks.get((i, j)), is_numeric)
-                for j, (entry, (digits, is_numeric)) in enumerate(
-                    zip(entries, columns, strict=True)
-                )
+                _write_entry(column.entries[i], column.digits, marks[j].get(i), numeric[j])
+                for j, column in enumerate(table.columns)
             ],
         }
-        for i, entries in enumerate(zip(*(c.entries for c in table.columns), strict=True))
+        for i, name in enumerate(names)
     ]
 
 
@@ -177,7 +245,7 @@ def _write_entry(entry: Entry, digits: int, mark: str | None, is_numeric: bool) 
         "seeds": entry.seeds,
         "remarks": "; ".join(filter(None, [seeds, *notes])),
         "classes": " ".join(filter(None, classes)),
-        "runs": [*filter(None, [entry.link, *entry.other_links])],
+        "runs": [*entry.anchors],
         "own": entry.is_own,
     }
     said = {name: value for name, value in found.items() if value}

@@ -10,38 +10,38 @@ from typing import Any
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
+from lra.record.metrics import MetricsLine
 from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
-from lra.report.boards.results import MetricsLine, Results
-from lra.report.boards.slugs import bench_anchor, run_anchor
-from lra.report.data import ReportData
-from lra.report.page.commands import bench_command, command
+from lra.report.commands import bench_command, command
+from lra.report.data import Data
+from lra.report.names import bench_anchor, run_anchor
 
 MOST_POINTS = 20_000
 """Most points of all curves together; the more runs there are, the fewer points each curve has."""
 LONGEST_CURVE = 40
 
 
-def describe_runs(data: ReportData, out: Path) -> dict[str, Any]:
+def describe_runs(data: Data, out: Path) -> dict[str, Any]:
     """Describe all runs and measurements by their anchor.
 
     Args:
         data: the records.
         out: folder that the page will be in, for relative links.
     """
-    results, names = data.results, data.names
-    most = max(8, min(LONGEST_CURVE, MOST_POINTS // max(1, len(results.records))))
+    names = data.names
+    most = max(8, min(LONGEST_CURVE, MOST_POINTS // max(1, len(data.records))))
     pool = _Pool()
     runs: dict[str, dict[str, Any]] = {}
-    for run in results.records:
-        runs[run_anchor(run)] = _describe_run(results, run, names.of(run), out, pool) | {
+    for run in data.records:
+        runs[run_anchor(run)] = _describe_run(data, run, names.of(run), out, pool) | {
             "settings": pool.add_settings(run),
-            "curve": _curve(results.metrics(run), most),
+            "curve": _curve(data.metrics(run), most),
             "measure": "val" if run.positions is None else "loss",
         }
-    for record in results.bench:
+    for record in data.bench:
         row = names.of_mixer(record)
-        runs[bench_anchor(record)] = _describe_bench(results, record, row, out, pool)
+        runs[bench_anchor(record)] = _describe_bench(data, record, row, out, pool)
     return {"runs": runs, "settings": pool.groups, "texts": list(pool.numbers)}
 
 
@@ -87,9 +87,7 @@ def _round(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _describe_run(
-    results: Results, run: RunRecord, row: str, out: Path, pool: _Pool
-) -> dict[str, Any]:
+def _describe_run(data: Data, run: RunRecord, row: str, out: Path, pool: _Pool) -> dict[str, Any]:
     interval = "" if run.best_step is None else f" at step {run.best_step:,}"
     facts = {
         "result": run.test_text,
@@ -114,15 +112,13 @@ def _describe_run(
         "title": f"{row} on {run.task}, seed {run.seed}: {run.status}",
         "facts": pool.add(facts),
         "command": command(run),
-        "record": _link(results.path(run) / "result.json", out),
-        "is_own": results.is_own(run),
+        "record": _link(data.path(run) / "result.json", out),
+        "is_own": data.is_own(run),
         "is_done": run.status == "done",
     }
 
 
-def _describe_bench(
-    results: Results, r: BenchRecord, row: str, out: Path, pool: _Pool
-) -> dict[str, Any]:
+def _describe_bench(data: Data, r: BenchRecord, row: str, out: Path, pool: _Pool) -> dict[str, Any]:
     what = " ".join(filter(None, [r.mode, r.part, r.objective, r.task]))
     facts = {
         "speed": _write(r.steps_per_second, "{:.2f} a second"),
@@ -143,8 +139,8 @@ def _describe_bench(
         "title": f"{row}, {what}, {r.length:,} positions, batch {r.batch_size}: {r.status}",
         "facts": pool.add(facts),
         "command": bench_command(r),
-        "record": _link(results.bench_path(r), out),
-        "is_own": results.is_own(r),
+        "record": _link(data.path(r), out),
+        "is_own": data.is_own(r),
     }
 
 

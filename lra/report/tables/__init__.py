@@ -1,25 +1,3 @@
-"""Tables: their columns, how they are written, and one module for each kind."""
+"""Functions that make tables, and the forms that a table is written in."""
 
-__all__ = [
-    "accuracy",
-    "benchmarks",
-    "comparison",
-    "latex",
-    "leaderboard",
-    "leaderboard_csv",
-    "markdown",
-    "next_tokens",
-    "notes",
-    "out_of_distribution",
-    "paper_table",
-    "position_bits",
-    "probes",
-    "published",
-    "reproduce",
-    "settings",
-    "speed",
-    "table",
-    "task_table",
-    "terminal",
-    "training_speed",
-]
+__all__ = ["evaluations", "latex", "probes", "published", "results", "speeds", "table", "terminal"]

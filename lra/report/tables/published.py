@@ -1,15 +1,37 @@
-"""Tables of published results, averages recomputed."""
+"""Tables of what papers report: results, settings that differ here, and what repeating takes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from lra.report.boards.averages import AVERAGES, mean_over
-from lra.report.published.rows import PublishedRow, published_perplexities
-from lra.report.tables.accuracy import RANKS
+from common.strict_yaml import plain
+from lra.report.data import Data
+from lra.report.published import (
+    PublishedRow,
+    Repeat,
+    list_differences,
+    published_perplexities,
+    published_rows,
+    repeats,
+)
+from lra.report.scores import AVERAGES, mean_over
+from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
+from lra.runtime.progress import duration
 from tasks.base import BENCHMARK
+
+if TYPE_CHECKING:
+    from lra.config.schema import RunConfig
+    from lra.train.training_time import EstimatedSpeed, Timings
+
+_PRINTED = (
+    "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
+    "lists the sources by their keys. FAIL means that the source reports chance level, or that the "
+    "model could not be trained."
+)
 
 
 def published_table(rows: Sequence[PublishedRow]) -> Table:
@@ -19,78 +41,146 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
         "source": [row.source for row in rows],
         "note": [row.note or None for row in rows],
     }
-    columns = [
-        text_column("method", [row.method for row in rows]),
-        *(_task_column(rows, task) for task in BENCHMARK),
-        *(_average_column(rows, name) for name in AVERAGES),
-        *(text_column(name, found) for name, found in texts.items()),
-    ]
-    return Table(
-        slug="published",
-        title="Published results",
-        caption="Test accuracy in percent, as the source printed it for its own protocol. "
-        "results/sources.yaml lists the sources by their keys. FAIL means that the "
-        "source reports chance level, or that the model could not be trained. The averages over "
-        "five and six tasks are computed from the row, if it has all of them. The printed average "
-        "stands next to them, with the tasks that give it.",
-        columns=columns,
-        facts=[
-            {"method": row.method, "task": task, "accuracy": text, "source": row.source}
-            for row in rows
-            for task, text in row.printed.items()
-        ],
+    columns = [text_column("method", [row.method for row in rows])]
+    for task in BENCHMARK:
+        entries = [Entry(r.printed[task] or None, r.values[task], is_ranked=True) for r in rows]
+        columns.append(Column(task, entries))
+    for name, tasks in AVERAGES.items():
+        means = [mean_over(tasks, row.values) for row in rows]
+        columns.append(Column(name, [number_entry(mean, is_ranked=True) for mean in means]))
+    columns += [text_column(name, found) for name, found in texts.items()]
+    caption = (
+        f"{_PRINTED} The averages over five and six tasks are computed from the row, if it has all "
+        f"of them. The printed average stands next to them, with the tasks that give it."
     )
+    return Table("published", "Published results", caption, columns, beneath=len(rows))
 
 
-def _task_column(rows: Sequence[PublishedRow], task: str) -> Column:
-    entries = [Entry(row.printed[task] or None, row.values[task], is_ranked=True) for row in rows]
-    return Column(task, entries)
-
-
-def _average_column(rows: Sequence[PublishedRow], name: str) -> Column:
-    """Recompute an average of published rows; a row with a hole has none."""
-    means = [mean_over(AVERAGES[name], row.values) for row in rows]
-    return Column(name, [number_entry(mean, is_ranked=True) for mean in means])
-
-
-def suite_table(rows: Sequence[PublishedRow]) -> Table:
+def suite_table() -> Table:
     """Tabulate the published rows whose method is a mixer of the suite or a variant of one."""
-    return replace(
+    rows = [row for row in published_rows() if row.mixer]
+    return dataclasses.replace(
         published_table(rows).with_columns(["method", *BENCHMARK, "source"]),
         slug="published-of-the-suite",
         title="Published results of these methods",
-        caption="Test accuracy in percent on the full tasks, as the source printed it for its own "
-        "protocol. results/sources.yaml lists the sources by their keys. FAIL means that "
-        "the source reports chance level, or that the model could not be trained. The methods are "
-        "mixers of this suite or variants of them. The page of `python report.py` has all rows of "
-        "results/published.csv.",
+        caption=f"{_PRINTED} The methods are mixers of this suite or variants of them. The page of "
+        f"`python report.py` has all rows of results/published.csv.",
     )
 
 
-def perplexity_table(tasks: Collection[str]) -> Table | None:
-    """Tabulate published perplexities of tasks; None if there are none."""
+def perplexity_tables(tasks: Collection[str]) -> list[Table]:
+    """Tabulate published perplexities of tasks, if there are any."""
     rows = published_perplexities(tasks)
     if not rows:
-        return None
-    of = " and ".join(dict.fromkeys(f"{row['corpus']} a {row['unit']}" for row in rows))
+        return []
+    of = " and ".join(dict.fromkeys(f"{row['corpus']} per {row['unit']}" for row in rows))
+    columns = [text_column("method", [row["method"] for row in rows])]
+    for name in ("valid", "test"):
+        entries = [Entry(row[name], float(row[name]), is_ranked=True) for row in rows]
+        columns.append(Column(name, entries, lowest_is_best=True))
+    names = {"million parameters": "parameters_millions", "source": "source", "note": "note"}
+    columns += [text_column(n, [row[key] or None for row in rows]) for n, key in names.items()]
+    caption = (
+        f"Perplexity on {of}, as the source printed it. results/sources.yaml lists the sources by "
+        f"their keys. These perplexities cannot be compared with bits per byte, or with "
+        f"perplexities of bytes or words. {RANKS}"
+    )
+    title = "Published perplexities"
+    return [Table("published-perplexities", title, caption, columns, beneath=len(rows))]
+
+
+def differences_table() -> Table:
+    """Tabulate each setting that is not what its source states, with the reason."""
+    found = [*list_differences()]
+    columns = {
+        "mixer or task": [one.owner for one in found],
+        "setting": [one.setting for one in found],
+        "where": [one.where for one in found],
+        "published": [plain(one.entry.theirs) for one in found],
+        "ours": [plain(one.entry.value) for one in found],
+        "reason": [one.entry.why for one in found],
+    }
     return Table(
-        slug="published-perplexities",
-        title="Published perplexities",
-        caption=f"Perplexity on {of}, as the source printed it. results/sources.yaml lists the "
-        f"sources by their keys. These perplexities cannot be compared with bits per byte, or with "
-        f"perplexities of bytes or words. {RANKS}",
-        columns=[
-            text_column("method", [row["method"] for row in rows]),
-            _perplexity_column("validation", [row["valid"] for row in rows]),
-            _perplexity_column("test", [row["test"] for row in rows]),
-            text_column("million parameters", [row["parameters_millions"] or None for row in rows]),
-            text_column("source", [row["source"] for row in rows]),
-            text_column("note", [row["note"] or None for row in rows]),
-        ],
-        facts=rows,
+        slug="settings",
+        title="Settings that differ from the published ones",
+        caption="Each row has the value that the source states, the value that this suite uses, "
+        "and the reason. Rows that begin with `initial` are about the distribution that parameters "
+        "are initialized from. The sources are in the settings files. All other published settings "
+        "are used as published.",
+        columns=[text_column(name, texts) for name, texts in columns.items()],
     )
 
 
-def _perplexity_column(name: str, printed: Sequence[str]) -> Column:
-    entries = [Entry(text, float(text), is_ranked=True) for text in printed]
-    return Column(name, entries, lowest_is_best=True)
+def reproduce_table(data: Data) -> Table:
+    """Tabulate the steps and the time that repeating each published result takes, by task."""
+    from lra.train.training_time import Timings
+
+    timings, found = Timings(data.records, data.bench), list(repeats())
+    chosen = [_choose_device(timings, found, of_cpu=of_cpu) for of_cpu in (True, False)]
+    devices = [device for device in chosen if device is not None]
+    cells: dict[str, dict[str, str]] = {}
+    for one in found:
+        cells.setdefault(one.row.method, {})[one.task] = _cost(timings, one.config, devices)
+    caption = "Optimizer steps on the official data. No step of these runs was timed yet."
+    if devices:
+        caption = (
+            f"Optimizer steps on the official data. Where a step of these settings was timed, the "
+            f"estimated time of all training steps on {' or '.join(devices)} follows. It is scaled "
+            f"from steps with fewer examples. An example takes longer in a batch of one or two, so "
+            f"a run can take half of the time shown. Do not compare the times of different rows."
+        )
+    return Table(
+        slug="reproduce",
+        title="What it takes to repeat published results",
+        caption=caption,
+        columns=[
+            text_column("published row", cells),
+            *(text_column(t, [by_task.get(t) for by_task in cells.values()]) for t in BENCHMARK),
+        ],
+        commands=_commands(found),
+    )
+
+
+def _is_cpu(device: str) -> bool:
+    return "CPU" in device
+
+
+def _cost(timings: Timings, config: RunConfig, devices: Sequence[str]) -> str:
+    steps = timings.steps(config)
+    speeds = [_speed(timings, config, device) for device in devices]
+    times = [
+        f"{duration(steps / speed.steps_per_second)}{'' if _is_cpu(speed.device) else ' (GPU)'}"
+        for speed in speeds
+        if speed is not None and steps is not None
+    ]
+    return ", ".join([f"{steps:,}" if steps is not None else "not known", *times])
+
+
+def _choose_device(timings: Timings, found: Sequence[Repeat], *, of_cpu: bool) -> str | None:
+    """Choose the CPU or GPU on which steps of most published rows were measured."""
+    names = {record.device for record in timings.all if _is_cpu(record.device) == of_cpu}
+    counts = {
+        name: sum(_speed(timings, one.config, name) is not None for one in found)
+        for name in sorted(names)
+    }
+    return max(filter(counts.get, counts), key=lambda name: counts[name], default=None)
+
+
+def _speed(timings: Timings, config: RunConfig, device: str) -> EstimatedSpeed | None:
+    """Return the speed that was measured on a device with the settings of a run."""
+    speed = timings.speed(config, device)
+    return speed if speed and speed.has_settings and speed.device == device else None
+
+
+def _commands(found: Sequence[Repeat]) -> Mapping[str, str]:
+    """Write each command once, with TASK in place of several tasks that it is for."""
+    groups: dict[tuple[str, str], list[Repeat]] = {}
+    for one in found:
+        groups.setdefault((one.row.method, one.command("TASK")), []).append(one)
+    methods = Counter(method for method, _ in groups)
+    return {
+        method if methods[method] == 1 else f"{method} on {', '.join(one.task for one in group)}": (
+            group[0].command() if len(group) == 1 else command
+        )
+        for (method, command), group in groups.items()
+    }

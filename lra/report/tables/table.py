@@ -1,16 +1,23 @@
-"""A table, and how it is written in Markdown."""
+"""A table: entries of columns, lines that charts draw through them, and its form in Markdown."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lra.report.boards.ranking import BEST, SECOND, ranks, ranks_beyond
-from lra.report.tables.markdown import escape
+from lra.record.evaluation import EvaluationRecord
+from lra.record.run import RunRecord
+from lra.report.names import run_anchor
+from lra.report.scores import BEST, SECOND, Cell, Interval, Measure, rank_numbers
 from lra.runtime.console import MISSING, markdown_table
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
+_ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")
+"""Characters that begin HTML, end a cell, or make a link, an image or bold text. Backquotes are not
+among them: the report's own texts show commands in them."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +32,18 @@ class Entry:
     """Whether the number competes for the best of its column."""
     deviation: float | None = None
     """Standard deviation of the number over seeds; None for fewer than two seeds."""
+    interval: Interval | None = None
     remarks: Sequence[str] = ()
     """What holds for this number besides, such as "2 diverged"."""
     unfinished: Sequence[str] = ()
     """Runs of the user's own that have no result, in whose place shipped ones are counted."""
     seeds: int = 0
     """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
-    link: str = ""
-    """Anchor, on the page, of a run that the number is made from."""
-    other_links: Sequence[str] = ()
-    """Anchors of the other runs that it is made from: those of other seeds."""
+    anchors: Sequence[str] = ()
+    """Names, in the page, of the runs or measurements that it is made from."""
     is_own: bool = False
-    """Whether the number is made from any run of the user's own; in the first column, whether any
-    number of the row is."""
+    """Whether it is made from any run of the user's own; in the first column, whether any number
+    of the row is."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Column:
     """Decimals that numbers are written and compared with."""
     lowest_is_best: bool = False
     margin: float | None = None
-    """Largest difference that means nothing; None: every difference counts. See `ranks_beyond`."""
+    """Largest difference that means nothing; None: every difference counts."""
 
     @property
     def texts(self) -> list[str]:
@@ -66,9 +72,116 @@ class Column:
     def marks(self) -> dict[int, str]:
         """Marks, BEST or SECOND, by row."""
         values = [entry.value if entry.is_ranked else None for entry in self.entries]
-        if self.margin is not None:
-            return ranks_beyond(values, self.margin)
-        return ranks(values, self.digits, lowest_is_best=self.lowest_is_best)
+        return rank_numbers(
+            values, self.digits, lowest_is_best=self.lowest_is_best, margin=self.margin
+        )
+
+
+@dataclass(frozen=True)
+class Line:
+    """Columns that a chart joins by a line for each row, with their places on the x axis."""
+
+    places: Mapping[str, float | str]
+    x: str = "length, positions"
+    y: str = ""
+    is_logarithmic: bool = False
+    """Whether the y axis is."""
+    marks: Sequence[float] = ()
+    """Places of vertical lines, such as the lengths in training."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column names the rows."""
+
+    slug: str
+    """The table's name in files and links."""
+    title: str
+    caption: str
+    columns: Sequence[Column]
+    beneath: int = 0
+    """How many rows, the last ones, are no mixer's, such as trivial baselines."""
+    lines: Mapping[str, Line] = field(default_factory=dict)
+    """What charts draw of it, by title."""
+    notes: Sequence[str] = ()
+    """Sentences on the numbers, which README files show below the table."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Command lines by what they are for, which README files show below the notes."""
+
+    @property
+    def headings(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The text of each entry, row by row."""
+        return [list(row) for row in zip(*(c.texts for c in self.columns), strict=True)]
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of the rows that are a mixer's."""
+        names = self.columns[0].texts
+        return names[: len(names) - self.beneath]
+
+    @property
+    def facts(self) -> list[dict[str, object]]:
+        """The unrounded numbers, and the texts that stand in their place, one a line."""
+        names = self.columns[0].texts
+        return [
+            {
+                "table": self.title,
+                "row": names[i],
+                "column": column.name,
+                "value": entry.text if entry.value is None else entry.value,
+                "deviation": entry.deviation,
+                "seeds": entry.seeds or None,
+                "remarks": "; ".join([*entry.remarks, *entry.unfinished]) or None,
+            }
+            for column in self.columns[1:]
+            for i, entry in enumerate(column.entries)
+            if entry.text is not None
+        ]
+
+    def with_columns(self, names: Sequence[str]) -> Table:
+        """Return the table of these columns, in this order."""
+        by_name = {column.name: column for column in self.columns}
+        return dataclasses.replace(self, columns=[by_name[name] for name in names])
+
+    def without_empty_columns(self) -> Table:
+        """Return the table of the columns that say anything."""
+        return dataclasses.replace(self, columns=[c for c in self.columns if not c.is_empty])
+
+    def markdown(self) -> str:
+        """Write the table in Markdown, without title and caption."""
+        rows = [list(map(escape, row)) for row in self.rows]
+        for j, column in enumerate(self.columns):
+            for i, mark in column.marks.items():
+                rows[i][j] = _MARKDOWN[mark].format(rows[i][j])
+        return markdown_table(list(map(escape, self.headings)), rows)
+
+    def block(self) -> str:
+        """Write the table in Markdown with its title, caption, notes and commands."""
+        parts = [f"**{escape(self.title)}.** {escape(self.caption)}", self.markdown().rstrip("\n")]
+        parts += ["\n".join(f"- {escape(note)}" for note in self.notes)] if self.notes else []
+        if self.commands:
+            lines = [f"# {name}\n{_continue(line)}" for name, line in self.commands.items()]
+            parts.append("\n".join(["```", *lines, "```"]))
+        return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Write text so that a reader of Markdown sees it as it stands."""
+    return _ACTIVE.sub(lambda match: "&lt;" if match[0] == "<" else f"\\{match[0]}", text)
+
+
+def _continue(command: str) -> str:
+    """Write a long command on several lines, which a shell reads as one."""
+    words = command.replace(" --set ", " --set\0")
+    lines = textwrap.wrap(
+        words, 98, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return " \\\n".join(lines).replace("\0", " ")
 
 
 def text_column(name: str, texts: Iterable[str | None]) -> Column:
@@ -87,65 +200,54 @@ def name_column(name: str, names: Iterable[str], own: Collection[str] = ()) -> C
     return Column(name, [Entry(text, is_own=text in own) for text in names])
 
 
-def text_columns(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[Column]:
-    """Make columns of texts that are given row by row."""
-    return [text_column(name, [row[j] for row in rows]) for j, name in enumerate(names)]
-
-
 def number_entry(value: float | None, digits: int = 2, *, is_ranked: bool = False) -> Entry:
     """Make an entry of a number alone."""
     text = None if value is None else f"{value:.{digits}f}"
     return Entry(text, value, is_ranked=is_ranked)
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table; the first column names the rows."""
+def result_entry(
+    cell: Cell[RunRecord] | Cell[EvaluationRecord] | None,
+    measure: Measure,
+    *,
+    shows_spread: bool = True,
+    is_ranked: bool = True,
+) -> Entry:
+    """Say what the runs of one row and column have scored.
 
-    slug: str
-    """The table's name in files and links."""
-    title: str
-    caption: str
-    columns: Sequence[Column]
-    facts: Sequence[Mapping[str, object]] = ()
-    """The unrounded numbers, for each a line of the CSV file by column."""
-    notes: Sequence[str] = ()
-    """Sentences on the numbers, which README files show below the table."""
-    commands: Mapping[str, str] = field(default_factory=dict)
-    """Command lines by what they are for, which README files show below the notes."""
+    Args:
+        cell: the runs; None, or a cell without runs, leaves the entry empty.
+        measure: the number that is shown.
+        shows_spread: whether the text has the standard deviation over seeds and their number.
+        is_ranked: whether the number competes for the best of its column.
+    """
+    if cell is None or not cell.runs:
+        return Entry()
+    runs = [run for run in cell.runs if isinstance(run, RunRecord)]
+    return Entry(
+        cell.text(measure, shows_spread=shows_spread),
+        cell.mean(measure),
+        is_ranked=is_ranked and cell.value(measure) is not None,
+        deviation=cell.deviation(measure),
+        interval=cell.interval(measure),
+        remarks=cell.remarks(measure),
+        unfinished=cell.unfinished,
+        seeds=len(cell.numbers(measure)),
+        anchors=[run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")],
+        is_own=cell.has_own,
+    )
 
-    @property
-    def headings(self) -> list[str]:
-        """The names of the columns."""
-        return [column.name for column in self.columns]
 
-    @property
-    def rows(self) -> list[list[str]]:
-        """The text of each entry, row by row."""
-        return [list(row) for row in zip(*(c.texts for c in self.columns), strict=True)]
+def result_column(
+    name: str, measure: Measure, entries: Iterable[Entry], beneath: Sequence[float | None] = ()
+) -> Column:
+    """Make a column of results, with numbers beneath them that are not ranked.
 
-    @property
-    def marks(self) -> dict[tuple[int, int], str]:
-        """Marks, BEST or SECOND, by (row, column)."""
-        return {(i, j): mark for j, c in enumerate(self.columns) for i, mark in c.marks.items()}
-
-    @property
-    def own_rows(self) -> list[int]:
-        """The rows that have results of the user's own, by number."""
-        return [i for i, entry in enumerate(self.columns[0].entries) if entry.is_own]
-
-    def with_columns(self, names: Sequence[str]) -> Table:
-        """Return the table of these columns, in this order."""
-        by_name = {column.name: column for column in self.columns}
-        return dataclasses.replace(self, columns=[by_name[name] for name in names])
-
-    def without_empty_columns(self) -> Table:
-        """Return the table of the columns that say anything."""
-        return dataclasses.replace(self, columns=[c for c in self.columns if not c.is_empty])
-
-    def markdown(self) -> str:
-        """Write the table in Markdown, without title and caption."""
-        rows = [list(map(escape, row)) for row in self.rows]
-        for (i, j), mark in self.marks.items():
-            rows[i][j] = _MARKDOWN[mark].format(rows[i][j])
-        return markdown_table(list(map(escape, self.headings)), rows)
+    Args:
+        name: heading of the column.
+        measure: the number that is shown.
+        entries: an entry for each row of runs.
+        beneath: a number for each row beneath, of a trivial baseline or a bound.
+    """
+    below = [number_entry(value, measure.digits) for value in beneath]
+    return Column(name, [*entries, *below], measure.digits, measure.lowest_is_best)

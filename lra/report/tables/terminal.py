@@ -1,18 +1,18 @@
-"""Tables as plain text that is no wider than the terminal."""
+"""Tables as plain text that is no wider than the terminal, and the notes on their numbers."""
 
 from __future__ import annotations
 
+import statistics
+import string
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from lra.report.tables.notes import describe_seeds, letters, notes_on, seed_counts, usual_seeds
 from lra.report.tables.table import Column, Entry, Table
 from lra.runtime.console import MISSING, as_typed, printable
+from lra.runtime.plain_table import GAP, plain_matrix
 from lra.runtime.terminal import terminal_width, wrap_words
 
-_GAP = 2
-"""Spaces between columns."""
 OWN_MARK = ">"
 _LONGEST_TEXT = 20
 """Most letters of a cell without a number; a longer one becomes a note."""
@@ -41,118 +41,126 @@ class TerminalTable:
     """Columns for which the terminal is too narrow."""
 
 
-def fit_table(table: Table, required: Collection[str]) -> TerminalTable:
+def fit_table(table: Table, required: Collection[str] | None = None) -> TerminalTable:
     """Write a table as plain text of the terminal's width.
 
     Args:
         table: the table; its first column names the rows.
         required: columns that are shown in any case, in several blocks of lines if need be. Others
-            fill the room that is left in the last block.
+            are shown as far as they fit beside them. None: all.
     """
-    labels, marks_own = _labels(table)
-    columns = {column.name: column for column in table.columns[1:] if not column.is_empty}
-    counted = [column for name, column in columns.items() if name in required]
-    usual = usual_seeds(seed_counts(counted) or seed_counts(columns.values()))
-    room = terminal_width() - max(len(line) for lines in labels for line in lines)
-    blocks = _divide(_cells(columns, usual)[0], required, room)
-    shown = {name: columns[name] for block in blocks for name in block}
-    cells, notes = _cells(shown, usual)
-    counts = seed_counts(shown.values())
-    legend = [describe_seeds(usual, counts)] if counts else []
-    if notes:
-        legend.append(f"{', '.join(f'{letter}: {note}' for note, letter in notes.items())}.")
+    names, *columns = table.columns
+    own = [entry.is_own for entry in names.entries]
+    marks_own = any(own) and not all(own[: len(table.methods)])
+    labels = [
+        _wrap_name(text, OWN_MARK if marks_own and is_own else " ")
+        for text, is_own in zip(names.texts, own, strict=True)
+    ]
+    columns = [column for column in columns if not column.is_empty]
+    first = [c for c in columns if required is None or c.name in required]
+    usual = usual_seeds(seed_counts(first) or seed_counts(columns))
+    left = terminal_width() - max(len(line) for lines in labels for line in lines)
+    shown: list[Column] = []
+    for column in [*first, *(column for column in columns if column not in first)]:
+        width = len(GAP) + max(map(len, _write_cells(column, {}, usual)))
+        if column in first or width <= left:
+            shown.append(column)
+            left -= width
+    rows = zip(*(column.entries for column in shown), strict=True)
+    notes = dict.fromkeys(note for row in rows for entry in row for note in _notes(entry, usual))
+    symbols = {note: letters(number) for number, note in enumerate(notes)}
+    cells = {column.name: _write_cells(column, symbols, usual)[1:] for column in shown}
+    legend = [describe_seeds(usual, counts)] if (counts := seed_counts(shown)) else []
+    if symbols:
+        legend.append(f"{', '.join(f'{letter}: {note}' for note, letter in symbols.items())}.")
+    lines = [
+        {f"  {names.name}": line, **{name: "" if k else cells[name][i] for name in cells}}
+        for i, label in enumerate(labels)
+        for k, line in enumerate(label)
+    ]
     return TerminalTable(
-        text="\n\n".join(_write(labels, [cells[name] for name in block]) for block in blocks),
+        text="\n".join(plain_matrix(lines, terminal_width())),
         legend=legend,
         marks_own=marks_own,
-        left_out=[name for name in columns if name not in shown],
+        left_out=[column.name for column in columns if column not in shown],
     )
 
 
-def _labels(table: Table) -> tuple[list[list[str]], bool]:
-    """Write the heading and the names of rows, each as lines, and say whether any is marked."""
-    first, own = table.columns[0], table.own_rows
-    marks_own = 0 < len(own) < len(first.entries)
-    marked = [False, *(marks_own and i in own for i in range(len(first.entries)))]
-    lines = [
-        textwrap.wrap(
-            printable(text),
-            terminal_width() // 2,
-            initial_indent=f"{OWN_MARK} " if is_marked else "  ",
-            subsequent_indent="    ",
-        )
-        for text, is_marked in zip([first.name, *first.texts], marked, strict=True)
-    ]
-    return lines, marks_own
+def _wrap_name(name: str, mark: str) -> list[str]:
+    """Write the name of a row, as several lines if it is longer than half of the terminal."""
+    lines = textwrap.wrap(
+        printable(name), terminal_width() // 2, initial_indent=f"{mark} ",
+        subsequent_indent="    ", break_on_hyphens=False,
+    )  # fmt: skip
+    return lines or [mark]
 
 
-def _cells(
-    columns: Mapping[str, Column], usual: int
-) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Write the cells of each column, the heading first, and return the notes with their letters.
-
-    Args:
-        columns: the columns by name.
-        usual: the number of seeds that has no note.
-    """
-    rows = zip(*(column.entries for column in columns.values()), strict=True)
-    found = dict.fromkeys(note for row in rows for entry in row for note in _notes(entry, usual))
-    notes = {note: letters(k) for k, note in enumerate(found)}
-    cells: dict[str, list[str]] = {}
-    for name, column in columns.items():
-        numbers = [_number(entry, column.digits) for entry in column.entries]
-        room = max(map(len, numbers))
-        texts = [name]
-        for number, entry in zip(numbers, column.entries, strict=True):
-            deviation = "" if entry.deviation is None else f" ± {entry.deviation:.{column.digits}f}"
-            marks = " ".join(notes[note] for note in _notes(entry, usual))
-            aligned = number if number[:1].isalpha() else number.rjust(room)
-            texts.append(f"{aligned}{deviation} {marks}".rstrip())
-        cells[name] = [printable(text) for text in texts]
-    return cells, notes
+def _write_cells(column: Column, symbols: dict[str, str], usual: int) -> list[str]:
+    """Write the heading of a column and its numbers, with decimal points below each other."""
+    numbers = [_write_number(entry, column.digits) for entry in column.entries]
+    room = max(map(len, numbers))
+    texts = [column.name]
+    for number, entry in zip(numbers, column.entries, strict=True):
+        deviation = "" if entry.deviation is None else f" ± {entry.deviation:.{column.digits}f}"
+        marks = " ".join(symbols.get(note, "a") for note in _notes(entry, usual))
+        aligned = number if number[:1].isalpha() else number.rjust(room)
+        texts.append(f"{aligned}{deviation} {marks}".rstrip())
+    return texts
 
 
-def _number(entry: Entry, digits: int) -> str:
-    """Write a number, or the text or the dash that stands in its place."""
-    if entry.value is not None:
+def _write_number(entry: Entry, digits: int) -> str:
+    """Write a mean over seeds; of another entry the text, or the dash that stands in its place."""
+    if entry.value is not None and entry.seeds:
         return f"{entry.value:.{digits}f}"
-    text = MISSING if entry.text is None else entry.text
-    return MISSING if len(text) > _LONGEST_TEXT else text
+    is_note = entry.value is None and len(entry.text or "") > _LONGEST_TEXT
+    return MISSING if entry.text is None or is_note else entry.text
 
 
 def _notes(entry: Entry, usual: int) -> list[str]:
     if entry.value is None:
         text = entry.text or ""
         return [text] if len(text) > _LONGEST_TEXT else []
-    return [*notes_on(entry, usual), *entry.unfinished]
+    return [*notes_on(entry, usual), *entry.unfinished] if entry.seeds else []
 
 
-def _divide(
-    cells: Mapping[str, Sequence[str]], required: Collection[str], room: int
-) -> list[list[str]]:
-    """Divide columns into blocks that fit beside the labels: all that are required, then others."""
-    blocks: list[list[str]] = [[]]
-    left = room
-    for name in sorted(cells, key=lambda name: name not in required):
-        width = _GAP + max(map(len, cells[name]))
-        if width > left and blocks[-1]:
-            if name not in required:
-                continue
-            blocks.append([])
-            left = room
-        blocks[-1].append(name)
-        left -= width
-    return [block for block in blocks if block]
+def letters(number: int) -> str:
+    """Name a note by its number, from 0: a to z, then aa to az, and so on."""
+    high, low = divmod(number, 26)
+    return (letters(high - 1) if high else "") + string.ascii_lowercase[low]
 
 
-def _write(labels: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:
-    """Write a block: labels, and beside the first line of each its cells."""
-    room = max(len(line) for lines in labels for line in lines)
-    widths = [_GAP + max(map(len, column)) for column in columns]
-    lines: list[str] = []
-    for (first, *rest), *cells in zip(labels, *columns, strict=True):
-        beside = "".join(
-            f"{'':{_GAP}}{cell}".ljust(width) for cell, width in zip(cells, widths, strict=True)
-        )
-        lines += [f"{first.ljust(room)}{beside}".rstrip(), *rest]
-    return "\n".join(lines)
+def count_seeds(seeds: int) -> str:
+    """Write a number of seeds."""
+    return "1 seed" if seeds == 1 else f"{seeds} seeds"
+
+
+def seed_counts(columns: Iterable[Column]) -> list[int]:
+    """List how many seeds the numbers of some columns are of, for those that are of any."""
+    return [entry.seeds for column in columns for entry in column.entries if entry.seeds]
+
+
+def usual_seeds(counts: Collection[int]) -> int:
+    """Return the count of seeds that most numbers have, of equals the largest; 0 for no counts."""
+    return statistics.mode(sorted(counts, reverse=True)) if counts else 0
+
+
+def describe_seeds(usual: int, counts: Collection[int]) -> str:
+    """Write a sentence on how many seeds numbers are of; those with another count have a note.
+
+    Args:
+        usual: the count that needs no note.
+        counts: the counts of all numbers.
+    """
+    if max(counts, default=1) == 1:
+        return "Each number is from one seed."
+    if len(set(counts)) == 1:
+        return f"Each number is the mean ± standard deviation over {count_seeds(usual)}."
+    if usual == 1:
+        return "Numbers are from one seed or, where marked, means ± standard deviations over more."
+    return f"Numbers are means ± standard deviations over {count_seeds(usual)} where not marked."
+
+
+def notes_on(entry: Entry, usual: int) -> list[str]:
+    """List the notes on an entry: its remarks, and its seeds where they are not the usual ones."""
+    is_usual = entry.seeds in (0, usual)
+    return [*entry.remarks, *([] if is_usual else [count_seeds(entry.seeds)])]

@@ -1,8 +1,0 @@
-"""What papers and released code state: results, settings, starting laws."""
-
-__all__ = [
-    "closest",
-    "repeats",
-    "rows",
-    "settings",
-]

@@ -1,0 +1,325 @@
+"""What the runs of one row and column score: numbers over seeds, chance, intervals and ranks."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Generic, TypeVar
+
+from lra.record.benchmark import BenchRecord
+from lra.record.evaluation import EvaluationRecord
+from lra.record.intervals import wilson_interval
+from lra.record.run import RunRecord
+from lra.record.scores import PositionScores, unit_of
+from lra.runtime.console import MISSING
+from tasks.base import BENCHMARK
+
+CHANCE_SIGMA = 2.326
+"""A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
+AT_CHANCE = "at chance"
+"""Remark on a number that is at chance."""
+BEST, SECOND = "best", "second"
+FIVE = BENCHMARK[:-1]
+"""The tasks of the average without Path-X."""
+AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
+"""Tasks of each average."""
+
+Result = RunRecord | EvaluationRecord
+"""The result of a run, or of its model's evaluation on other data."""
+AnyResult = TypeVar("AnyResult", RunRecord, EvaluationRecord)
+AnyRecord = TypeVar("AnyRecord", RunRecord, BenchRecord)
+Interval = tuple[float, float]
+"""Lower and upper end."""
+IsOwn = Callable[[AnyRecord], bool]
+"""Says whether a record is the user's own, rather than a shipped one."""
+
+
+def rounded(value: float, digits: int) -> str:
+    """Write a number with so many decimals, halves away from 0, as its decimal form has them.
+
+    Of 54.55 and 46.45 the binary forms lie below and above the half.
+    """
+    unit = Decimal(1).scaleb(-digits)
+    return str(Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP))
+
+
+def rank_numbers(
+    values: Sequence[float | None],
+    digits: int = 2,
+    *,
+    lowest_is_best: bool = False,
+    margin: float | None = None,
+) -> dict[int, str]:
+    """Mark the best and the second best of two numbers or more, compared as printed.
+
+    Args:
+        values: the numbers; None where there is none.
+        digits: decimals that are printed. Equal numbers have the same mark.
+        lowest_is_best: whether the lowest number is the best one, not the highest.
+        margin: the largest difference that means nothing. With it the highest number is marked as
+            the best if all others are lower by more; otherwise it and those within are second.
+    """
+    known = {i: value for i, value in enumerate(values) if value is not None}
+    if len(known) < 2:  # noqa: PLR2004
+        return {}
+    if margin is not None:
+        close = [i for i, value in known.items() if value >= max(known.values()) - margin]
+        return dict.fromkeys(close, BEST if len(close) == 1 else SECOND)
+    shown = {i: float(rounded(value, digits)) for i, value in known.items()}
+    order = sorted(set(shown.values()), reverse=not lowest_is_best)
+    marks = dict(zip(order, (BEST, SECOND), strict=False))
+    return {i: marks[value] for i, value in shown.items() if value in marks}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a result, as tables and figures show it."""
+
+    name: str
+    """What the number is, with its unit, for a column or an axis."""
+    of: Callable[[Result], float | None]
+    """Returns the number of a result; None where there is none."""
+    digits: int = 2
+    lowest_is_best: bool = False
+    has_chance: bool = False
+    """Whether a result that is no better than one answer to all is called so."""
+    beneath: Callable[[Result], Mapping[str, float]] = lambda _: {}
+    """Returns numbers that stand beneath a table: those of trivial baselines, and bounds."""
+
+    def text(self, value: float | None) -> str:
+        """Write a value; a dash for None."""
+        return MISSING if value is None else f"{value:.{self.digits}f}"
+
+    def rows_beneath(self, results: Sequence[Result]) -> dict[str, float]:
+        """Join what stands beneath a column of results; of several numbers the last counts."""
+        return {name: value for one in results for name, value in self.beneath(one).items()}
+
+
+def _trivial_accuracies(result: Result) -> Mapping[str, float]:
+    return {f"trivial baseline: {name}": value for name, value in result.baselines.items()}
+
+
+def _scores(result: Result) -> PositionScores:
+    return result.positions or PositionScores()
+
+
+def _bits_beneath(result: Result) -> Mapping[str, float]:
+    scores = _scores(result)
+    trivial = {f"trivial baseline: {name}": bits for name, bits in scores.baseline_bits.items()}
+    return trivial | {f"lower bound: {name}": bits for name, bits in scores.lowest_bits.items()}
+
+
+ACCURACY = Measure(
+    "test accuracy in percent",
+    lambda result: result.test_accuracy,
+    has_chance=True,
+    beneath=_trivial_accuracies,
+)
+NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
+"""Accuracy where targets are positions, which is no measure of chance."""
+PERPLEXITY = Measure("perplexity", lambda result: _scores(result).perplexity, lowest_is_best=True)
+VALIDATION_LOSS = Measure(
+    "validation loss, nats", lambda result: _scores(result).val_loss, digits=3, lowest_is_best=True
+)
+
+
+def measures_of(results: Sequence[Result]) -> list[Measure]:
+    """Return what tables of results show: accuracy, or where targets are positions bits and
+    perplexity.
+    """
+    if all(one.positions is None for one in results):
+        return [ACCURACY]
+    sizes = [one.positions.text_bytes for one in results if one.positions is not None]
+    name = f"bits per {unit_of(max(filter(None, sizes), default=None))}"
+    bits = Measure(
+        name, lambda r: _scores(r).bits, digits=3, lowest_is_best=True, beneath=_bits_beneath
+    )
+    return [bits, PERPLEXITY]
+
+
+def validation_of(results: Sequence[Result]) -> Measure:
+    """Measure what settings and checkpoints are chosen by."""
+    if all(one.positions is None for one in results):
+        return Measure("validation accuracy", lambda r: getattr(r, "val_accuracy", None))
+
+    def bits(result: Result) -> float | None:
+        loss = _scores(result).val_loss
+        return None if loss is None else loss / math.log(2)
+
+    return Measure("validation bits per token", bits, digits=3, lowest_is_best=True)
+
+
+def best_baseline(result: Result) -> tuple[str, float] | None:
+    """Return the best trivial baseline and its number, by the first of `measures_of`."""
+    if result.positions is not None:
+        return min(result.positions.baseline_bits.items(), key=lambda one: one[1], default=None)
+    return max(result.baselines.items(), key=lambda one: one[1], default=None)
+
+
+def is_at_chance(run: Result) -> bool:
+    """Whether a finished run is no better than one answer to all, by a test of proportions."""
+    majority = run.baselines.get("majority class")
+    chance = majority if run.largest_class is None else run.largest_class
+    if chance is None or run.test_accuracy is None or not run.test_examples:
+        return False
+    sigma = math.sqrt(chance * (100.0 - chance) / run.test_examples)
+    return run.test_accuracy < chance + CHANCE_SIGMA * sigma
+
+
+@dataclass(frozen=True)
+class Cell(Generic[AnyResult]):
+    """Runs that differ in seed alone, as one cell of a table; see `cell_of`."""
+
+    runs: tuple[AnyResult, ...] = ()
+    unfinished_runs: tuple[RunRecord, ...] = ()
+    """Runs of the user's own that have no result, in place of which shipped ones are counted."""
+    has_own: bool = False
+    """Whether any of these runs is the user's own, rather than a shipped one."""
+
+    def numbers(self, measure: Measure = ACCURACY) -> list[float]:
+        """List the numbers of all runs that have one."""
+        return [value for run in self.runs if (value := measure.of(run)) is not None]
+
+    def mean(self, measure: Measure = ACCURACY) -> float | None:
+        """Return the mean over seeds; None if no run has a number."""
+        found = self.numbers(measure)
+        return statistics.mean(found) if found else None
+
+    def deviation(self, measure: Measure = ACCURACY) -> float | None:
+        """Return the standard deviation over seeds; None for fewer than two numbers."""
+        found = self.numbers(measure)
+        return statistics.stdev(found) if len(found) > 1 else None
+
+    def number(self, measure: Measure = ACCURACY) -> float | None:
+        """Return the number for averages over tasks: the mean; None if a run failed."""
+        has_failed = any(run.status in ("diverged", "oom") for run in self.runs)
+        return None if has_failed else self.mean(measure)
+
+    def value(self, measure: Measure = ACCURACY) -> float | None:
+        """Return the number to rank: the mean; None if a run failed, or at chance."""
+        return None if measure.has_chance and self.is_at_chance else self.number(measure)
+
+    def interval(self, measure: Measure = ACCURACY) -> Interval | None:
+        """Return mean ± standard deviation; of one seed the 95 % interval of its accuracy."""
+        mean, deviation = self.mean(measure), self.deviation(measure)
+        if mean is not None and deviation is not None:
+            return mean - deviation, mean + deviation
+        totals = [run.test_examples for run in self.runs if measure.of(run) is not None]
+        if mean is None or measure is not ACCURACY or not totals or not totals[0]:
+            return None
+        return wilson_interval(mean / 100, totals[0])
+
+    def spread_text(self, measure: Measure = ACCURACY) -> str:
+        """Write the mean, ± standard deviation of several; a dash if no run has a number."""
+        text, deviation = measure.text(self.mean(measure)), self.deviation(measure)
+        return text if deviation is None else f"{text} ± {measure.text(deviation)}"
+
+    def text(self, measure: Measure = ACCURACY, *, shows_spread: bool = True) -> str:
+        """Write mean ± standard deviation (n), or the mean alone, and how other runs ended."""
+        count, remarks = len(self.numbers(measure)), self.remarks(measure)
+        if not count:
+            return ", ".join(remarks) or MISSING
+        text = self.spread_text(measure) if shows_spread else measure.text(self.mean(measure))
+        brackets = [f"n={count}"] * shows_spread + self.unfinished
+        text += f" ({'; '.join(brackets)})" if brackets else ""
+        if remarks[:1] == [AT_CHANCE]:
+            return ", ".join([f"{AT_CHANCE}: {text}", *remarks[1:]])
+        return ", ".join([text, *remarks])
+
+    def remarks(self, measure: Measure = ACCURACY) -> list[str]:
+        """List what holds for the number besides: chance, runs without a result, faults."""
+        counts = Counter(run.status for run in self.runs if run.test_accuracy is None)
+        ends = [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
+        faulty = sum(bool(run.test_non_finite) for run in self.runs)
+        faults = [f"{faulty} with non-finite logits"] if faulty else []
+        return [*filter(None, [self.chance_text(measure)]), *ends, *faults]
+
+    def chance_text(self, measure: Measure = ACCURACY) -> str:
+        """Say that all runs are at chance, or how many: "1 of 5 at chance"; empty if none is."""
+        number = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
+        share = "" if self.is_at_chance else f"{number} of {len(self.numbers())} "
+        return share + AT_CHANCE if number else ""
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether every finished run is at chance, and there is one."""
+        done = [run for run in self.runs if run.test_accuracy is not None]
+        return bool(done) and all(map(is_at_chance, done))
+
+    @property
+    def merit(self) -> float:
+        """Mean validation result of the finished runs, the higher the better; -inf without any."""
+        done = replace(self, runs=tuple(run for run in self.runs if run.status == "done"))
+        measure = validation_of(done.runs)
+        mean = done.mean(measure)
+        return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
+
+    @property
+    def unfinished(self) -> list[str]:
+        """How the user's own runs without a result ended, in one text; empty without such runs."""
+        ends = [
+            f"{run.status} at step {run.steps:,} of {run.total_steps:,}"
+            for run in self.unfinished_runs
+        ]
+        return [f"your run{'s' * (len(ends) > 1)}: {', '.join(ends)}"] if ends else []
+
+
+def none_own(_: object) -> bool:
+    """Say of every record that it is not the user's own."""
+    return False
+
+
+def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Cell[RunRecord]:
+    """Make a cell of all runs of one row and column.
+
+    Of each seed it counts the newest finished attempt, or the newest if none has finished.
+    """
+    by_seed: dict[int, RunRecord] = {}
+    for record in sorted(records, key=lambda r: (r.seed, r.status == "done", _attempt(r))):
+        by_seed[record.seed] = record
+    runs = tuple(by_seed.values())
+    names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
+    unfinished = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
+    has_own = any(map(is_own, [*runs, *unfinished]))
+    return Cell(runs, tuple(sorted(unfinished, key=lambda r: r.seed)), has_own)
+
+
+def _attempt(record: RunRecord) -> int:
+    """Return which attempt a run is, 1 for the first: the number behind -r in its id."""
+    found = re.search(r"-r(\d+)$", record.run_id)
+    return int(found[1]) if found else 1
+
+
+def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:
+    """Average a row over tasks; None if any is missing."""
+    found = [value for task in tasks if (value := values.get(task)) is not None]
+    return statistics.mean(found) if len(found) == len(tasks) else None
+
+
+def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
+    """Average a row over tasks, in which results at chance count; None if a task has none."""
+    return mean_over(tasks, {task: cell.number() for task, cell in cells.items()})
+
+
+def average_interval(
+    values: Sequence[float], intervals: Sequence[Interval | None]
+) -> Interval | None:
+    """Return the interval of an average over tasks, whose errors are independent.
+
+    Args:
+        values: the number of each task.
+        intervals: their intervals; the average has one if all have.
+    """
+    known = [interval for interval in intervals if interval is not None]
+    if not known or len(known) < len(values):
+        return None
+    if len(known) == 1:
+        return known[0]
+    half = math.hypot(*((high - low) / 2 for low, high in known)) / len(values)
+    mean = statistics.mean(values)
+    return mean - half, mean + half
