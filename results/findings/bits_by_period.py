@@ -68,7 +68,7 @@ def main(folder: Path = FOLDER) -> None:
     for field, label in FIELDS.items():
         bits = load_bits(field)
         rows = [[str(name), *(f"{one:.3f}" for one in row)] for name, row in bits.iterrows()]
-        print(markdown_table([label, *bits.columns], rows))  # noqa: T201
+        print(markdown_table([label, *bits.columns], rows))
 
 
 if __name__ == "__main__":
