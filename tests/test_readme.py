@@ -86,9 +86,9 @@ def test_ci_can_find_the_two_commands(marker: str) -> None:
 def test_the_table_of_mixers_is_complete_and_true() -> None:
     lines = [line for line in README.splitlines() if line.startswith("| `") and "--" not in line]
     rows = [line.split("|")[1:-1] for line in lines]
-    table = {cells[0].strip(" `"): [c.strip() for c in cells] for cells in rows if len(cells) == 8}
+    table = {cells[0].strip(" `"): [c.strip() for c in cells] for cells in rows if len(cells) == 7}
     assert table.keys() == MIXERS.classes.keys()
-    for name, (_, _, _, _, step, causal, grid, _) in table.items():
+    for name, (_, _, _, step, causal, grid, _) in table.items():
         context = MixerContext(dim=8, max_length=128, layer=0, depth=1, causal=True)
         cls = MIXERS.get(name, "test")
         try:
