@@ -203,5 +203,3 @@ def test_a_namespace_that_an_editable_install_mixes_up_is_noticed(
     found = packages.describe_shadow()
     assert found is not None
     assert str(tmp_path / "models") in found
-
-

@@ -8,7 +8,6 @@ __all__ = [
     "environment",
     "errors",
     "flops",
-    "foreign_flags",
     "interrupts",
     "launch",
     "packages",
