@@ -6,9 +6,10 @@ Importing this package is cheap: what it offers is imported when it is first use
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
-from lra.runtime.packages import describe_shadow
+from lra.runtime.packages import describe_shadow, is_command
 
 if TYPE_CHECKING:
     from common.errors import DataError
@@ -70,7 +71,11 @@ def __getattr__(name: str) -> object:
 
 
 def _refuse_shadow() -> None:
-    if (shadow := describe_shadow()) is not None:
+    shadow = describe_shadow()
+    if shadow is not None and is_command():
+        sys.stderr.write(f"lra: error: {shadow}\n")
+        sys.exit(2)
+    if shadow is not None:
         raise ImportError(shadow)
 
 

@@ -22,6 +22,7 @@ from forked import Forked
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import MIXERS
 from lra.record import schema
+from lra.runtime import threads
 from lra.runtime.errors import user_code
 from models.base import MixerContext
 
@@ -130,6 +131,16 @@ def place(tmp_path: Path, forked: Forked) -> Place:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def an_idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test hear of the load of others, nor of the waiting that another test chose."""
+    for name in threads.SHORT_SPIN:
+        monkeypatch.setenv(name, "")  # so that it is as before, afterwards
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(threads, "_measure_other_load", lambda: None)
+    threads.threads.cache_clear()
 
 
 @pytest.fixture(autouse=True)

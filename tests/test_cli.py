@@ -205,17 +205,6 @@ def test_unwritable_places_are_users_mistakes(tmp_path: Path) -> None:
     assert run_task.main(tiny_arguments(tmp_path)) == 2
 
 
-def test_long_runs_on_a_cpu_name_the_quick_preset(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lra.train.messages.LONG_RUN_SECONDS", 0)
-    arguments = tiny_arguments(tmp_path)
-    arguments[arguments.index("quick")] = "paper"
-    small = ("--set", "task.min_length=8", "--set", "task.source=generate")
-    assert run_task.main([*arguments, *small]) == 0
-    assert "--preset quick trains a small model in minutes" in capsys.readouterr().err
-
-
 def test_prepare_verifies_and_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = ["--task", "listops", "--data-dir", str(tmp_path), "--preset", "quick"]
     more = ["--examples", "500", "--verify", "--export", str(tmp_path / "out")]

@@ -169,33 +169,18 @@ def test_interruptions(place: Place, made: Path, name: str, latest: float) -> No
         assert "the same command resumes it" in ended.err
 
 
-STARTS = {
-    "run_task.py": "run_task.py", "report.py": "report.py", "lra.sweep": "-m lra.sweep",
-    "lra.record": "-m lra.record", "lra.evaluate": "-m lra.evaluate", "lra.bench": "-m lra.bench",
-    "lra.prepare": "-m lra.prepare",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("program", "moment"),
-    [("run_task.py", 0.15), ("run_task.py", 1.0), *((program, 0.5) for program in STARTS)],
-)
-def test_interruptions_while_torch_is_imported(program: str, moment: float) -> None:
-    line = [sys.executable, *STARTS[program].split()]
-    if program == "run_task.py":
-        line += ["--task", "listops", "--mixer", "tnn", "--show-config"]
+def test_an_interruption_after_the_first_line_shows_no_traceback(tmp_path: Path) -> None:
+    line = [sys.executable, "run_task.py", *tiny_arguments(tmp_path)]
     with subprocess.Popen(
         line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
-        time.sleep(random.uniform(0.8 * moment, 1.2 * moment))
+        assert process.stderr is not None
+        process.stderr.readline()
+        time.sleep(random.uniform(0.0, 0.5))
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
-    if process.returncode == 1 and str(ROOT) not in told:
-        return  # the interpreter itself was still starting
+        told = process.stderr.read()
     assert "Traceback" not in told
-    assert process.returncode in {0, 2, INTERRUPTED, -signal.SIGINT}
-    if process.returncode == INTERRUPTED:
-        assert told.endswith("error: interrupted\n")
+    assert process.returncode in {0, 3, INTERRUPTED}
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from lra.runtime.threads import Threads
 from made_results import bench_record, record, save
 
 ROOT = Path(__file__).resolve().parents[1]
+MEASURE = threads._measure_other_load
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
@@ -73,6 +74,7 @@ def test_a_quota_limits_threads(
 
 
 def test_the_load_is_that_of_this_process_s_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_measure_other_load", MEASURE)
     monkeypatch.setattr("psutil.cpu_percent", lambda *_, percpu: [50.0, 100.0, 0.0, 0.0, 100.0])
     assert threads._measure_other_load() == 1.5
     monkeypatch.setattr(threads, "visible_cores", lambda: [10**6])

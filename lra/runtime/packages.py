@@ -36,6 +36,14 @@ def describe_shadow() -> str | None:
     return None
 
 
+def is_command() -> bool:
+    """Whether this process was started as a command of the suite, which ends without a traceback.
+
+    sys.argv[0] is "-m" while Python looks for the module that `python -m` names.
+    """
+    return os.path.basename(next(iter(sys.argv), "")) in ("-m", "lra", "run_task.py", "report.py")  # noqa: PTH119
+
+
 def _locations(name: str) -> Iterable[str]:
     """List where a module of this name is, or would be, imported from."""
     if name in sys.modules:
