@@ -272,8 +272,7 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command("report.py", lambda: report(options))
+    return run_command("report.py", lambda: report(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

@@ -256,8 +256,7 @@ def show_result(options: argparse.Namespace, config: RunConfig, record: RunRecor
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command(PROGRAM, lambda: run(options))
+    return run_command(PROGRAM, lambda: run(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

@@ -134,8 +134,7 @@ def configured_task(options: argparse.Namespace, name: str) -> Task:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command("lra.prepare", lambda: prepare(options))
+    return run_command("lra.prepare", lambda: prepare(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

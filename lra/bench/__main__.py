@@ -315,8 +315,7 @@ def bench(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command("lra.bench", lambda: bench(options))
+    return run_command("lra.bench", lambda: bench(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

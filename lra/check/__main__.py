@@ -103,8 +103,7 @@ def check(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return carry_out_command("lra.check", lambda: check(options))
+    return carry_out_command("lra.check", lambda: check(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

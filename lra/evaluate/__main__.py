@@ -182,8 +182,7 @@ def _report(found: EvaluationRecord, path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command("lra.evaluate", lambda: run(options))
+    return run_command("lra.evaluate", lambda: run(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

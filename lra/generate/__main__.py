@@ -247,8 +247,7 @@ def _compare(vocabulary: Vocabulary, found: Generation, other: Generation) -> in
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command("lra.generate", lambda: run(options))
+    return run_command("lra.generate", lambda: run(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

@@ -189,8 +189,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command("lra.record", lambda: carry(options))
+    return run_command("lra.record", lambda: carry(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

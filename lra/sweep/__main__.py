@@ -208,8 +208,7 @@ def sweep(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = parse_arguments(arguments)
-    return run_command("lra.sweep", lambda: sweep(options))
+    return run_command("lra.sweep", lambda: sweep(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":
