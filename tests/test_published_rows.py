@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import functools
+import math
 import shlex
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import run_task
 from lra.bench.steps import SyntheticSplit
 from lra.classifier import packing
 from lra.config.schema import RunConfig
-from lra.report.published import Repeat, repeats
+from lra.report.published import (
+    SOURCES,
+    PublishedRow,
+    Repeat,
+    choose_published,
+    published_rows,
+    repeats,
+)
+from lra.report.scores import FIVE
+from lra.report.tables.published import published_table
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from tasks.base import BENCHMARK, Dataset
@@ -93,3 +104,47 @@ def test_every_row_makes_a_step_at_full_length(task: str) -> None:
             faults.append(fault_of_a_step(row, config, dataset))
     assert faults
     assert not any(faults), [fault for fault in faults if fault]
+
+
+def average_by(row: PublishedRow, rule: str) -> float | None:
+    """Recompute the average of a row by a rule, as `mean_over` would not."""
+    tasks = {"of 5": FIVE, "of 5, no ListOps": BENCHMARK[1:]}.get(rule, BENCHMARK)
+    fail = 50.0 if rule == "of 6, FAIL as 50" else None
+    values = [fail if row.printed[task] == "FAIL" else row.values[task] for task in tasks]
+    return None if None in values else math.fsum(filter(None, values)) / len(values)
+
+
+def test_each_printed_average_follows_from_its_rule() -> None:
+    for row in published_rows():
+        rounding = 1.01 * 10.0 ** -len(row.printed_average.partition(".")[2])  # or cut off
+        fitting = [
+            rule
+            for rule in ("of 6", "of 5", "of 5, no ListOps", "of 6, FAIL as 50")
+            if row.printed_average
+            and (value := average_by(row, rule)) is not None
+            and abs(value - float(row.printed_average)) <= rounding
+        ]
+        if not row.printed_average or not any(row.printed.values()):
+            assert row.average_rule == "", row.method
+        elif row.average_rule == "wrong":
+            assert not fitting, row.method
+            assert "(wrong: the row gives" in row.average_text
+        else:
+            assert row.average_rule in fitting, row.method
+
+
+def test_published_rows_have_sources_and_no_average_over_a_hole() -> None:
+    rows = published_rows()
+    sources = yaml.safe_load(SOURCES.read_text())
+    assert {row.source for row in rows} - {"chance level"} == sources.keys()
+    for row, line in zip(rows, published_table(rows).rows, strict=True):
+        assert all(text in ("", "FAIL") or 0 < float(text) < 100 for text in row.printed.values())
+        for text, rule in zip(line[7:9], ("of 5", "of 6"), strict=True):
+            mean = average_by(row, rule)
+            assert text == "-" if mean is None else float(text) == pytest.approx(mean, abs=0.006)
+
+
+def test_published_methods_are_chosen_by_name() -> None:
+    chosen = choose_published("tnn, MRConv")
+    assert [row.method for row in chosen] == ["TNN", "MRConv"] and choose_published("none") == []
+    assert chosen[1].average_text == "88.2 (not checked)"

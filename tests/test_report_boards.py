@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 import statistics
 from pathlib import Path
 
 import pytest
-import yaml
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board, boards
 from lra.report.data import Data
-from lra.report.published import SOURCES, PublishedRow, choose_published, published_rows
 from lra.report.scores import AVERAGES, BEST, FIVE, SECOND, average, cell_of, rank_numbers
-from lra.report.tables.published import published_table
 from lra.report.tables.results import accuracy_table
 from made_results import made_records, next_token_run, record, save_all
 from tasks.base import BENCHMARK
@@ -196,47 +192,3 @@ def test_rows_of_ones_own_are_known(tmp_path: Path) -> None:
     own = [(column.name, e.text) for column in columns for e in column.entries if e.is_own]
     assert own == [("listops", "40.00 ± 0.00 (n=2)")]
     assert not any(board.own_rows for board in Data(tmp_path / "shipped").boards)
-
-
-def average_by(row: PublishedRow, rule: str) -> float | None:
-    """Recompute the average of a row by a rule, as `mean_over` would not."""
-    tasks = {"of 5": FIVE, "of 5, no ListOps": BENCHMARK[1:]}.get(rule, BENCHMARK)
-    fail = 50.0 if rule == "of 6, FAIL as 50" else None
-    values = [fail if row.printed[task] == "FAIL" else row.values[task] for task in tasks]
-    return None if None in values else math.fsum(filter(None, values)) / len(values)
-
-
-def test_each_printed_average_follows_from_its_rule() -> None:
-    for row in published_rows():
-        rounding = 1.01 * 10.0 ** -len(row.printed_average.partition(".")[2])  # or cut off
-        fitting = [
-            rule
-            for rule in ("of 6", "of 5", "of 5, no ListOps", "of 6, FAIL as 50")
-            if row.printed_average
-            and (value := average_by(row, rule)) is not None
-            and abs(value - float(row.printed_average)) <= rounding
-        ]
-        if not row.printed_average or not any(row.printed.values()):
-            assert row.average_rule == "", row.method
-        elif row.average_rule == "wrong":
-            assert not fitting, row.method
-            assert "(wrong: the row gives" in row.average_text
-        else:
-            assert row.average_rule in fitting, row.method
-
-
-def test_published_rows_have_sources_and_no_average_over_a_hole() -> None:
-    rows = published_rows()
-    sources = yaml.safe_load(SOURCES.read_text())
-    assert {row.source for row in rows} - {"chance level"} == sources.keys()
-    for row, line in zip(rows, published_table(rows).rows, strict=True):
-        assert all(text in ("", "FAIL") or 0 < float(text) < 100 for text in row.printed.values())
-        for text, rule in zip(line[7:9], ("of 5", "of 6"), strict=True):
-            mean = average_by(row, rule)
-            assert text == "-" if mean is None else float(text) == pytest.approx(mean, abs=0.006)
-
-
-def test_published_methods_are_chosen_by_name() -> None:
-    chosen = choose_published("tnn, MRConv")
-    assert [row.method for row in chosen] == ["TNN", "MRConv"] and choose_published("none") == []
-    assert chosen[1].average_text == "88.2 (not checked)"
