@@ -9,30 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 PROC = Path("/proc/self")
-
-
-@dataclass(frozen=True)
-class Quota:
-    """A limit of CPU time on a control group."""
-
-    cores: float
-    """How many cores the processes of the group may use together."""
-    folder: Path
-    """The group's folder."""
-
-    def used_seconds(self) -> float | None:
-        """Return the CPU time that the group has used; None if the system does not say."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            if (path := self.folder / "cpu.stat").is_file():
-                fields = dict(line.split() for line in path.read_text().splitlines())
-                if "usage_usec" in fields:
-                    return int(fields["usage_usec"]) / 1e6
-            return int((self.folder / "cpuacct.usage").read_text()) / 1e9
-        return None
 
 
 def visible_cores() -> list[int]:
@@ -46,18 +25,18 @@ def core_count() -> int:
     """Return how many cores this process may keep busy; a quota of 2.5 CPUs counts as 2 cores."""
     quota = cpu_quota()
     count = len(visible_cores())
-    return count if quota is None else max(1, min(count, int(quota.cores)))
+    return count if quota is None else max(1, min(count, int(quota)))
 
 
-def cpu_quota(proc: Path = PROC) -> Quota | None:
-    """Return the smallest quota among this process's control group and those that it is part of.
+def cpu_quota(proc: Path = PROC) -> float | None:
+    """Return the fewest cores that this process's control group, or one above it, may use.
 
     Args:
         proc: folder with the files `cgroup` and `mountinfo` of the process.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         quotas = [quota for folder in _folders(proc) if (quota := _read(folder)) is not None]
-        return min(quotas, key=lambda quota: quota.cores, default=None)
+        return min(quotas, default=None)
     return None
 
 
@@ -82,8 +61,8 @@ def _folders(proc: Path) -> Iterator[Path]:
             yield Path(point) / part
 
 
-def _read(folder: Path) -> Quota | None:
-    """Read the quota of one control group; None if it has none."""
+def _read(folder: Path) -> float | None:
+    """Read how many cores one control group may use; None if it has no quota."""
     with contextlib.suppress(OSError, ValueError):
         if (path := folder / "cpu.max").is_file():
             quota, period = path.read_text().split()
@@ -92,5 +71,5 @@ def _read(folder: Path) -> Quota | None:
                 (folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period")
             )
         if quota.isdecimal() and int(quota) > 0 and int(period) > 0:  # else "max" or -1
-            return Quota(int(quota) / int(period), folder)
+            return int(quota) / int(period)
     return None

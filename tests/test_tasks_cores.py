@@ -70,7 +70,7 @@ def test_the_smallest_quota_on_the_way_up_is_found(
     tmp_path: Path, files: dict[str, str], where: dict[str, object], expected: float | None
 ) -> None:
     quota = cpu_quota(made(tmp_path, files, **where))  # pyright: ignore[reportArgumentType]
-    assert (quota and quota.cores) == expected
+    assert quota == expected
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,7 @@ def test_a_quota_counts_in_whole_cores(
     quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cores, "visible_cores", lambda: list(range(64)))
-    found = None if quota is None else cores.Quota(quota, Path())
-    monkeypatch.setattr(cores, "cpu_quota", lambda: found)
+    monkeypatch.setattr(cores, "cpu_quota", lambda: quota)
     assert core_count() == expected
 
 
@@ -89,17 +88,6 @@ def test_the_affinity_limits_the_visible_cores(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3, 1}, raising=False)
     monkeypatch.setattr(cores, "cpu_quota", lambda: None)
     assert core_count() == 2
-
-
-def test_the_time_that_a_group_used_is_read(tmp_path: Path) -> None:
-    second = {"cpu.max": "200000 100000", "cpu.stat": "usage_usec 1500000\nuser_usec 7\n"}
-    quota = cpu_quota(made(tmp_path, second))
-    assert quota is not None
-    assert quota.used_seconds() == 1.5
-    quota.folder.joinpath("cpu.stat").write_text("nr_periods 0\n")
-    assert quota.used_seconds() is None
-    quota.folder.joinpath("cpuacct.usage").write_text("2500000000\n")
-    assert quota.used_seconds() == 2.5
 
 
 def test_a_system_without_control_groups_has_no_quota(tmp_path: Path) -> None:

@@ -175,6 +175,11 @@ class ThreadsRecord(BaseModel):
         return Threads(self.waiting, self.cores, self.load).is_busy(self.count)
 
 
+def is_cpu(device: str) -> bool:
+    """Whether the name of a device is a processor's."""
+    return "CPU" in device
+
+
 def was_busy(threads: ThreadsRecord | None, gpu_shared: bool | None) -> bool:
     """Say of a record's fields whether other processes slowed down what it measured."""
     return bool(gpu_shared) or (threads is not None and threads.busy)

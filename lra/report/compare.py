@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,11 +47,6 @@ class Comparison:
     low: float
     high: float
     """Upper end of the 95 % interval that starts at `low`, see `compare`."""
-    seed_deviation: float | None
-    """Standard deviation of the difference over seeds; None for one."""
-    only_first: int
-    """Examples that only the first mixer gets right, summed over seeds."""
-    only_second: int
     p_value: float
     """Two-sided p-value: of McNemar's exact test for one seed, of a t-test for several."""
 
@@ -78,7 +72,6 @@ def compare(
     """
     differences = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
     only_first, only_second = int((differences == 1).sum()), int((differences == -1).sum())
-    by_seed = 100 * differences.mean(axis=1)
     if len(seeds) == 1:
         low, high = _interval_over_examples(differences[0])
         p_value = _mcnemar(only_first, only_second)
@@ -89,9 +82,6 @@ def compare(
         difference=100 * float(differences.mean(axis=0).mean()),
         low=low,
         high=high,
-        seed_deviation=statistics.stdev(by_seed.tolist()) if len(seeds) > 1 else None,
-        only_first=only_first,
-        only_second=only_second,
         p_value=p_value,
     )
 

@@ -140,6 +140,8 @@ class ProcessGroup:
 
     def any_of(self, *wishes: bool) -> list[bool]:
         """Return which of some wishes any process has, the same to all."""
+        if self.world_size == 1:
+            return [*wishes]
         return [count > 0 for count in self.sums_of([float(wish) for wish in wishes])]
 
     def all_reduce_max(self, number: float) -> float:

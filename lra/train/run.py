@@ -222,9 +222,9 @@ class Run:
                     means = trainer.means()
                     accuracy = means["accuracy"] if self._has_accuracy else None
                     progress.step(trainer.step, self._last_step, means["loss"], accuracy)
-                if is_logged:
-                    self._log(trainer.means())
-                    trainer.clear()
+                    if is_logged:
+                        self._log(means)
+                        trainer.clear()
         finally:
             progress.close()
 

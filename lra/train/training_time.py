@@ -13,7 +13,7 @@ from lra.config.schema import RunConfig, TrainConfig
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.changes import select_sections
 from lra.record.run import RunRecord
-from lra.record.schema import shipped_dir
+from lra.record.schema import is_cpu, shipped_dir
 from lra.record.table import read_runs
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
@@ -105,11 +105,6 @@ SMALL_STEP = 4096
 """Positions of a step; in a smaller one each of them takes longer."""
 MOST_SCALED = 4
 """Times as many positions as in a small step to which its speed is still scaled."""
-
-
-def is_cpu(device: str) -> bool:
-    """Whether the name of a device is a processor's."""
-    return "CPU" in device
 
 
 def _select_relevant(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from common.strict_yaml import plain
+from lra.record.schema import is_cpu
 from lra.report.data import Data
 from lra.report.published import (
     PublishedRow,
@@ -141,10 +142,6 @@ def reproduce_table(data: Data) -> Table:
     )
 
 
-def _is_cpu(device: str) -> bool:
-    return "CPU" in device
-
-
 def _cost(speeds: Speeds, config: RunConfig, devices: Sequence[str]) -> str:
     from lra.train.training_time import count_steps
 
@@ -152,7 +149,7 @@ def _cost(speeds: Speeds, config: RunConfig, devices: Sequence[str]) -> str:
     if steps is None:
         return "not known"
     times = [
-        f"{duration(steps / speed.steps_per_second)}{'' if _is_cpu(speed.device) else ' (GPU)'}"
+        f"{duration(steps / speed.steps_per_second)}{'' if is_cpu(speed.device) else ' (GPU)'}"
         for device in devices
         if (speed := _speed(speeds, config, device)) is not None
     ]
@@ -161,7 +158,7 @@ def _cost(speeds: Speeds, config: RunConfig, devices: Sequence[str]) -> str:
 
 def _choose_device(speeds: Speeds, found: Sequence[Repeat], *, of_cpu: bool) -> str | None:
     """Choose the CPU or GPU on which steps of most published rows were measured."""
-    names = {record.device for record in speeds.records if _is_cpu(record.device) == of_cpu}
+    names = {record.device for record in speeds.records if is_cpu(record.device) == of_cpu}
     counts = {
         name: sum(_speed(speeds, one.config, name) is not None for one in found)
         for name in sorted(names)
