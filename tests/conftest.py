@@ -171,11 +171,16 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--thorough", action="store_true", help="run the slow proofs alone")
     parser.addoption("--learn", action="store_true", help="train each mixer for minutes, too")
     parser.addoption("--write-golden", action="store_true", help="accept tables as they are now")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    thorough = config.getoption("--thorough")
+    left_out = [item for item in items if ("thorough" in item.keywords) != thorough]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
     reasons = {}
     if not torch.cuda.is_available():
         reasons["gpu"] = "needs a CUDA device"
@@ -184,9 +189,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for marker in reasons.keys() & item.keywords.keys():
             item.add_marker(pytest.mark.skip(reason=reasons[marker]))
-    # At the end, when no other tests are left to run meanwhile, none should wait for long.
-    files = {item.path for item in items if "slow" in item.keywords}
-    items.sort(key=lambda item: item.path not in files)
 
 
 def pytest_collection_finish() -> None:

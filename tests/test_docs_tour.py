@@ -17,7 +17,7 @@ MOST_BYTES = 150_000
 """Size of the notebook with its outputs, so that a clone stays small."""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_notebook_runs(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -67,7 +67,7 @@ def write_golden(group: str, rows: list[dict[str, Any]]) -> None:
         writer.writerows(sorted([*kept, *rows], key=lambda row: order.index(row["group"])))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("group", GROUPS)
 def test_costs_do_not_grow(
     group: str, counting: CountingProcess, request: pytest.FixtureRequest
@@ -108,7 +108,7 @@ def test_tensors_on_two_devices_are_an_error(counting: CountingProcess) -> None:
         assert "device" in found["error"].splitlines()[-1], part
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_captured_step_neither_waits_nor_copies(counting: CountingProcess) -> None:
     """A replay would not do it again: a graph has kernels and copies within the device alone."""
     graphs = ("train.cuda_graphs=true", *SMALL)

@@ -72,14 +72,14 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_each_mixer_needs_the_setting_for(counting: CountingProcess) -> None:
     for one, found in zip(GROUPS["quick"], counting.count(GROUPS["quick"]), strict=True):
         needed = {*found["step"]["on_floats"]} & (FIXED_BY_SETTING | REFUSED_BY_SETTING)
         assert needed == ALONE.get(one["mixer"], set()), one["mixer"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_setting_is_refused_by_no_operation_of_a_step(counting: CountingProcess) -> None:
     cases = [*(case("listops", mixer, *SMALL) for mixer in ALONE), *VARIANTS]
     for one in cases:

@@ -299,7 +299,7 @@ def test_the_commit_of_a_checkout_of_another_user_is_known(
     assert git_state() == state
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_read_only_checkout_serves_for_all_but_writing_there(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()

@@ -183,7 +183,7 @@ def test_an_interruption_after_the_first_line_shows_no_traceback(tmp_path: Path)
     assert process.returncode in {0, 3, INTERRUPTED}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "lra.prepare", "--task", "pathfinder", "--data-dir"]
     line += [str(tmp_path / "data"), "--set", "task.examples=400"]

@@ -76,7 +76,7 @@ def names(folder: Path, pattern: str) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob(pattern)}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_the_code_reads_is_installed(installed: Path) -> None:
     for package in ("lra", "models", "tasks", "common"):
         for pattern in ("*.py", "*.js", "*.css", "*.html"):
@@ -102,7 +102,7 @@ print(run.record.status, run.record.git["commit"], run.folder)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_package_models_beside_a_script_is_named(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "__init__.py").touch()
@@ -113,7 +113,7 @@ def test_a_package_models_beside_a_script_is_named(installed: Path, tmp_path: Pa
     assert python(installed, tmp_path, "-P", "-c", script) == "imported\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_works_from_any_folder(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE)
     git = ["git", "-C", str(installed.parent), "-c", "user.name=x", "-c", "user.email=x"]

@@ -16,7 +16,6 @@ NOT_ASKED = {"mean", "conv", "fnet"}
 """Simple mixers, which need not learn: others are compared with them."""
 
 
-@pytest.mark.slow
 @pytest.mark.learn
 @pytest.mark.parametrize("mixer", sorted(MIXERS.classes.keys() - NOT_ASKED))
 def test_quick_runs_learn(mixer: str, tmp_path: Path) -> None:
@@ -29,7 +28,6 @@ def test_quick_runs_learn(mixer: str, tmp_path: Path) -> None:
     assert record.test_accuracy >= record.baselines["majority class"] + 15
 
 
-@pytest.mark.slow
 @pytest.mark.learn
 @pytest.mark.parametrize("task", [name for name in BENCHMARK if name != "listops"])
 def test_quick_tasks_are_learnt(task: str, tmp_path: Path) -> None:

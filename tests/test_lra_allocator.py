@@ -35,7 +35,7 @@ print((peaks[-1] - peaks[0]) / tensor)
 
 
 @only_glibc
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_documented_variable_keeps_the_heap_in_one_piece() -> None:
     no_cache = "glibc.malloc.tcache_count=0"
     environment = {**os.environ, "GLIBC_TUNABLES": no_cache, "PYTHONPATH": str(ROOT)}

@@ -46,7 +46,7 @@ def measure(folder: Path, command: str, changes: Sequence[str] = ()) -> list[Ben
     return sorted(records, key=lambda r: (r.length, r.mixer))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_steps_are_measured_in_interleaved_rounds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +73,7 @@ def test_time_in_a_marked_range_has_its_purpose(name: str, purpose: str) -> None
 
 
 @pytest.mark.usefixtures("in_this_process")
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_steps_are_compared_with_the_reference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,7 +93,7 @@ def test_steps_are_compared_with_the_reference(
 
 
 @pytest.mark.usefixtures("in_this_process")
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_tasks_own_lengths(tmp_path: Path) -> None:
     small = ["train=40", "val=20", "test=20", "min_length=8", "max_length=20", "sequence_length=24"]
     start = "--preset quick --mixers tnn --lengths task --batch-size 4"

@@ -61,7 +61,7 @@ def added(how: str) -> Added:
     return Added(mixer="sum", device="cpu", how=how)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_case_is_timed_twice_a_round_after_three_to_warm_up() -> None:
     place = OwnProcess(added("adds"))
     assert place.seconds() >= 0
@@ -73,7 +73,7 @@ def test_a_case_is_timed_twice_a_round_after_three_to_warm_up() -> None:
     assert not place.process.is_alive()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_memory_is_that_of_all_runs() -> None:
     place = OwnProcess(added("grows"))
     before = place.memory()
@@ -84,7 +84,7 @@ def test_memory_is_that_of_all_runs() -> None:
     place.close()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ours_starts_as_a_run_does_and_a_reference_as_the_user_has_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,7 +98,7 @@ def test_ours_starts_as_a_run_does_and_a_reference_as_the_user_has_it(
     assert os.environ["GOMP_SPINCOUNT"] == "10000"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_process_that_ends_by_itself_is_no_lack_of_memory() -> None:
     place = OwnProcess(added("exits"))
     with pytest.raises(UserError, match="sum: the process that measures it ended with exit code 3"):
@@ -108,7 +108,7 @@ def test_a_process_that_ends_by_itself_is_no_lack_of_memory() -> None:
     place.close()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_the_system_kills_is_out_of_memory_and_mistakes_are_told() -> None:
     assert set_up(added("runs out of memory")) is None
     with pytest.raises(UserError, match="a mistake"):
@@ -133,7 +133,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_process_that_shows_progress_leaks_no_semaphore(tmp_path: Path) -> None:
     script = tmp_path / "measures.py"
     script.write_text(LEAKS)
@@ -155,7 +155,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_process_stays_when_the_command_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "measures.py"
     script.write_text(SCRIPT)

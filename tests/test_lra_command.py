@@ -86,7 +86,7 @@ def test_a_command_runs_as_it_does_alone(tmp_path: Path) -> None:
         assert found.returncode == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_from_another_folder(tmp_path: Path) -> None:
     """It starts with the threads that `run_task.py` has, and results lie there."""
     arguments = tiny_arguments(Path(), "--threads", "1", mixer="mean")

@@ -120,7 +120,7 @@ def on_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SETTINGS)
 def test_two_processes_train_as_one(tmp_path: Path, on_two: Path, name: str) -> None:
     assert run_task.main(tiny_arguments(tmp_path, *changes_of(name))) == 0
@@ -167,7 +167,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_synchronized_norm_is_that_of_all_positions(tmp_path: Path) -> None:
     script = tmp_path / "norm.py"
     script.write_text(NORM)
@@ -226,7 +226,7 @@ def wait_for_checkpoint(folder: Path, than: int = 0) -> int:
     raise AssertionError("no checkpoint came")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_signal_stops_all_processes_at_one_step(tmp_path: Path) -> None:
     process = start(tmp_path, *LONG)
     step = wait_for_checkpoint(tmp_path)
@@ -254,7 +254,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory, on_two: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_resume_is_bit_exact_with_dropout_on_every_process(on_two: Path, resumed: Path) -> None:
     (_, whole), (_, parts) = result(on_two / "whole"), result(resumed / "after two")
     timed = {"seconds", "steps_per_second"}
@@ -272,12 +272,12 @@ def test_a_resume_is_bit_exact_with_dropout_on_every_process(on_two: Path, resum
     assert all(torch.equal(v, saved[-1]["model"][k]) for k, v in saved[0]["model"].items())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_may_go_on_with_another_number_of_processes(resumed: Path) -> None:
     assert result(resumed / "after one")[0].steps == 20
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_killed_process_is_started_again_and_resumes(tmp_path: Path) -> None:
     """torchrun's elastic restart: all processes begin again at the last checkpoint."""
     process = start(tmp_path, *LONG, "--set", "train.steps=150", restarts=1)

@@ -74,7 +74,7 @@ def added(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     return {name: n for name in after if (n := after[name] - before.get(name, 0))}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_step_has_two_exchanges_and_directions_are_sent_when_drawn(tmp_path: Path) -> None:
     """Besides that of the gradients; the sums of a batch norm are another matter."""
     script = tmp_path / "counting.py"
@@ -93,7 +93,7 @@ def test_a_step_has_two_exchanges_and_directions_are_sent_when_drawn(tmp_path: P
         assert last["broadcast"] == buffers
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_killed_process_and_one_that_hangs_end_the_other(tmp_path: Path) -> None:
     script = tmp_path / "stuck.py"
     script.write_text(STUCK)

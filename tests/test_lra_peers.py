@@ -128,7 +128,7 @@ def errors_in(err: list[str]) -> list[str]:
     return [line for each in err for line in each.splitlines() if "error:" in line]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_frozen_rank_and_then_a_full_disk_end_all_and_the_run_resumes(tmp_path: Path) -> None:
     script = tmp_path / "impatient.py"
     script.write_text(IMPATIENT)

@@ -93,7 +93,7 @@ def test_the_two_compute_the_same_function(mixer: str, task: str, changes: tuple
         torch.testing.assert_close(value, other[name], rtol=1e-6, atol=1e-8, msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("mixer", MIXERS.classes)
 @pytest.mark.parametrize("lengths", ["full", "ragged"])
 def test_loss_curves_do_not_move(mixer: str, lengths: str, monkeypatch: pytest.MonkeyPatch) -> None:

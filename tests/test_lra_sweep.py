@@ -260,7 +260,7 @@ def test_no_list_of_millions_is_made(
     assert f"{flag}: got 99999999, expected 1 to 1000" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_may_have_several_processes(tmp_path: Path) -> None:
     """As on several GPUs; it stops when the sweep has gone, although torchrun stands between."""
     one = ("--gpus-per-run", "2", "--seeds", "0", "--mixers", "mean")
@@ -378,7 +378,7 @@ def test_mistakes_are_one_line(
     assert "Traceback" not in err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sweep_makes_every_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     two = ("--per-device", "2", "--seeds", "0")
     assert main(arguments(tmp_path, *two, "--max-steps", "11")) == 0
@@ -422,7 +422,7 @@ class Crashing(nn.Module):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_one_that_fails_touches_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -462,7 +462,7 @@ def wait_for_step(folder: Path, count: int = 1) -> None:
     raise AssertionError("no checkpoint came")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> None:
     endless = ("--per-device", "2", "--seeds", "0", "--set", "train.steps=100000")
     process = start(tmp_path, *endless)
@@ -481,7 +481,7 @@ def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> N
     assert {r.steps for r in records_of(tmp_path)} == {int(most)}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path) -> None:
     process = start(tmp_path)
     for _ in range(20 * PATIENCE):
@@ -494,7 +494,7 @@ def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path) ->
     assert not list(tmp_path.rglob("failure.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Path) -> None:
     """The sweep alone or its runs, too, at random moments; the results are those of no kill."""
     moments = random.Random(7)
@@ -529,7 +529,7 @@ def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Pat
         assert_same_run(tmp_path / place, unbroken / place)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_runs_that_another_process_makes_are_waited_for(tmp_path: Path) -> None:
     """Two sweeps of the same plan divide its runs."""
     first, second = (start(tmp_path, "--seeds", "0") for _ in range(2))
@@ -539,7 +539,7 @@ def test_runs_that_another_process_makes_are_waited_for(tmp_path: Path) -> None:
     assert [log.count("step 60: validation") for log in logs] == [1] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_stops_when_what_started_it_is_gone(tmp_path: Path) -> None:
     process = start(tmp_path, "--set", "train.steps=100000")
     wait_for_step(tmp_path)
@@ -551,7 +551,7 @@ def test_a_run_stops_when_what_started_it_is_gone(tmp_path: Path) -> None:
     assert record.message == "stopped by the end of what started it"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Path) -> None:
     """Through submitit's executor for processes of this machine."""
     from lra.sweep.slurm import make_executor, submit

@@ -192,7 +192,7 @@ def test_what_killed_sweeps_left_in_the_results_folder_is_removed(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ray_on_this_machine_does_not_wait_for_what_it_cannot_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,7 +203,7 @@ def test_ray_on_this_machine_does_not_wait_for_what_it_cannot_have(
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["x" * 90, "tëmp"])
 def test_a_folder_that_ray_cannot_use_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: str
@@ -234,7 +234,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 HAND_BACK = {"shared": [], "handed back": ["--hand-back", "0.02"]}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_runs_survive_the_loss_of_a_node(tmp_path: Path, cluster: Any) -> None:
     """Two sweeps on one cluster: one with a shared results folder, and one without."""
     made, nodes = cluster

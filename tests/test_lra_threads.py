@@ -139,7 +139,7 @@ def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(
     assert "2.50, busy" in task_table(tmp_path, run)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_records_what_it_was_made_with(tmp_path: Path) -> None:
     small = ["train.steps=2", "train.evaluate_every=1", "model.dim=8", "model.depth=1"]
     changes = ["train=20", "val=20", "test=20", "min_length=8", "max_length=20",

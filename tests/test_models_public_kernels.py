@@ -247,7 +247,7 @@ def interpreted() -> dict[str, Any]:
 
 
 @needs_triton
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_public_kernels_equal_our_references(interpreted: dict[str, Any]) -> None:
     """In values and gradients, for operators and for mixers on sequences with padding.
 

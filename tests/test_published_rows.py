@@ -64,7 +64,7 @@ def fault_of_a_step(row: Repeat, config: RunConfig, dataset: Dataset) -> str | N
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", BENCHMARK)
 def test_every_row_makes_a_step_on_short_sequences(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -87,7 +87,7 @@ def test_every_row_makes_a_step_on_short_sequences(
     assert not any(faults), [fault for fault in faults if fault]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.learn
 @pytest.mark.parametrize("task", BENCHMARK)
 def test_every_row_makes_a_step_at_full_length(task: str) -> None:

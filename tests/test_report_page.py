@@ -201,7 +201,7 @@ def press(browser: Any, name: str, keys: str) -> None:
     element.send_keys(keys)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_page_of_all_shipped_runs_in_a_browser(browser: Any, tmp_path: Path) -> None:
     page = write(ROOT / "results" / "shipped", tmp_path / "index.html")
     assert page.stat().st_size < LARGEST
@@ -238,7 +238,7 @@ def test_a_page_of_all_shipped_runs_in_a_browser(browser: Any, tmp_path: Path) -
         check(browser)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hostile_names_in_a_browser(browser: Any, tmp_path: Path) -> None:
     show(browser, write(hostile_results(tmp_path), tmp_path / "index.html"))
     assert browser.title == "Long Range Arena"

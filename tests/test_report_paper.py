@@ -182,7 +182,7 @@ def test_figures_have_the_columns_width_and_truetype_fonts(tmp_path: Path) -> No
     assert [path.read_bytes() for path in figures] == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [234, 345])
 def test_figures_of_the_shipped_runs_can_be_read(width: int) -> None:
     figures = make_paper(Data(ROOT / "results" / "shipped"), PaperOptions()).figures

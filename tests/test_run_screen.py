@@ -309,7 +309,7 @@ def test_the_table_fits_the_terminal(results: Path, monkeypatch: pytest.MonkeyPa
         assert ("A wider terminal also shows" in " ".join(text.split())) == (width < 200)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_prints_the_screen_and_repeats_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

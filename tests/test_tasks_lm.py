@@ -397,7 +397,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_bytes_of_wikitext_2(real: Path) -> None:
     dataset = LanguageModelling(source="official").prepare(real)
     assert dataset.source == "official"

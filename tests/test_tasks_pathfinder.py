@@ -533,7 +533,7 @@ def test_markers_are_found_from_pixels(size: int) -> None:
     assert (np.minimum(*error) <= 1).mean() > 0.97
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_marker_positions_give_the_label_away(tmp_path: Path) -> None:
     """About 68 % on the hard level at 32 pixels; little more than chance under the clean law."""
     dataset = Pathfinder(examples=20_000).prepare(tmp_path)

@@ -23,7 +23,7 @@ from two_samples import (
     statistics,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 COUNTS = {32: 4000, 128: 600}
 """Images of each side of a comparison, by their size."""
