@@ -123,13 +123,7 @@ class Mixer(nn.Module, abc.ABC):
 
     @staticmethod
     def check_length(length: int, max_length: int) -> None:
-        """Refuse a sequence that is too long for parameters that are bound to positions.
-
-        Args:
-            length: of the sequence, in positions.
-            max_length: number of positions that have parameters.
-        Raises: ValueError if the sequence is longer.
-        """
+        """Raise ValueError for a sequence that is longer than the positions with parameters."""
         if length > max_length:
             raise ValueError(
                 f"got {length} positions, expected at most {max_length}: the mixer has parameters "
@@ -169,6 +163,36 @@ def begin_step(model: nn.Module) -> bool:
     return any(have_changed)
 
 
+class GridModule(nn.Module):
+    """A module whose sequences are images in raster order.
+
+    Args:
+        grid: (height, width).
+    """
+
+    def __init__(self, grid: tuple[int, int]) -> None:
+        super().__init__()
+        self.grid = grid
+
+    def take_grid(self, grid: tuple[int, int]) -> None:
+        """Change the size of the grid, for a trained model that is evaluated on other images."""
+        self.grid = grid
+
+    def on_grid(self, x: Tensor) -> Tensor:
+        """Arrange positions, (batch, height * width, ...), as (batch, height, width, ...).
+
+        Raises: ValueError for another number of positions.
+        """
+        self.check_length(x.shape[1])
+        return x.unflatten(1, self.grid)
+
+    def check_length(self, length: int) -> None:
+        """Raise ValueError for another number of positions than the grid has."""
+        height, width = self.grid
+        if length != height * width:
+            raise ValueError(f"got {length} positions, expected the {height} x {width} of the grid")
+
+
 class GatedMixer(Mixer):
     """A mixer with a gate in place of the residual connection: x + gate * (value - x).
 
@@ -178,11 +202,8 @@ class GatedMixer(Mixer):
 
     @abc.abstractmethod
     def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Mix positions.
+        """Mix positions: see `Mixer.forward`.
 
-        Args:
-            x: (batch, length, dim).
-            mask: see `Mixer.forward`.
         Returns: (batch, length, 2 * dim), the value and then the gate, in [0, 1].
         """
 
@@ -266,10 +287,5 @@ class RecurrentMixer(Mixer):
         """Build the result of `recurrence` for a causal mixer; gradients are disabled."""
 
     def state_size(self, length: int) -> int:
-        """Return the size of the recurrence's state, in real numbers per sequence.
-
-        Args:
-            length: number of positions for which the recurrence has to be equal to `forward`.
-        Raises: ValueError if the context was not causal.
-        """
+        """Return the size of the recurrence's state for a length, in real numbers per sequence."""
         return self.recurrence(length).state_size

@@ -31,10 +31,9 @@ from models.base import (
     Recurrence,
     RecurrentMixer,
 )
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
-from models.layers.linear_map import LinearMap
-from models.layers.selective_states import StepRange
-from models.layers.short_convolution import ShortConvolution
+from models.layers.short_convolution import ShortConvolution, draw_step_biases
 from models.ops.delta_rule import delta_rule
 from models.ops.depthwise import depthwise_convolution
 
@@ -53,7 +52,7 @@ class Direction(nn.Module):
         self.convolution = ShortConvolution(channels, conv_size, bias=False)
         # 0 would make the logarithm infinite.
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1e-4, 16).log())
-        self.step_bias = nn.Parameter(StepRange(1e-3, 0.1).draw(num_heads))
+        self.step_bias = nn.Parameter(draw_step_biases(num_heads, 1e-3, 0.1))
 
 
 def log_decays(moved: Tensor, log_rate: Tensor, step_bias: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from common.options import Added
 from models.base import MixerContext
-from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
+    DiagonalStateSpace,
     Output,
     Rate,
     StateSpaceConvolution,

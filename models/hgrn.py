@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
-from models.layers.linear_map import LinearMap
-from models.ops.scan import scan, scan_both_ways
+from models.layers.basic import LinearMap
+from models.ops.recurrence import scan, scan_both_ways
 
 
 class LowerBounds(nn.Module):

@@ -14,8 +14,6 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator
 from torch import Tensor, nn
 
-from models.ops.truncated_normal import draw_truncated_normal
-
 
 class Fan(NamedTuple):
     """Number of inputs and outputs of a linear map. An embedding table has tokens as inputs."""
@@ -39,6 +37,16 @@ def _constant(value: float) -> Initialization:
 
 def _normal(deviation: float) -> Initialization:
     return Initialization(0.0, deviation, lambda tensor: nn.init.normal_(tensor, std=deviation))
+
+
+TRUNCATED_DEVIATION = 0.87962566103423978
+"""Standard deviation of a normal distribution of deviation 1 that is cut off at -2 and 2."""
+
+
+def draw_truncated_normal(tensor: Tensor, deviation: float) -> Tensor:
+    """Fill a tensor as flax does: normal numbers, those beyond two scales drawn again."""
+    scale = deviation / TRUNCATED_DEVIATION
+    return nn.init.trunc_normal_(tensor, std=scale, a=-2 * scale, b=2 * scale)
 
 
 def _truncated_normal(deviation: float) -> Initialization:

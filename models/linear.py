@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
-from models.layers.linear_map import LinearMap
 from models.ops.decaying_attention import decaying_attention
 from models.ops.deterministic import cumulative_sum
 

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
-from models.layers.linear_map import LinearMap
 from models.ops.reference import fast_form_of
 
 Sharing = Literal["none", "heads", "key_value", "layers"]

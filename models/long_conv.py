@@ -25,10 +25,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import DecayingAt, MixerContext
-from models.layers.convolution_mixer import ConvolutionMixer, Output, join_directions
-from models.layers.dropout import Dropout
+from models.layers.basic import Dropout
 from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import Rate, num_directions
+from models.layers.state_space import (
+    ConvolutionMixer,
+    Output,
+    Rate,
+    join_directions,
+    num_directions,
+)
 from models.ops.deterministic import stretch
 from models.ops.toeplitz import LagKernel
 

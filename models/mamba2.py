@@ -19,6 +19,7 @@ Symbols of the papers and their names here:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,18 +38,18 @@ from models.base import (
     Recurrence,
     RecurrentMixer,
 )
-from models.layers.linear_map import LinearMap
+from models.layers.basic import LinearMap
 from models.layers.selective_states import (
     BlockBiasedStates,
+    DrawSteps,
     HeadStates,
     MambaStates,
     Selection,
     SelectiveStates,
     SignedHeadStates,
-    StepRange,
     mix_together,
 )
-from models.layers.short_convolution import ShortConvolution
+from models.layers.short_convolution import ShortConvolution, draw_step_biases
 from models.layers.state_space import Rate, Step
 
 Selective = Literal["mamba1", "mamba2", "b2s6"]
@@ -65,7 +66,7 @@ class Sizes:
     num_heads: int | None
     num_groups: int | None
     negative_eigenvalues: bool
-    steps: StepRange
+    steps: DrawSteps
 
 
 def _mamba1(sizes: Sizes) -> SelectiveStates:
@@ -193,7 +194,7 @@ class Mamba2(RecurrentMixer):
             num_heads=num_heads,
             num_groups=num_groups,
             negative_eigenvalues=negative_eigenvalues,
-            steps=StepRange(step_min, step_max),
+            steps=functools.partial(draw_step_biases, smallest=step_min, largest=step_max),
         )
         self.context = context
         self.step_lr = step_lr

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.layers.linear_map import LinearMap
 from models.ops.depthwise import depthwise_convolution
 from models.ops.nystrom_attention import averaging_matrix, nystrom_attention
 

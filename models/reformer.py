@@ -23,8 +23,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
-from models.layers.linear_map import LinearMap
 from models.ops.hashed_attention import count_directions, hash_vectors, hashed_attention
 
 FEW_BUCKETS = 64

@@ -36,13 +36,13 @@ from torch import Tensor, nn
 
 from common.options import Added
 from models.base import MixerContext
-from models.layers.recurrence import TimeInvariantRecurrence
 from models.layers.state_space import (
     Rate,
     StateSize,
     StateSpaceConvolution,
     StateSpaceMixer,
     Step,
+    TimeInvariantRecurrence,
     check_copies,
     complex_parameter,
     initial_log_steps,

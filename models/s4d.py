@@ -34,8 +34,8 @@ from torch import Tensor, nn
 
 from common.options import Added
 from models.base import DecayingAt, MixerContext
-from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
+    DiagonalStateSpace,
     Rate,
     StateSize,
     StateSpaceConvolution,
@@ -50,7 +50,6 @@ from models.layers.state_space import (
     real_dtype,
 )
 from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
-from models.ops.spectral_tilt import spectral_tilt
 from models.ops.toeplitz import LagKernel
 from models.ops.vandermonde import vandermonde_product
 
@@ -89,6 +88,25 @@ def initial_input(start: InputStart, state_size: int) -> Tensor:
     if start == "hippo":
         return clip_imaginary(normal_plus_low_rank(state_size)[2], INPUT_CLIP)
     return torch.ones(state_size // 2, dtype=torch.complex128)
+
+
+def spectral_tilt(kernels: Tensor, exponent: Tensor) -> LagKernel:
+    """Multiply the spectrum of kernels by (1 + f) ** exponent, f the frequency in [0, 1/2].
+
+    The spectrum is that of circulant matrices of twice the length. The published code multiplies
+    the spectrum of the output instead. The filter has zero phase, so it is not causal.
+
+    Args:
+        kernels: (2, channels, length), for lags 0, 1, ... and for lags -1, -2, ...
+        exponent: (channels,).
+    Returns: a kernel of all lags of the length.
+    """
+    length = kernels.shape[-1]
+    response = torch.fft.rfft(torch.cat([kernels[0], kernels[1].flip(-1)], dim=-1))
+    steps = torch.arange(length + 1, dtype=response.real.dtype, device=response.device)
+    tilted = response * (1 + steps / (2 * length)) ** exponent[:, None]
+    circle = torch.fft.irfft(tilted, n=2 * length)
+    return LagKernel(torch.cat([circle[:, length + 1 :], circle[:, :length]], dim=1), 1 - length)
 
 
 class DiagonalConvolution(StateSpaceConvolution):

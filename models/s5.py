@@ -27,6 +27,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from models.base import DecayingAt, MixerContext
+from models.initial_values import draw_truncated_normal
 from models.layers.shared_states import Gate, SharedStateMixer, SharedStates
 from models.layers.state_space import (
     Rate,
@@ -40,7 +41,6 @@ from models.layers.state_space import (
     real_dtype,
 )
 from models.ops.hippo import normal_part
-from models.ops.truncated_normal import draw_truncated_normal
 
 Discretization = Literal["zoh", "bilinear"]
 ReadoutStart = Literal["lecun", "truncated", "complex"]

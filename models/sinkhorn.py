@@ -25,8 +25,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
-from models.layers.linear_map import LinearMap
 from models.ops.sinkhorn import sinkhorn_matrix, sorted_block_attention
 
 

@@ -30,11 +30,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
-from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.layers.kernel_cache import compute_once
-from models.layers.long_convolution import LongConvolution, PositionOperator
-from models.layers.norms import Norm
-from models.ops.activations import Activation
+from models.layers.basic import Activation, Norm
+from models.layers.long_convolution import LongConvolution, PositionOperator, compute_once
+from models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models.ops.depthwise import depthwise_convolution
 from models.ops.interpolation import InducingGrid, interpolate, spread
 from models.ops.reference import fast_form_of

@@ -27,8 +27,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.layers.linear_map import LinearMap
 from models.ops.attention_patterns import Fixed, Local, Pattern, RandomBlocks, Strided, Window
 from models.ops.sparse_attention import attend_to_all, sparse_attention
 

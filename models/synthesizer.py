@@ -20,8 +20,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads, split_parts
-from models.layers.linear_map import LinearMap
 from models.layers.synthetic_scores import (
     DenseScores,
     FactorizedDenseScores,

@@ -31,17 +31,18 @@ from torch.nn import functional
 
 from common.options import Added
 from models.base import DecayingAt, MixerContext
-from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models.layers.basic import Activation, Norm
 from models.layers.long_convolution import LongConvolution
-from models.layers.norms import Norm
-from models.layers.relative_position_encoder import (
+from models.layers.toeplitz_unit import (
     EncoderLayers,
     EncoderNorm,
     EncoderWidth,
+    ExpandRatio,
+    GatedToeplitzUnit,
     RelativePositionEncoder,
+    ToeplitzMixer,
+    inner_channels,
 )
-from models.layers.toeplitz_mixer import ToeplitzMixer
-from models.ops.activations import Activation
 from models.ops.toeplitz import LagKernel
 
 Decay = Annotated[float, Field(gt=0, lt=1)]

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import DecayingAt, MixerContext, PrefillRecurrence, RecurrentMixer, State
-from models.layers.linear_map import LinearMap
+from models.layers.basic import LinearMap
+from models.layers.heads import latest_in_slots
 from models.layers.platter_fusion import Fusion, build_fusion
-from models.layers.recurrence import latest_in_slots
 from models.layers.torus_positions import TorusPositions
 from models.ops.rotary import turn
 from models.ops.spectral_attention import spectral_attention

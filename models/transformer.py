@@ -30,8 +30,8 @@ from torch.nn import functional
 
 from common.options import Added
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.layers.linear_map import LinearMap
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 from models.ops.rotary import geometric_rates, turn
 

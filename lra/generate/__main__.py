@@ -32,7 +32,7 @@ from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import describe_missing
-from models.layers.kernel_cache import cache_kernels
+from models.layers.long_convolution import cache_kernels
 from tasks.base import Task
 from tasks.vocabulary import Vocabulary
 

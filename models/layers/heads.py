@@ -1,7 +1,8 @@
-"""Heads of attention, which have an equal number of channels each."""
+"""Heads of attention, which have an equal number of channels each, and memories of positions."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from models.base import MixerContext
@@ -33,3 +34,18 @@ def split_parts(x: Tensor, parts: int, num_heads: int) -> tuple[Tensor, ...]:
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Divide channels among heads: (batch, length, channels) -> (batch, heads, length, ...)."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def latest_in_slots(x: Tensor, size: int) -> Tensor:
+    """Arrange the latest positions in a ring: slot p % size holds position p, or zeros.
+
+    Args:
+        x: (batch, length, ...), positions from 0 on.
+        size: slots.
+    Returns: (batch, size, ...).
+    """
+    length = x.shape[1]
+    slots = x.new_zeros(len(x), size, *x.shape[2:])
+    positions = torch.arange(max(0, length - size), length, device=x.device)
+    slots[:, positions % size] = x[:, positions]
+    return slots

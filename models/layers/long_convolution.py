@@ -1,21 +1,105 @@
-"""Long convolutions: cached kernels over lags, and products by FFT."""
+"""Long convolutions: kernels over lags that are generated once, and products by FFT.
+
+A batch is mixed in groups of similar length, and an evaluation has many batches. All of them use
+the same kernel over lags, cut to their length.
+"""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable
-from typing import Any
+import contextlib
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from models.layers.kernel_cache import find_cache
-from models.ops.circulant import circulant_multiply
-from models.ops.toeplitz import LagKernel, fast_fft_length
+from models.ops.reference import reference_forms_are_used
+from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
+
+T = TypeVar("T")
 
 MOST_RESPONSES = 4
 """Number of transforms of one kernel that are cached; an evaluation computes one per size."""
+
+
+@dataclass
+class _CachedKernels:
+    """What was made of a module's parameters and buffers as they were."""
+
+    tensors: list[Tensor]
+    state: tuple[object, ...]
+    by_role: dict[Hashable, Any] = field(default_factory=dict)
+
+    def holds_for(self, tensors: list[Tensor], state: tuple[object, ...]) -> bool:
+        """Whether these are the same tensors, and unchanged."""
+        same = len(tensors) == len(self.tensors) and all(map(operator.is_, tensors, self.tensors))
+        return same and state == self.state
+
+
+_CACHES: ContextVar[dict[nn.Module, _CachedKernels] | None] = ContextVar(
+    "cached_kernels", default=None
+)
+
+
+@contextlib.contextmanager
+def cache_kernels() -> Iterator[None]:
+    """Return a context in which kernels are cached, as long as no parameter changes.
+
+    The cache is emptied when the outermost such context ends; a nested context has no effect.
+    """
+    if _CACHES.get() is not None:
+        yield
+        return
+    token = _CACHES.set({})
+    try:
+        yield
+    finally:
+        _CACHES.reset(token)
+
+
+def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
+    """Return the cached values of a module by role; None outside of `cache_kernels`.
+
+    The cache is emptied if a parameter or buffer of the module was changed in place, moved or
+    replaced, or if the mode of autograd has changed. (A write through `.data` is not noticed.)
+    Within `reference_forms` nothing is cached, as in published code.
+    """
+    kept = _CACHES.get()
+    if kept is None or reference_forms_are_used():
+        return None
+    tensors = [*owner.parameters(), *owner.buffers()]
+    state = (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        *((0 if t.is_inference() else t._version, t.data_ptr(), t.dtype) for t in tensors),
+    )
+    found = kept.get(owner)
+    if found is None or not found.holds_for(tensors, state):
+        found = kept[owner] = _CachedKernels(tensors, state)
+    return found.by_role
+
+
+def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
+    """Compute a value from a module's parameters, or return the cached value of the same role.
+
+    Args:
+        owner: the module.
+        role: the value's name, with everything that it depends on except the parameters.
+        make: computes the value.
+    """
+    kept = find_cache(owner)
+    if kept is not None and role in kept:
+        return kept[role]
+    with record_function("kernel"):  # what a profile of a step calls it
+        result = make()
+    if kept is not None:
+        kept[role] = result
+    return result
 
 
 class PositionOperator(nn.Module, abc.ABC):
@@ -52,9 +136,7 @@ class LongConvolution(PositionOperator):
 
         Autocast is off for it: in bfloat16, neighbouring lags above 256 round to the same number.
         """
-        return self._kernel(length, find_cache(self))
-
-    def _kernel(self, length: int, kept: dict[Hashable, Any] | None) -> LagKernel:
+        kept = find_cache(self)
         role = ("kernel", self.resolution(length))
         if kept is not None and role in kept:
             longest, kernel = kept[role]
@@ -68,13 +150,7 @@ class LongConvolution(PositionOperator):
         return kernel
 
     def convolve_prefix(self, x: Tensor, length: int) -> Tensor:
-        """Multiply the first positions of sequences of a length by its kernel.
-
-        Args:
-            x: (batch, positions, channels), the first ones.
-            length: positions of the whole sequences.
-        Returns: (batch, positions, channels).
-        """
+        """Multiply the first positions of sequences of a length, (batch, positions, channels)."""
         count = x.shape[1]
         needs_whole = self.resolution(count) != self.resolution(length)
         return self.kernel(length if needs_whole else count).cut(count).multiply(x)
@@ -86,12 +162,11 @@ class LongConvolution(PositionOperator):
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x by the kernel: (batch, length, channels) -> the same shape.
 
-        This is `toeplitz_multiply`, except that the cached transform of the kernel for longer
-        sequences is used for shorter ones if that costs less than another transform.
+        The cached transform of the kernel for longer sequences is used for shorter ones if that
+        costs less than another transform.
         """
         batch, length, _ = x.shape
-        kept = find_cache(self)
-        kernel = self._kernel(length, kept)
+        kernel, kept = self.kernel(length), find_cache(self)
         if kept is None:
             return kernel.multiply(x)
         size = fast_fft_length(kernel.smallest_circulant(length))

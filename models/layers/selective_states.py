@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.layers.linear_map import LinearMap
-from models.layers.state_space import (
-    complex_dtype,
-    complex_parameter,
-    initial_log_steps,
-    random_complex,
-)
+from models.layers.basic import LinearMap
+from models.layers.state_space import complex_dtype, complex_parameter, random_complex
 from models.ops.decaying_attention import decaying_attention
 from models.ops.selective_scan import selective_scan
 
-SMALLEST_STEP = 1e-4
-
-
-@dataclass(frozen=True)
-class StepRange:
-    """The range of initial time steps, which are drawn evenly on a logarithmic scale.
-
-    Args:
-        smallest: lower bound.
-        largest: upper bound.
-    """
-
-    smallest: float
-    largest: float
-
-    def draw(self, count: int) -> Tensor:
-        """Draw time steps and return their inverse softplus: (count,)."""
-        steps = initial_log_steps(count, self.smallest, self.largest).detach().exp()
-        steps = steps.clamp(min=SMALLEST_STEP)
-        return steps + torch.log(-torch.expm1(-steps))
+DrawSteps = Callable[[int], Tensor]
+"""Draws the initial time steps of a number of channels or heads, see `draw_step_biases`."""
 
 
 @dataclass(frozen=True)
@@ -191,16 +168,16 @@ class MambaStates(SelectiveStates):
         channels: number of channels of x and of the result.
         num_states: number of states per channel.
         rank: rank of the map from x to time steps.
-        steps: range of initial time steps.
+        steps: draws initial time steps.
     """
 
-    def __init__(self, channels: int, *, num_states: int, rank: int, steps: StepRange) -> None:
+    def __init__(self, channels: int, *, num_states: int, rank: int, steps: DrawSteps) -> None:
         super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
         self.rank = rank
         self.maps = LinearMap(channels, rank + 2 * num_states, bias=False)
         self.time = LinearMap(rank, channels)
         nn.init.uniform_(self.time.weight, -(rank**-0.5), rank**-0.5)
-        self.time.bias.data.copy_(steps.draw(channels))
+        self.time.bias.data.copy_(steps(channels))
         rates = torch.arange(1.0, num_states + 1)
         self.log_rate = nn.Parameter(rates.log().repeat(channels, 1))
         self.factor = nn.Parameter(torch.ones(channels))
@@ -233,11 +210,11 @@ class HeadStates(SelectiveStates):
         num_states: number of states per channel.
         num_heads: number of heads; it divides the channels.
         num_groups: number of groups of heads that share B and C.
-        steps: range of initial time steps.
+        steps: draws initial time steps.
     """
 
     def __init__(
-        self, channels: int, *, num_states: int, num_heads: int, num_groups: int, steps: StepRange
+        self, channels: int, *, num_states: int, num_heads: int, num_groups: int, steps: DrawSteps
     ) -> None:
         maps = 2 * num_groups * num_states
         convolved = channels + maps
@@ -245,7 +222,7 @@ class HeadStates(SelectiveStates):
         self.num_heads = num_heads
         self.num_groups = num_groups
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16).log())
-        self.step_bias = nn.Parameter(steps.draw(num_heads))
+        self.step_bias = nn.Parameter(steps(num_heads))
         self.factor = nn.Parameter(torch.ones(num_heads))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
@@ -331,11 +308,11 @@ class BlockBiasedStates(SelectiveStates):
         channels: number of channels of x and of the result.
         num_states: number of states per channel, without their conjugates.
         num_blocks: number of blocks; it divides the channels.
-        steps: range of initial time steps.
+        steps: draws initial time steps.
     """
 
     def __init__(
-        self, channels: int, *, num_states: int, num_blocks: int, steps: StepRange
+        self, channels: int, *, num_states: int, num_blocks: int, steps: DrawSteps
     ) -> None:
         super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
         self.num_blocks = num_blocks
@@ -347,7 +324,7 @@ class BlockBiasedStates(SelectiveStates):
         self.into_bias = complex_parameter(torch.ones(channels, num_states, dtype=complex_dtype()))
         bound = size**-0.5
         self.time = nn.Parameter(torch.empty(num_blocks, size).uniform_(-bound, bound))
-        self.step_bias = nn.Parameter(steps.draw(channels))
+        self.step_bias = nn.Parameter(steps(channels))
         self.log_rate = nn.Parameter(torch.full((channels, num_states), math.log(0.5)))
         self.frequency = nn.Parameter(math.pi * torch.arange(num_states).repeat(channels, 1))
         self.factor = nn.Parameter(torch.ones(channels))

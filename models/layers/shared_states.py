@@ -11,13 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
-from models.layers.dropout import build_dropout
-from models.layers.kernel_cache import compute_once
-from models.layers.linear_map import LinearMap
-from models.layers.long_convolution import PositionOperator
+from models.layers.basic import LinearMap, build_dropout, linear_map
+from models.layers.long_convolution import PositionOperator, compute_once
 from models.layers.state_space import complex_parameter
-from models.ops.diagonal_recurrence import diagonal_recurrence, recur_both_ways
-from models.ops.linear_map import linear_map
+from models.ops.recurrence import scan, scan_both_ways
 
 NumStates = Annotated[int, Field(ge=1, le=2**16)]
 Gate = Literal["glu", "half_glu1", "half_glu2"]
@@ -51,8 +48,8 @@ class SharedStates(PositionOperator):
             poles, into, readouts = self.matrices()
             driven = drive(x.to(into.dtype), into)
             if self.directions == 1:
-                return read(diagonal_recurrence(poles, driven), readouts[0])
-            ahead, back = map(read, recur_both_ways(poles, driven), readouts)
+                return read(scan(poles, driven), readouts[0])
+            ahead, back = map(read, scan_both_ways(poles, driven), readouts)
             return ahead + back
 
     def matrices(self) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -76,8 +73,8 @@ class SharedStates(PositionOperator):
         poles, _ = self.discretize()
         x = x.to(poles.dtype)
         if self.directions == 1:
-            return diagonal_recurrence(poles, x).real
-        ahead, back = recur_both_ways(poles, x)
+            return scan(poles, x).real
+        ahead, back = scan_both_ways(poles, x)
         return (ahead + back).real
 
     def matrix(self, length: int) -> Tensor:
@@ -171,6 +168,6 @@ class _SharedRecurrence(PrefillRecurrence):
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `PrefillRecurrence.prefill`."""
-        states = diagonal_recurrence(self.poles, drive(x.to(self.into.dtype), self.into))
+        states = scan(self.poles, drive(x.to(self.into.dtype), self.into))
         mixed = read(states, self.readout).to(x.dtype)
         return self.mixer.project(x, mixed), states[:, -1].clone()

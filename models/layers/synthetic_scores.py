@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from models.layers.basic import LinearMap
 from models.layers.heads import split_heads
-from models.layers.linear_map import LinearMap
 
 
 class SyntheticScores(nn.Module, abc.ABC):

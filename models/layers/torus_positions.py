@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext
-from models.layers.two_axes import GridModule
+from models.base import GridModule, MixerContext
 from models.ops.torus import Harmonics, Torus
 
 

@@ -85,8 +85,7 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     x, y = numerators.real, numerators.imag
     with_cosine = 2 * (x * -poles.real - y * poles.imag)
     rows = torch.cat([with_cosine, 2 * x]).transpose(0, 1)
-    both = _Reciprocals.apply(rows, -poles.real, poles.imag, sine, cosine)
-    assert isinstance(both, Tensor)
+    both: Any = _Reciprocals.apply(rows, -poles.real, poles.imag, sine, cosine)
     of_cosine, of_sine = torch.complex(*both.transpose(1, 2)).chunk(2)
     phase = torch.complex(cosine, sine)
     return phase * (cosine * of_cosine + torch.complex(torch.zeros_like(sine), 2 * sine) * of_sine)
@@ -127,9 +126,7 @@ class _Reciprocals(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         rows, a, b, sine, cosine, real, imaginary = ctx.saved_tensors
         of_real, of_imaginary = gradients[0]
         of_rows = torch.bmm(of_real, real.transpose(1, 2))

@@ -295,6 +295,5 @@ def _to_positions(x: Tensor, arranged: Arrangement) -> Tensor:
 
 
 def _rearrange(x: Tensor, index: Tensor, inverse: Tensor, is_used: Tensor) -> Tensor:
-    result = _Rearrange.apply(x, index, inverse, is_used)
-    assert isinstance(result, Tensor)
+    result: Any = _Rearrange.apply(x, index, inverse, is_used)
     return result

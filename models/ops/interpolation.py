@@ -206,8 +206,7 @@ def spread(x: Tensor, grid: InducingGrid) -> Tensor:
         x: (batch, length, channels).
     Returns: (batch, points, channels), at `grid.points_for(length)` points.
     """
-    result = _Spread.apply(x, grid)
-    assert isinstance(result, Tensor)
+    result: Any = _Spread.apply(x, grid)
     return result
 
 
@@ -220,6 +219,5 @@ def interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
         length: in positions.
     Returns: (batch, length, channels).
     """
-    result = _Interpolate.apply(z, grid, length)
-    assert isinstance(result, Tensor)
+    result: Any = _Interpolate.apply(z, grid, length)
     return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -48,16 +49,34 @@ def keep_forms() -> AbstractContextManager[None]:
 
 
 def fast_form_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate the fast form of a function or method with its reference form.
-
-    Args:
-        reference: runs instead within `reference_forms`; it has the same arguments and result.
-    """
+    """Decorate a fast form with its reference form, of the same arguments and results."""
 
     def decorate(fast: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(fast)
         def choose(*args: P.args, **kwargs: P.kwargs) -> R:
             return (reference if _ARE_USED.get() else fast)(*args, **kwargs)
+
+        return choose
+
+    return decorate
+
+
+def has_fast_form(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a reference form whose fast form is in `models.fast`, under the same name.
+
+    Args:
+        module: in `models.fast`; it is imported at the first call.
+    """
+
+    def decorate(reference: Callable[P, R]) -> Callable[P, R]:
+        @functools.cache
+        def find_fast() -> Callable[P, R]:
+            found = importlib.import_module(f"models.fast.{module}")
+            return getattr(found, reference.__name__)
+
+        @functools.wraps(reference)
+        def choose(*args: P.args, **kwargs: P.kwargs) -> R:
+            return (reference if _ARE_USED.get() else find_fast())(*args, **kwargs)
 
         return choose
 

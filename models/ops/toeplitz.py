@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.ops.circulant import circulant_multiply, spectrum
-from models.ops.reference import fast_form_of
+from models.ops.reference import fast_form_of, has_fast_form
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +44,7 @@ class LagKernel:
         Returns: (channels, length, length), entry [c, i, j] = t_c[i - j].
         Raises: ValueError for lags that do not fit the length.
         """
-        self.check(length)
+        self.smallest_circulant(length)
         positions = torch.arange(length, device=self.coefficients.device)
         index = positions[:, None] - positions[None, :] - self.first_lag
         last = self.coefficients.shape[1] - 1
@@ -53,16 +52,11 @@ class LagKernel:
         return self.coefficients[:, index.clamp(0, last)] * inside
 
     def multiply(self, x: Tensor) -> Tensor:
-        """Multiply x by the matrices, see `toeplitz_multiply`.
-
-        Args:
-            x: (batch, length, channels).
-        Returns: (batch, length, channels).
-        """
+        """Multiply x by the matrices, see `toeplitz_multiply`."""
         return toeplitz_multiply(self, x)
 
-    def check(self, length: int) -> None:
-        """Check that the lags fit sequences of a length.
+    def smallest_circulant(self, length: int) -> int:
+        """Return the size of the smallest circulant matrices that hold the Toeplitz ones.
 
         Raises: ValueError for a range of lags that misses 0 or reaches beyond length - 1.
         """
@@ -71,13 +65,6 @@ class LagKernel:
                 f"got lags {self.first_lag}..{self.last_lag}, expected a range that contains 0 and "
                 f"lies within {1 - length}..{length - 1} for sequences of length {length}"
             )
-
-    def smallest_circulant(self, length: int) -> int:
-        """Return the size of the smallest circulant matrices that hold the Toeplitz ones.
-
-        Raises: ValueError for lags that do not fit the length.
-        """
-        self.check(length)
         # Sums reach from first_lag to last_lag + length - 1; what wraps around the circle must
         # not land on 0..length - 1.
         return length + max(self.last_lag, -self.first_lag)
@@ -111,26 +98,36 @@ def fast_fft_length(minimum: int) -> int:
         length += 2
 
 
-def toeplitz_multiply_reference(
-    kernel: LagKernel, x: Tensor, fft_length: int | None = None
-) -> Tensor:
+@has_fast_form("circulant")
+def spectrum(circulant: Tensor) -> Tensor:
+    """Transform real rows of even size: (channels, size) -> (channels, size // 2 + 1) complex."""
+    return torch.fft.rfft(circulant)
+
+
+@has_fast_form("circulant")
+def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
+    """Multiply x, padded with zeros, by circulant matrices of a given frequency response.
+
+    Args:
+        response: (channels, size // 2 + 1) complex, of at least single precision.
+        size: rows of a matrix, at least the length.
+        x: (batch, length, channels).
+    Returns: (batch, length, channels), the first `length` rows of the product, in the type of x.
+    """
+    working = torch.promote_types(response.real.dtype, x.dtype)
+    transformed = torch.fft.rfft(x.to(working), n=size, dim=-2) * response.T
+    return torch.fft.irfft(transformed, n=size, dim=-2)[:, : x.shape[1]].to(x.dtype)
+
+
+def toeplitz_multiply_reference(kernel: LagKernel, x: Tensor) -> Tensor:
     """Compute `toeplitz_multiply` by transforms at twice the length, as published code does."""
     length = x.shape[1]
-    kernel.check(length)
-    # (lags, channels), as published code has it.
-    t = kernel.coefficients.T
-    working = torch.promote_types(torch.float32, torch.promote_types(x.dtype, t.dtype))
-    t = t.to(working)
-    size = 2 * length if fft_length is None else fft_length
-    gap = t.new_zeros(size - t.shape[0], t.shape[1])
-    circulant = torch.cat([t[-kernel.first_lag :], gap, t[: -kernel.first_lag]])
-    response = torch.fft.rfft(circulant, n=size, dim=-2)
-    transformed = torch.fft.rfft(x.to(working), n=size, dim=-2) * response
-    return torch.fft.irfft(transformed, n=size, dim=-2)[:, :length].to(x.dtype)
+    kernel.smallest_circulant(length)
+    return circulant_multiply(kernel.response(2 * length, x.dtype), 2 * length, x)
 
 
 @fast_form_of(toeplitz_multiply_reference)
-def toeplitz_multiply(kernel: LagKernel, x: Tensor, fft_length: int | None = None) -> Tensor:
+def toeplitz_multiply(kernel: LagKernel, x: Tensor) -> Tensor:
     """Multiply by Toeplitz matrices embedded in circulant ones, O(length log length).
 
     The result equals a product with `LagKernel.matrix` (The Annotated TNN, "Toeplitz matrix").
@@ -139,12 +136,8 @@ def toeplitz_multiply(kernel: LagKernel, x: Tensor, fft_length: int | None = Non
     Args:
         kernel: the Toeplitz matrices.
         x: (batch, length, channels).
-        fft_length: rows of a circulant matrix. None: the smallest fast size that fits.
     Returns: (batch, length, channels), in the type of x.
-    Raises: ValueError for lags that do not fit the length, or too small an fft_length.
+    Raises: ValueError for lags that do not fit the length.
     """
-    minimum = kernel.smallest_circulant(x.shape[1])
-    size = fast_fft_length(minimum) if fft_length is None else fft_length
-    if size < minimum:
-        raise ValueError(f"got fft_length {size}, expected at least {minimum}")
+    size = fast_fft_length(kernel.smallest_circulant(x.shape[1]))
     return circulant_multiply(kernel.response(size, x.dtype), size, x)

@@ -113,9 +113,7 @@ class _InBlocks(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, to_mixed: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, to_mixed: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, weight, real, periods, mixed = ctx.saved_tensors
         scale = query.shape[-1] ** -0.5
         to_query = torch.empty_like(query)

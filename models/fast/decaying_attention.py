@@ -1,16 +1,18 @@
-"""Linear attention in chunks, with one decay for all key channels of a head.
+"""Linear attention with decays, in chunks.
 
-Heads of a group share queries and keys. All chunks are computed at once, and states go from chunk
-to chunk by one product with a triangular matrix. The backward pass computes all of it again, so
-that only the inputs are saved.
+The matrix form of state-space duality (Dao and Gu, ICML 2024, section 6). Within a chunk all pairs
+of positions get a score, and states are carried from chunk to chunk, so that the cost is O(length
+(chunk + channels)) for each pair of a key channel and a value channel.
 
-Sums of decays are differences of cumulative sums in double precision: in single precision the
-difference of two large sums would be off.
+If the channels of a head share a decay, the backward pass computes all of it again, so that only
+the inputs are saved. Sums of decays are then differences of cumulative sums in double precision:
+in single precision the difference of two large sums would be off.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +20,95 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
+from models.fast.public_kernels import DECAYING_ATTENTION, on_gpu_by
+from models.fast.recurrence import scan
 from models.ops.deterministic import cumulative_sum
+
+
+@on_gpu_by(DECAYING_ATTENTION)
+def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+    """See `models.ops.decaying_attention.decaying_attention`."""
+    length = query.shape[-2]
+    if query.numel() == 0 or value.numel() == 0:
+        return torch.zeros_like(value)
+    is_shared = log_decay.shape[-1] == 1
+    chunk = chunk_of(length, query.shape[-1]) if is_shared else 32
+    while chunk >= 2 * length:
+        chunk //= 2
+    excess = -length % chunk
+    query, key, value, log_decay = (
+        (functional.pad(x, (0, 0, 0, excess)) if excess else x).unflatten(-2, (-1, chunk))
+        for x in (query, key, value, log_decay)
+    )
+    if is_shared:
+        mixed = attend_with_shared_decays(query, key, value, log_decay[..., 0])
+    else:
+        mixed = _scores_by_halves(query, key, log_decay) @ value
+        if query.shape[-3] > 1:
+            mixed = mixed + _carried(query, key, value, log_decay)
+    return mixed.flatten(-3, -2)[..., :length, :]
+
+
+def chunk_of(length: int, channels: int) -> int:
+    """Return a chunk, whose scores and state take about as long, for few enough of them."""
+    return 2 ** round(math.log2(max(32, min(channels, 64), length**0.5 / 2)))
+
+
+def segment_sums(x: Tensor) -> Tensor:
+    """Compute x[j + 1] + ... + x[i] for all i >= j, without subtracting cumulative sums.
+
+    Args:
+        x: (..., positions).
+    Returns: (..., positions, positions), -inf where i < j.
+    """
+    count = x.shape[-1]
+    rows = x[..., None].expand(*x.shape, count)
+    is_later = torch.ones(count, count, dtype=torch.bool, device=x.device)
+    sums = cumulative_sum(rows.masked_fill(~is_later.tril(-1), 0), -2)
+    return sums.masked_fill(~is_later.tril(), -torch.inf)
+
+
+def _scores_by_halves(query: Tensor, key: Tensor, log_decay: Tensor) -> Tensor:
+    """Score the pairs of a chunk: (..., chunk, channels) three times -> (..., chunk, chunk).
+
+    A chunk is halved repeatedly: keys in the left half decay up to the middle, queries in the right
+    half from there. Both factors are at most 1, so nothing is divided by a decay.
+    """
+    chunk = query.shape[-2]
+    # (..., blocks, positions, positions), of blocks that double
+    scores = (query * key).sum(dim=-1)[..., None, None]
+    half = 1
+    while half < chunk:
+        (_, right), (left, _), (fading, reaching) = (
+            x.unflatten(-2, (-1, 2, half)).unbind(dim=-3) for x in (query, key, log_decay)
+        )
+        arriving, leaving = cumulative_sum(reaching, -2).exp(), _to_the_end(fading).exp()
+        cross = (right * arriving) @ (left * leaving).mT
+        first, second = scores.unflatten(-3, (-1, 2)).unbind(dim=-3)
+        upper = torch.cat([first, torch.zeros_like(cross)], dim=-1)
+        scores = torch.cat([upper, torch.cat([cross, second], dim=-1)], dim=-2)
+        half *= 2
+    return scores[..., 0, :, :]
+
+
+def _to_the_end(log_decay: Tensor) -> Tensor:
+    """Add up what comes after each position: (..., positions, channels) -> the same shape."""
+    later = cumulative_sum(log_decay[..., 1:, :].flip(-2), -2).flip(-2)
+    return functional.pad(later, (0, 0, 0, 1))
+
+
+def _carried(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+    """Attend to all chunks before: (..., chunks, chunk, value channels)."""
+    added = (key * _to_the_end(log_decay).exp()).mT @ value
+    decay = log_decay.sum(dim=-2).exp()[..., None].to(added.dtype).expand_as(added)
+    # (batch, heads, chunks, channels, value channels): one recurrence for each number of a state
+    shape = added.shape
+    rows = (x.flatten(0, 1).flatten(-2) for x in (decay, added))
+    states = scan(*rows).view(shape)
+    before = torch.cat([torch.zeros_like(states[:, :, :1]), states[:, :, :-1]], dim=2)
+    return (query * cumulative_sum(log_decay, -2).exp()) @ before
 
 
 def attend_with_shared_decays(
@@ -40,8 +129,7 @@ def attend_with_shared_decays(
     with torch.autocast(value.device.type, enabled=False):
         query, key, value, log_decay = (x.to(working) for x in given)
         parts = (x.unflatten(1, (query.shape[1], -1)) for x in (value, log_decay))
-        mixed = _Attend.apply(query, key, *parts)
-    assert isinstance(mixed, Tensor)
+        mixed: Any = _Attend.apply(query, key, *parts)
     return mixed.flatten(1, 2).to(given[2].dtype)
 
 
@@ -60,9 +148,7 @@ class _Attend(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, to_mixed: Tensor
-    ) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, to_mixed: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, log_decay = ctx.saved_tensors
         decays = _Decays.of(log_decay)
         weights = decays.within * (query @ key.mT)[:, :, None]

@@ -1,11 +1,13 @@
-"""Products with circulant matrices given by their frequency response."""
+"""Products with circulant matrices in chunks that stay in a processor's cache.
+
+Each worker processes some of the channels, one chunk of the batch at a time. Only the arguments are
+saved for the backward pass, which transforms x again.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,69 +15,32 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from models.ops.reference import fast_form_of
-from models.ops.workers import num_workers, on_workers, threads_of_each
+from models.fast.workers import num_workers, on_workers, threads_of_each
 
-CHUNK_NUMBERS_OTHERWISE = 2**28
-"""Largest number of elements in one transform on a GPU, enough to keep it busy."""
-
-DEFAULT_CACHE = 2**20
-"""Assumed size of a core's second-level cache in bytes, if the system does not report it."""
-
+CHUNK_NUMBERS = 2**18
+"""Elements in one transform for each thread of a CPU: 1 MiB, a usual second-level cache."""
+GPU_CHUNK_NUMBERS = 2**28
+"""The same on a GPU, enough to keep it busy."""
 FEWEST_CHANNELS = 16
 """Smallest number of channels in a chunk; at one position they fill a cache line."""
-
 FEWEST_NUMBERS = 2**19
 """Smallest number of elements per worker; with fewer, a worker costs more than it saves."""
-
 BLOCK_POSITIONS = 1024
 """Positions that are transposed at once, few enough for a channel's cache lines to stay cached."""
-
 ROW_GAP = 16
 """Unused elements between rows; rows at distances of powers of two share few cache lines."""
 
 
-def circulant_multiply_reference(response: Tensor, size: int, x: Tensor) -> Tensor:
-    """Compute `circulant_multiply` by transforms of the whole batch along the positions."""
-    working = torch.promote_types(response.real.dtype, x.dtype)
-    spectrum = torch.fft.rfft(x.to(working), n=size, dim=-2) * response.T
-    return torch.fft.irfft(spectrum, n=size, dim=-2)[:, : x.shape[1]].to(x.dtype)
-
-
-@fast_form_of(circulant_multiply_reference)
 def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
-    """Multiply x, padded with zeros, by circulant matrices of a given frequency response.
-
-    Each worker processes some of the channels, one chunk of the batch at a time. Only the arguments
-    are saved for the backward pass, which transforms x again.
-
-    Args:
-        response: (channels, size // 2 + 1) complex, of at least single precision.
-        size: rows of a matrix, at least the length.
-        x: (batch, length, channels).
-    Returns: (batch, length, channels), the first `length` rows of the product, in the type of x.
-    """
-    result = _Multiply.apply(response, size, x)
-    assert isinstance(result, Tensor)
+    """See `models.ops.toeplitz.circulant_multiply`."""
+    result: Any = _Multiply.apply(response, size, x)
     return result
 
 
 def spectrum(circulant: Tensor) -> Tensor:
-    """Compute torch.fft.rfft; the gradient takes a real transform instead of torch's complex one.
-
-    Args:
-        circulant: (channels, size), real; size is even.
-    Returns: (channels, size // 2 + 1), complex.
-    """
-    result = _Spectrum.apply(circulant)
-    assert isinstance(result, Tensor)
+    """See `models.ops.toeplitz.spectrum`; the gradient is a real transform, unlike torch's."""
+    result: Any = _Spectrum.apply(circulant)
     return result
-
-
-def _twice_but_ends(half: Tensor, size: int) -> Tensor:
-    """Double, in place, the frequencies that occur twice among all `size` of them."""
-    half[:, 1 : (size + 1) // 2] *= 2
-    return half
 
 
 class _Spectrum(Function):
@@ -86,9 +51,7 @@ class _Spectrum(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> Tensor:
+    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         # irfft adds every frequency but the first and the last twice, as a conjugate pair.
         scaled = gradients[0] * (ctx.size / 2)
         scaled[:, :: ctx.size // 2] *= 2
@@ -103,51 +66,52 @@ class _Multiply(Function):
         ctx.size = size
         y = torch.empty_like(x)
 
-        shares = _shares(x, size)
-        numbers = _chunk_numbers(x.device, len(shares))
-
-        def multiply(share: slice) -> None:
-            work = _Workspace(response, size, x, share, numbers)
+        def multiply(work: _Workspace) -> None:
             for channels in work.channel_slices():
                 for rows in work.row_slices():
-                    spectrum = work.transform(x[rows, :, channels]).mul_(response[channels])
-                    work.transform_back(spectrum, y[rows, :, channels])
+                    product = work.transform(x[rows, :, channels]).mul_(response[channels])
+                    work.transform_back(product, y[rows, :, channels])
 
-        on_workers(multiply, shares)
+        _share_out(multiply, response, size, x)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         response, x = ctx.saved_tensors
         size, gradient = ctx.size, gradients[0]
         wants_response, _, wants_x = ctx.needs_input_grad
         of_x = torch.empty_like(x) if wants_x else None
         of_response = torch.zeros_like(response)
-        shares = _shares(x, size)
-        numbers = _chunk_numbers(x.device, len(shares))
 
-        def multiply(share: slice) -> None:
-            work = _Workspace(response, size, x, share, numbers)
+        def multiply(work: _Workspace) -> None:
             for channels in work.channel_slices():
                 conjugate = response[channels].conj_physical()
                 for rows in work.row_slices():
-                    spectrum = work.transform(gradient[rows, :, channels])
+                    transformed = work.transform(gradient[rows, :, channels])
                     if wants_response:
                         product = work.transform(x[rows, :, channels]).conj_physical_()
-                        product = product.mul_(spectrum)
+                        product = product.mul_(transformed)
                         product = product[0] if len(product) == 1 else product.sum(dim=0)
                         of_response[channels] += product
                         del product
                     if of_x is not None:
-                        spectrum = spectrum.mul_(conjugate)
-                        work.transform_back(spectrum, of_x[rows, :, channels])
+                        transformed = transformed.mul_(conjugate)
+                        work.transform_back(transformed, of_x[rows, :, channels])
 
-        on_workers(multiply, shares)
-        of_response = _twice_but_ends(of_response, size).div_(size)
-        return of_response if wants_response else None, None, of_x
+        _share_out(multiply, response, size, x)
+        # All frequencies but the ends occur twice among the `size` of a whole spectrum.
+        of_response[:, 1 : (size + 1) // 2] *= 2
+        return of_response.div_(size) if wants_response else None, None, of_x
+
+
+def _share_out(multiply: Any, response: Tensor, size: int, x: Tensor) -> None:
+    """Call a function of a workspace on each worker."""
+    shares = _shares(x, size)
+    numbers = GPU_CHUNK_NUMBERS
+    if x.device.type == "cpu":
+        numbers = CHUNK_NUMBERS * threads_of_each(len(shares))
+    on_workers(lambda share: multiply(_Workspace(response, size, x, share, numbers)), shares)
 
 
 def _shares(x: Tensor, size: int) -> list[slice]:
@@ -157,24 +121,6 @@ def _shares(x: Tensor, size: int) -> list[slice]:
     count = max(1, min(num_workers(x.device), most))
     ends = [channels * i // count for i in range(count + 1)]
     return [slice(first, end) for first, end in pairwise(ends)]
-
-
-def _chunk_numbers(device: torch.device, shares: int) -> int:
-    """Return the most numbers in one transform: on a CPU so few that they stay in its cache."""
-    if device.type != "cpu":
-        return CHUNK_NUMBERS_OTHERWISE
-    return _cache_bytes() // 4 * threads_of_each(shares)
-
-
-@functools.cache
-def _cache_bytes() -> int:
-    """Return the size of a core's second-level cache."""
-    try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
-    except OSError:
-        return DEFAULT_CACHE
-    unit = {"K": 2**10, "M": 2**20}.get(text[-1:])
-    return int(text[:-1]) * unit if unit and text[:-1].isdecimal() else DEFAULT_CACHE
 
 
 class _Workspace:
@@ -189,14 +135,14 @@ class _Workspace:
     """
 
     def __init__(self, response: Tensor, size: int, x: Tensor, share: slice, numbers: int) -> None:
-        batch, self.length, _ = x.shape
-        self.batch, self.share = batch, share
-        channels = share.stop - share.start
+        self.batch, self.length, _ = x.shape
+        self.share = share
         self.size = size
+        channels = share.stop - share.start
         limit = numbers // size
         chunks = max(1, -(-channels // max(FEWEST_CHANNELS, limit)))
         self.channels = -(-channels // chunks)
-        self.rows = max(1, min(batch, limit // self.channels))
+        self.rows = max(1, min(self.batch, limit // self.channels))
         working = torch.promote_types(response.real.dtype, x.dtype)
         chunk = self.rows, self.channels
         self.padded = torch.zeros(*chunk, size, dtype=working, device=x.device)
@@ -221,12 +167,7 @@ class _Workspace:
         return torch.fft.rfft(padded)
 
     def transform_back(self, spectrum: Tensor, into: Tensor) -> None:
-        """Undo `transform`.
-
-        Args:
-            spectrum: (rows, channels, size // 2 + 1) complex.
-            into: (rows, length, channels), where the result is written.
-        """
+        """Undo `transform`: (rows, channels, frequencies), into (rows, length, channels)."""
         result = self.result[: spectrum.shape[0], : spectrum.shape[1], : self.length]
         result.copy_(torch.fft.irfft(spectrum, n=self.size)[..., : self.length])
         into.copy_(result.transpose(1, 2))

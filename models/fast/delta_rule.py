@@ -1,8 +1,9 @@
-"""The loops of `delta_rule` over positions, compiled for CPUs.
+"""The delta rule by compiled loops on a CPU, and by chunks on a GPU.
 
-Each call is for some of the pairs of a sequence and a head, so that calls may run side by side.
-Inner loops go over the value channels, which are last in memory: they vectorise, and a state stays
-in the cache. Numbers are of single or double precision.
+Each call of a loop is for some of the pairs of a sequence and a head, so that calls may run side by
+side. Inner loops go over the value channels, which are last in memory: they vectorise, and a state
+stays in the cache. Numbers are of single or double precision. Only the states between tiles of
+positions are saved for the backward pass.
 """
 
 from __future__ import annotations
@@ -10,7 +11,114 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from models.fast.decaying_attention import segment_sums
+from models.fast.public_kernels import DELTA_RULE, on_gpu_by
+from models.fast.recurrence import matrix_recurrence
+from models.fast.workers import run_compiled
+from models.ops.deterministic import cumulative_sum
+
+CHUNK = 64
+"""Positions of a chunk, on a GPU."""
+TILE = 64
+"""Positions of a tile in the compiled loops, of which all states are in memory at once."""
+
+
+@on_gpu_by(DELTA_RULE)
+def delta_rule(
+    query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor
+) -> Tensor:
+    """See `models.ops.delta_rule.delta_rule`."""
+    if query.numel() == 0 or value.numel() == 0:
+        return torch.zeros_like(value)
+    if query.device.type != "cpu":
+        return delta_rule_by_chunks(query, key, value, rate, log_decay)
+    given = query, key, value, rate, log_decay.exp()
+    result: Any = _Compiled.apply(*(part.flatten(0, 1) for part in given))
+    return result.unflatten(0, query.shape[:2])
+
+
+class _Compiled(Function):
+    """The rule for pairs of a sequence and a head: (pairs, length, ...), with decays themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Tensor) -> Tensor:
+        given = tuple(part.detach().contiguous() for part in given)
+        key, value = given[1:3]
+        tiles = -(-key.shape[1] // TILE)
+        states = value.new_empty(len(key), tiles, key.shape[2], value.shape[2])
+        y = torch.empty_like(value)
+        run_compiled(run_pairs, len(key), TILE, given, states, y)
+        ctx.save_for_backward(*given, states)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        *given, states = ctx.saved_tensors
+        to_given = [torch.empty_like(part) for part in given]
+        pairs = len(states)
+        run_compiled(run_pairs_back, pairs, TILE, given, states, to_y.contiguous(), to_given)
+        return tuple(to_given)
+
+
+def delta_rule_by_chunks(
+    query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor
+) -> Tensor:
+    """Compute `delta_rule` by matrix products of all chunks at the same time (section 3.3).
+
+    The changes of the state within a chunk solve a triangular system, and the states of all chunks
+    are those of a recurrence of matrices.
+    """
+    length = query.shape[-2]
+    chunk = min(CHUNK, length)
+    excess = -length % chunk
+    query, key, value = (
+        functional.pad(x, (0, 0, 0, excess)).unflatten(-2, (-1, chunk)) for x in (query, key, value)
+    )
+    rate, log_decay = (
+        functional.pad(x, (0, excess)).unflatten(-1, (-1, chunk)) for x in (rate, log_decay)
+    )
+    fades = segment_sums(log_decay).exp()
+    from_start = cumulative_sum(log_decay, -1).exp()[..., None]
+    to_end = fades[..., -1, :, None]
+    pairs = (torch.cat([query, key], dim=-2) @ key.mT).unflatten(-2, (2, chunk))
+    scores, overlaps = (pairs * fades[..., None, :, :]).unbind(dim=-3)
+    rate = rate[..., None]
+    right = rate * torch.cat([value, key * from_start], dim=-1)
+    # Of the matrix only what is below the diagonal is read.
+    solved = torch.linalg.solve_triangular(rate * overlaps, right, upper=False, unitriangular=True)
+    mixed, held = (scores @ solved).split([value.shape[-1], key.shape[-1]], dim=-1)
+    if query.shape[-3] > 1:
+        reading = query * from_start - held
+        mixed = mixed + reading @ _states_before(key * to_end, solved, from_start[..., -1:, :])
+    return mixed.flatten(-3, -2)[..., :length, :]
+
+
+def _states_before(key: Tensor, solved: Tensor, fade: Tensor) -> Tensor:
+    """Compute the states in front of all chunks, by one recurrence over the chunks.
+
+    Args:
+        key: (batch, heads, chunks, chunk, channels), decayed to the ends of chunks.
+        solved: (batch, heads, chunks, chunk, value channels + channels), the changes of the state
+            if it is 0 before the chunk, and what each of its rows subtracts from them.
+        fade: (batch, heads, chunks, 1, 1), decays of whole chunks.
+    Returns: (batch, heads, chunks, channels, value channels).
+    """
+    channels = key.shape[-1]
+    stored, erased = (key[..., :-1, :, :].mT @ solved[..., :-1, :, :]).split(
+        [solved.shape[-1] - channels, channels], dim=-1
+    )
+    kept = fade[..., :-1, :, :] * torch.eye(channels, dtype=key.dtype, device=key.device) - erased
+    states = matrix_recurrence(kept.flatten(0, 1), stored.flatten(0, 1))
+    return functional.pad(states.unflatten(0, key.shape[:2]), (0, 0, 0, 0, 1, 0))
+
 
 _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 """Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""

@@ -1,9 +1,12 @@
-"""The loops of `selective_scan` over a tile of positions, compiled for CPUs.
+"""Selective scans by compiled loops over tiles of positions on a CPU, and by blocks on a GPU.
 
-Each call is for some of the pairs of a sequence and a group of channels, pair number sequence *
-groups + group, so that calls may run side by side: none writes where another one does. Numbers are
-real or complex, in single or double precision. Inner loops go over the channels of a group, which
-are last in memory, and index by nothing else, as they would not vectorise otherwise.
+Each call of a loop is for some of the pairs of a sequence and a group of channels, pair number
+sequence * groups + group, so that calls may run side by side: none writes where another one does.
+Numbers are real or complex, in single or double precision. Inner loops go over the channels of a
+group, which are last in memory, and index by nothing else, as they would not vectorise otherwise.
+
+Only the states between tiles are saved for the backward pass on a CPU. On a GPU it computes the
+states of blocks of channels again. Memory is O(length) on both, for any number of states.
 """
 
 from __future__ import annotations
@@ -11,7 +14,148 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from models.fast.public_kernels import SELECTIVE_SCAN, on_gpu_by
+from models.fast.recurrence import scan
+from models.fast.workers import run_compiled
+
+BLOCK = 2**29
+"""Largest number of states of a block of channels that are in memory at once, on a GPU."""
+TILE = 2**19
+"""Largest number of states of a tile of positions that are in memory at once."""
+
+
+@on_gpu_by(SELECTIVE_SCAN)
+def selective_scan(
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    *,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """See `models.ops.selective_scan.selective_scan`."""
+    if x.numel() == 0 or poles.numel() == 0:
+        return torch.zeros_like(x)
+    if x.device.type != "cpu":
+        return selective_scan_by_blocks(x, step, poles, into, out, bias=bias)
+    groups = into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    bias = torch.zeros_like(poles) if bias is None else bias
+    poles, bias = (part.unflatten(0, (groups, -1)).mT for part in (poles, bias))
+    result: Any = _Compiled.apply(x, step, poles, into, out, bias)
+    return result.flatten(2)
+
+
+class _Compiled(Function):
+    """x and dt: (batch, length, groups, size); A and what B gains: (groups, states, size)."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Tensor) -> Tensor:
+        x, step, poles, into, out, bias = (
+            part.detach().resolve_conj().contiguous() for part in given
+        )
+        y = torch.empty_like(x)
+        state = poles.new_zeros(len(x), *poles.shape)
+        states, pairs = [], len(x) * into.shape[2]
+        for tile in _tiles(x, poles):
+            states.append(state.clone())
+            decay = _decay(step[:, tile], poles)
+            arrays = decay, (x, step), (into, out, bias), state, y
+            run_compiled(run_tile, pairs, tile.start, *arrays)
+        ctx.save_for_backward(x, step, poles, into, out, bias, *states)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, step, poles, into, out, bias, *states = ctx.saved_tensors
+        to_inputs = [torch.empty_like(x) for _ in range(2)]
+        to_state, *to_parameters = (torch.zeros_like(states[0]) for _ in range(3))
+        to_maps = [torch.zeros_like(into), torch.zeros_like(out), *to_parameters]
+        inputs, maps = (x, step, to_y.contiguous()), (into, out, bias, poles)
+        pairs = len(x) * into.shape[2]
+        for tile, state in reversed(list(zip(_tiles(x, poles), states, strict=True))):
+            decay = _decay(step[:, tile], poles)
+            arrays = decay, inputs, maps, state, to_inputs, to_maps, to_state
+            run_compiled(run_tile_back, pairs, tile.start, *arrays)
+        to_into, to_out, to_bias, to_poles = to_maps
+        return *to_inputs, to_poles.sum(dim=0), to_into, to_out, to_bias.sum(dim=0)
+
+
+def _tiles(x: Tensor, poles: Tensor) -> list[slice]:
+    """Cut positions into tiles."""
+    batch, length = x.shape[:2]
+    size = max(1, TILE // (batch * poles.numel()))
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _decay(step: Tensor, poles: Tensor) -> Tensor:
+    """Compute exp(dt A): (..., groups, size), (groups, states, size) -> (..., states, size)."""
+    step = step[..., None, :]
+    if not poles.is_complex():
+        return (step * poles).exp_()
+    # torch's exponential of complex numbers is not vectorised.
+    size, angle = (step * poles.real).exp_(), step * poles.imag
+    return torch.complex(angle.cos().mul_(size), angle.sin_().mul_(size))
+
+
+def selective_scan_by_blocks(
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    *,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Compute `selective_scan` by blocks of channels, on any device."""
+    batch, length, _ = x.shape
+    groups = into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    poles, *biases = (part.unflatten(0, (groups, -1)) for part in (poles, bias) if part is not None)
+    states = poles.shape[2] * (2 if poles.is_complex() else 1)
+    width = max(1, BLOCK // (batch * length * groups * states))
+    # Each block has some channels of every group.
+    results = [
+        checkpoint(_block, *given[:3], into, out, *given[3:], use_reentrant=False)
+        for given in zip(
+            *(part.split(width, dim=-1) for part in (x, step)),
+            *(part.split(width, dim=1) for part in (poles, *biases)),
+            strict=True,
+        )
+    ]
+    return torch.cat(results, dim=-1).flatten(2)
+
+
+def _block(  # noqa: PLR0917 (checkpoint passes positional arguments)
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Compute `selective_scan` of x and dt, (batch, length, groups, some channels)."""
+    decay = (step[..., None] * poles).exp()
+    into, out = into[..., None, :], out[..., None]
+    added = (step * x)[..., None] * (into if bias is None else into + bias)
+    states = scan(decay.flatten(2), added.expand_as(decay).flatten(2)).unflatten(2, poles.shape)
+    if not states.is_complex():
+        return (states @ out)[..., 0]
+    # The real part of a product is a product of real parts with those of the conjugate.
+    states, out = (
+        torch.view_as_real(part.resolve_conj()).flatten(-2) for part in (states, out.conj().mT)
+    )
+    return (states @ out.mT)[..., 0]
+
 
 _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 """Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""

@@ -140,27 +140,15 @@ def _refuse_products(*sizes: int) -> str | None:
     return None
 
 
-def _refuse_delta(
-    query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor, **options: Any
-) -> str | None:
+def _refuse_delta(*given: Tensor, **options: Any) -> str | None:
     if not torch.backends.cuda.matmul.allow_tf32:
         return "it solves triangular systems in TF32, which train.tf32=true allows"
-    return _refuse_types(query, key, value, rate, log_decay) or _refuse_products(
-        query.shape[-1], value.shape[-1]
-    )
+    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
 
 
-def _run_delta(  # noqa: PLR0917 (the function, and the arguments of the form)
-    entry: Entry,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rate: Tensor,
-    log_decay: Tensor,
-    **options: Any,
-) -> Tensor:
-    parts = (x.transpose(1, 2) for x in (query, key, value, log_decay, rate))
-    return entry(*parts, scale=1.0)[0].transpose(1, 2)
+def _run_delta(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
+    query, key, value, rate, log_decay = (x.transpose(1, 2) for x in given)
+    return entry(query, key, value, log_decay, rate, scale=1.0)[0].transpose(1, 2)
 
 
 DELTA_RULE = PublicKernel(
@@ -168,19 +156,14 @@ DELTA_RULE = PublicKernel(
 )
 
 
-def _refuse_attention(
-    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, **options: Any
-) -> str | None:
-    if log_decay.shape[-1] != 1:
+def _refuse_attention(*given: Tensor, **options: Any) -> str | None:
+    if given[3].shape[-1] != 1:
         return "each channel has its own decay"
-    return _refuse_types(query, key, value, log_decay) or _refuse_products(
-        query.shape[-1], value.shape[-1]
-    )
+    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
 
 
-def _run_attention(
-    entry: Entry, query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, **options: Any
-) -> Tensor:
+def _run_attention(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
+    query, key, value, log_decay = given
     shared = value.shape[1] // query.shape[1]
     query, key = (x.repeat_interleave(shared, dim=1) for x in (query, key))
     parts = (x.transpose(1, 2) for x in (query, key, value, log_decay[..., 0]))
@@ -192,26 +175,28 @@ DECAYING_ATTENTION = PublicKernel(
 )
 
 
-def _refuse_scan(decay: Tensor, x: Tensor, *, reverse: bool) -> str | None:
-    if not decay.is_complex():
+def _refuse_scan(factors: Tensor, x: Tensor, *, reverse: bool) -> str | None:
+    if factors.dim() == 1:
+        return "factors are the same at all positions"
+    if not factors.is_complex():
         return "decays are real, and may be negative"
     if x.numel() > MOST_ROTATED:
         return f"there are {x.numel()} numbers, expected at most {MOST_ROTATED}"
-    return _refuse_types(decay.real, x.real)
+    return _refuse_types(factors.real, x.real)
 
 
-def _run_scan(entry: Entry, decay: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
+def _run_scan(entry: Entry, factors: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
     """Run a complex recurrence as real ones of its real and imaginary parts.
 
-    With turns[k] the product of the directions of all decays up to k, h[k] / turns[k] decays by
+    With turns[k] the product of the directions of all factors up to k, h[k] / turns[k] decays by
     absolute values alone. It has no gradient; that of `scan` is another recurrence.
     """
     if reverse:
-        return _run_scan(entry, decay.flip(1), x.flip(1), reverse=False).flip(1)
-    precise = decay.to(torch.complex128)
-    turns = torch.where(precise == 0, 1, precise.sgn()).cumprod(dim=1).to(decay.dtype)
+        return _run_scan(entry, factors.flip(1), x.flip(1), reverse=False).flip(1)
+    precise = factors.to(torch.complex128)
+    turns = torch.where(precise == 0, 1, precise.sgn()).cumprod(dim=1).to(factors.dtype)
     parts = torch.view_as_real((x * turns.conj()).resolve_conj()).flatten(-2)
-    log_decay = decay.abs().log().repeat_interleave(2, dim=-1)
+    log_decay = factors.abs().log().repeat_interleave(2, dim=-1)
     states = entry(parts, log_decay)[0]
     return turns * torch.view_as_complex(states.unflatten(-1, (-1, 2)))
 
@@ -219,35 +204,20 @@ def _run_scan(entry: Entry, decay: Tensor, x: Tensor, *, reverse: bool) -> Tenso
 SCAN = PublicKernel(FLA, "fla.ops.hgrn", "fused_recurrent_hgrn", _run_scan, _refuse_scan)
 
 
-def _refuse_selective(
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    *,
-    bias: Tensor | None = None,
-) -> str | None:
+def _refuse_selective(*given: Tensor, bias: Tensor | None = None) -> str | None:
+    poles = given[2]
     if poles.is_complex():
         return "poles are complex"
     if bias is not None:
         return "B has a bias"
     if poles.shape[1] > MOST_STATES:
         return f"channels have {poles.shape[1]} states, expected at most {MOST_STATES}"
-    return _refuse_types(x, step, poles, into, out)
+    return _refuse_types(*given)
 
 
-def _run_selective(  # noqa: PLR0917 (the function, and the arguments of the form)
-    entry: Entry,
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    *,
-    bias: Tensor | None = None,
-) -> Tensor:
+def _run_selective(entry: Entry, *given: Tensor, bias: Tensor | None = None) -> Tensor:
     """Run mamba-ssm's scan, whose positions are last: (batch, channels, length)."""
+    x, step, poles, into, out = given
     x, step = (part.mT.contiguous() for part in (x, step))
     into, out = (part.permute(0, 2, 3, 1).contiguous() for part in (into, out))
     return entry(x, step, poles.contiguous(), into, out).mT
