@@ -14,7 +14,7 @@ from conftest import EVERY_MIXER
 from lra.classifier.classifier import Classifier
 from lra.runtime.errors import UserError
 from models import mamba2
-from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
+from models.base import Mixer, MixerContext, begin_step
 from models.delta import Delta
 from models.hgrn import HGRN, LowerBounds
 from models.layers import selective_states
@@ -30,32 +30,10 @@ from models.mamba2 import Direction, Mamba2
 from models.ops.selective_scan import selective_scan_by_blocks
 from references import (
     assert_equal_with_gradients,
-    assert_prefill_equals_steps,
     close,
     leaf,
-    run,
 )
 from requested import resolve
-
-CASES: list[tuple[str, dict[str, Any]]] = [
-    *(
-        ("linear", {"feature": feature, "decay": decay, "num_heads": 2})
-        for feature in ("elu", "relu", "silu", "cos", "favor")
-        for decay in ("none", "fixed", "selective")
-    ),
-    *(
-        ("mamba2", {"selective": selective, "state_size": 3, **options})
-        for selective in ("mamba1", "mamba2", "b2s6")
-        for options in ({}, {"directions": "shared"}, {"conv_size": 1, "expand": 1})
-    ),
-    ("mamba2", {"selective": "mamba2", "num_heads": 4, "num_groups": 2}),
-    ("mamba2", {"selective": "b2s6", "num_heads": 2}),
-    ("delta", {"num_heads": 2, "expand": 1, "conv_size": 1}),
-    ("delta", {"directions": "shared"}),
-    ("delta", {"negative_eigenvalues": True}),
-    ("mamba2", {"num_heads": 4, "num_groups": 2, "negative_eigenvalues": True}),
-]
-IDS = [f"{name}-{'-'.join(map(str, options.values()))}" for name, options in CASES]
 
 
 def build(name: str, *, causal: bool = False, **options: Any) -> Any:
@@ -66,46 +44,6 @@ def build(name: str, *, causal: bool = False, **options: Any) -> Any:
         for parameter in mixer.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.5)
     return mixer
-
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_every_form_keeps_the_promises_of_a_mixer(name: str, options: dict[str, Any]) -> None:
-    x = torch.randn(2, 41, 8, dtype=torch.float64)
-    mask = torch.arange(41) < torch.tensor([[41], [29]])
-    for causal in (False, True):
-        mixer = build(name, causal=causal, **options)
-        alone = mixer(x[1:, :29])
-        x[1, 29:] = torch.nan
-        close(mixer(x, mask)[1:, :29], alone)
-        x[1, 29:] = 0.5
-        changed = x.clone()
-        changed[:, 20:] += 1
-        moved = (mixer(changed) - mixer(x)).abs().amax(dim=(0, 2)) > 1e-9
-        assert bool(moved[:20].any()) != causal
-        assert bool(moved[20:].all())
-    assert isinstance(mixer, RecurrentMixer)
-    recurrence = mixer.recurrence(41)
-    close(run(recurrence, x), mixer(x))
-    assert_prefill_equals_steps(recurrence, x, [1, 32, 33, 41])
-
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_a_state_does_not_grow(name: str, options: dict[str, Any]) -> None:
-    mixer = build(name, causal=True, **options)
-    recurrence = mixer.recurrence(64)
-    state = recurrence.initial_state(1)
-    shapes = []
-    for _ in range(9):
-        _, state = recurrence.step(torch.randn(1, 8, dtype=torch.float64), state)
-        shapes.append([part.shape for part in (state if isinstance(state, tuple) else [state])])
-    assert all(shape == shapes[0] for shape in shapes)
-    assert mixer.state_size(8) == mixer.state_size(64)
-
-
-@pytest.mark.parametrize("name", ["linear", "mamba2", "hgrn", "delta"])
-def test_only_causal_mixers_have_a_recurrence(name: str) -> None:
-    with pytest.raises(ValueError, match=r"only a causal mixer has a recurrence"):
-        build(name).recurrence(8)
 
 
 def features(mixer: Linear, x: Tensor, *, are_keys: bool) -> Tensor:
@@ -471,15 +409,6 @@ def test_a_mixer_of_ones_own_shares_parts_built_with_its_options() -> None:
         resolve("listops", spec, preset="quick", overrides=["mixer.size=6"])
 
 
-def test_a_fault_in_what_is_shared_is_the_mixer_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(context: MixerContext, **options: Any) -> LowerBounds:
-        raise ValueError("no bounds")
-
-    monkeypatch.setattr(HGRN, "shared", fail)
-    with pytest.raises(UserError, match="mixer hgrn: no bounds"):
-        hgrn_config()
-
-
 def initial(name: str, dim: int = 64, **options: Any) -> Any:
     return EVERY_MIXER[name](MixerContext(dim=dim, max_length=64, layer=0, depth=3), **options)
 
@@ -517,48 +446,6 @@ def test_poles_start_where_the_papers_have_them() -> None:
     torch.testing.assert_close(blocks.poles(), expected)
     assert blocks.num_blocks == 8
     assert blocks.bias().eq(1).all()
-
-
-def test_heads_blocks_and_convolutions_are_as_many_as_the_papers_have() -> None:
-    heads = [initial("mamba2", dim=dim).directions[0].states.num_heads for dim in (16, 64, 128)]
-    assert heads == [1, 2, 4]
-    blocks = initial("mamba2", dim=32, selective="b2s6", expand=1).directions[0].states.num_blocks
-    assert blocks == 8
-    sizes = {
-        size: initial("mamba2", conv_size=size).directions[0].convolution for size in (1, 2, 9)
-    }
-    assert sizes.pop(1) is None
-    for size, convolution in sizes.items():
-        assert convolution.taps.shape[0] == size
-        for start in (convolution.taps, convolution.bias):
-            assert size**-0.5 * 0.9 < start.abs().max() <= size**-0.5
-    least = initial("mamba2", selective="mamba1", step_min=1e-7).directions[0].states.time.bias
-    assert functional.softplus(least).min() >= 1e-4 * 0.999
-
-
-def test_the_decays_of_the_delta_rule_start_as_those_of_mamba2() -> None:
-    own = initial("delta", dim=512, num_heads=512).direction(0)
-    rates = own.log_rate.exp()
-    assert abs(rates.mean() - 8) < 0.8
-    assert 0 < rates.min() < 0.5
-    assert 15.5 < rates.max() < 16
-    rates = initial("delta").learning_rates()
-    assert set(rates.values()) == {None}
-    assert len(rates) == 4
-    steps = functional.softplus(own.step_bias)
-    assert 1e-3 * 0.999 <= steps.min() < steps.max() <= 0.1 * 1.001
-
-
-def test_the_phases_of_hgrn_start_at_geometric_rates() -> None:
-    mixer = initial("hgrn", dim=4)
-    expected = torch.tensor([1, 1e-2, 1e-4, 1e-6])
-    torch.testing.assert_close(mixer.phase, expected.expand(2, 4))
-
-
-def test_fixed_decays_start_as_retnet_s() -> None:
-    decays = torch.sigmoid(initial("linear", decay="fixed", num_heads=4).decay_logit)
-    expected = torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128, 1 - 1 / 256])
-    torch.testing.assert_close(decays, expected)
 
 
 def test_random_features_have_the_softmax_s_products_on_average() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -31,14 +30,6 @@ def test_free_kernels_are_smoothed_then_squashed() -> None:
     close(convolution.kernel(40).coefficients, expected)
     for length in (1, 7, 39):
         close(convolution.kernel(length).coefficients, expected[:, :length])
-
-
-def test_the_two_directions_are_lags_behind_and_ahead() -> None:
-    for kernel in ("free", "multiscale"):
-        mixer = build(kernel=kernel)
-        made = mixer.convolution.kernel(40)
-        assert (made.first_lag, made.last_lag) == (-39, 39)
-        assert mixer.convolution.kernel(9).coefficients.equal(made.cut(9).coefficients)
 
 
 def test_free_kernels_that_decay_do_so_faster_from_channel_to_channel() -> None:
@@ -114,12 +105,6 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> Non
         build(**options)
 
 
-def test_kernels_have_a_rate_of_their_own() -> None:
-    for kernel in ("free", "multiscale"):
-        mixer = build(kernel=kernel, kernel_lr=5e-4)
-        assert list(mixer.learning_rates().values()) == [5e-4]
-
-
 def test_kernels_end_at_the_longest_length() -> None:
     for kernel in ("free", "multiscale"):
         torch.manual_seed(0)
@@ -128,9 +113,3 @@ def test_kernels_end_at_the_longest_length() -> None:
         lags = torch.arange(found.first_lag, found.last_lag + 1)
         is_used = found.coefficients.ne(0).any(dim=0)
         assert (lags[is_used].min(), lags[is_used].max()) == (-65, 64)
-
-
-def test_there_is_no_dropout_before_gelu() -> None:
-    context = dataclasses.replace(MixerContext.of(dim=3, length=9), inner_dropout=0.5)
-    mixer = LongConv(context)
-    assert (mixer.dropout.probability, mixer.convolved_dropout.probability) == (0.5, 0.0)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
-from conftest import build_mixer
-from models.base import Recurrence, RecurrentMixer, State
 from models.layers.recurrence import DiagonalStateSpace, diagonal_from_kernel, latest_in_slots
 from models.ops.toeplitz import LagKernel
 from references import LENGTHS, multiply_by_matrix, run
@@ -66,72 +61,3 @@ def test_slots_of_a_ring_hold_the_latest_positions() -> None:
     assert latest_in_slots(x, 3).flatten().tolist() == [7, 5, 6]
     assert latest_in_slots(x, 7).flatten().tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert latest_in_slots(x, 9).flatten().tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 0]
-
-
-@pytest.mark.parametrize("damping", [0.0, 1.5, -1.0])
-def test_dampings_outside_the_circle_are_refused(damping: float) -> None:
-    with pytest.raises(ValueError, match="expected a number in"):
-        diagonal_from_kernel(LagKernel(torch.ones(1, 3), 0), damping)
-
-
-VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("tnn", {}),
-    ("tnn", {"window": 5, "inner_norm": "layer"}),
-    ("tnn", {"num_heads": 2, "decay": None}),
-    ("fd-tnn", {}),
-    ("fd-tnn", {"rpe_input": "cosine", "rpe_activation": "gelu"}),
-]
-
-
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
-@pytest.mark.parametrize("length", [1, 2, 31, 100, 128])
-def test_steps_equal_the_mixer(name: str, options: dict[str, Any], length: int) -> None:
-    mixer = build_mixer(name, causal=True, **options).double().eval()
-    assert isinstance(mixer, RecurrentMixer)
-    x = torch.randn(2, length, 8, dtype=torch.float64)
-    torch.testing.assert_close(run(mixer.recurrence(length), x), mixer(x), rtol=1e-9, atol=1e-9)
-
-
-def test_steps_in_single_precision_stay_close() -> None:
-    mixer = build_mixer("tnn", causal=True).eval()
-    assert isinstance(mixer, RecurrentMixer)
-    x = torch.randn(1, 500, 8)
-    expected = mixer(x)
-    assert (run(mixer.recurrence(500), x) - expected).norm() < 1e-4 * expected.norm()
-
-
-@pytest.mark.parametrize("name", ["tnn", "fd-tnn"])
-def test_bidirectional_mixers_have_no_recurrence(name: str) -> None:
-    mixer = build_mixer(name)
-    assert isinstance(mixer, RecurrentMixer)
-    with pytest.raises(ValueError, match="only a causal mixer"):
-        mixer.recurrence(10)
-
-
-class RunningMean(Recurrence):
-    """The mean of all positions so far: a sum and a counter."""
-
-    def initial_state(self, batch: int) -> State:
-        return torch.zeros(batch, 3), torch.zeros(batch, 1)
-
-    def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, State]:
-        total, count = state[0] + x, state[1] + 1
-        return total / count, (total, count)
-
-
-def test_a_state_may_be_several_tensors() -> None:
-    x = torch.randn(2, 5, 3)
-    torch.testing.assert_close(run(RunningMean(), x)[:, -1], x.mean(dim=1))
-    assert RunningMean().state_size == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "states"),
-    [("tnn", {"expand_ratio": 2}, 16 * 51), ("s4d", {"state_size": 6}, 8 * 3)],
-)
-def test_a_mixer_tells_the_size_of_its_state(
-    name: str, options: dict[str, Any], states: int
-) -> None:
-    mixer = build_mixer(name, causal=True, **options)
-    assert isinstance(mixer, RecurrentMixer)
-    assert mixer.state_size(100) == 2 * states

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.match_params import count_parameters
-from models import promises
 from models.base import MixerContext
 from models.ops.sinkhorn import sinkhorn_matrix, sorted_block_attention
 from models.sinkhorn import Sinkhorn
@@ -37,17 +36,6 @@ def padded(lengths: list[int], padding: int = 5) -> tuple[Tensor, Tensor]:
     longest = max(lengths) + padding
     x = torch.randn(len(lengths), longest, 8, dtype=torch.float64, requires_grad=True)
     return x, torch.arange(longest) < torch.tensor(lengths)[:, None]
-
-
-@pytest.mark.parametrize(
-    ("length", "size", "blocks"),
-    [(1, 1, 1), (3, 2, 2), (10, 4, 3), (1000, 32, 32), (2000, 45, 45)],
-)
-def test_there_are_about_as_many_blocks_as_positions_in_a_block(
-    length: int, size: int, blocks: int
-) -> None:
-    mixer = Sinkhorn(MixerContext(dim=8, max_length=length, layer=0, depth=1))
-    assert (mixer.block_size, mixer.sort.out_features) == (size, blocks)
 
 
 def test_a_block_that_is_sorted_from_nothing_has_no_weight() -> None:
@@ -237,24 +225,6 @@ def test_gumbel_noise_is_added_in_training_alone(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(plain, "_order", noisy_order)
     close(found, plain(x))
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("options", [{}, {"attention_dim": 4, "projection_bias": False}])
-def test_promises_hold_with_many_blocks(form: dict[str, bool], options: dict[str, Any]) -> None:
-    mixer = build(**form, **options, attention_dropout=0.1, gumbel_noise=True)
-    x, mask = padded(LENGTHS, padding=40)
-    x = x.detach()
-    promises.check_rows(mixer, x, mask)
-    for training in (False, True):
-        mixer.train(training)
-        promises.check_padding_gradient(mixer, x, mask)
-        promises.check_padding(mixer, x, mask, (-7.0, float("inf"), float("nan")))
-        if form["causal"]:
-            long = torch.randn(2, 64, 8, dtype=torch.float64)
-            promises.check_causality(mixer, long, (1, 7, 30, 31, 62))
-    promises.check_every_gradient(mixer, torch.randn(2, 2, 31, 8, dtype=torch.float64))
-    promises.check_bf16(mixer.float().eval(), torch.randn(2, 33, 8), limit=0.05)
 
 
 def test_what_it_cannot_do_is_refused() -> None:

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from conftest import build_mixer
-from models.base import MixerContext
-from models.ops.interpolation import InducingGrid, _by_cell, interpolate, spread
+from models.ops.interpolation import InducingGrid
 from models.ops.reference import reference_forms
-from models.ski_tnn import SKITNN, SparsePlusLowRank, SparsePlusToeplitz, WarpedPiecewiseLinear
+from models.ski_tnn import SparsePlusLowRank, SparsePlusToeplitz, WarpedPiecewiseLinear
 from references import LENGTHS, LargestTensor, assert_equal_with_gradients
 from requested import compose
 
@@ -83,35 +82,6 @@ def test_kernels_start_as_decays_on_both_sides() -> None:
         torch.testing.assert_close(side[:, 100] / side[:, 0], torch.full((5,), 0.98**100))
 
 
-def test_the_low_rank_part_stays_in_single_precision_under_autocast() -> None:
-    operator = operator_for(500).float()
-    with torch.no_grad():
-        operator.taps.zero_()
-    x = torch.randn(1, 500, 3).bfloat16()
-    exact = operator(x.float())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(operator(x), exact.bfloat16())
-
-
-def test_tables_made_in_evaluation_serve_training() -> None:
-    operator = SparsePlusLowRank(2, num_taps=1, grid=InducingGrid(5, 77, 1), warp=0.9)
-    x = torch.randn(1, 77, 2)
-    with torch.inference_mode():
-        operator(x)
-    tables = _by_cell(operator.grid, 77, torch.float32, x.device)
-    assert not tables.weights.is_inference()
-
-
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-@pytest.mark.parametrize("length", [1, 2, 3, 31, 64, 100, 500])
-def test_interpolation_equals_its_matrix_and_transpose(grid: InducingGrid, length: int) -> None:
-    w = grid.matrix(length)
-    z = torch.randn(2, w.shape[1], 3, dtype=torch.float64, requires_grad=True)
-    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
-    assert_equal_with_gradients(lambda: interpolate(z, grid, length), lambda: w @ z, [z])
-    assert_equal_with_gradients(lambda: spread(x, grid), lambda: w.T @ x, [x])
-
-
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_weights_reproduce_polynomials_of_their_degree(grid: InducingGrid) -> None:
     length = 2 * grid.max_length
@@ -124,19 +94,6 @@ def test_weights_reproduce_polynomials_of_their_degree(grid: InducingGrid) -> No
     higher = grid.degree + 1
     if grid.spacing > 1:
         assert (w @ points**higher - positions**higher).abs().max() > 1e-12
-
-
-def test_weights_do_not_depend_on_the_length() -> None:
-    for grid in GRIDS:
-        short, long = grid.matrix(40), grid.matrix(90)
-        torch.testing.assert_close(long[:40, : short.shape[1]], short)
-        assert long[:40, short.shape[1] :].abs().max() == 0
-
-
-def test_the_longest_sequence_uses_just_the_points_asked_for() -> None:
-    for grid in GRIDS:
-        assert grid.points_for(grid.max_length) == grid.num_points
-        assert grid.points_for(grid.max_length + 1) > grid.num_points
 
 
 @pytest.mark.parametrize(("degree", "order"), [(1, 2), (3, 4)])
@@ -225,23 +182,6 @@ def test_nothing_grows_faster_than_the_length() -> None:
     assert largest[1] < 4.2 * largest[0]
 
 
-def test_low_rank_is_alive_at_the_start() -> None:
-    context = MixerContext(dim=16, max_length=256, layer=0, depth=1)
-    operator = SKITNN(context).unit.operator
-    assert isinstance(operator, SparsePlusLowRank)
-    matrix = operator.matrix(256)
-    far = matrix[:, 200, 50].detach()
-    assert far.std() > 0.1 * 0.99**150 / (256 / 64)
-
-
-def test_both_parts_start_at_a_like_size() -> None:
-    operator = SparsePlusLowRank(200, num_taps=33, grid=InducingGrid(64, 2048, 1), warp=0.99)
-    x = torch.randn(1, 2048, 200)
-    near = operator.near(2048).multiply(x)
-    far, near = (operator(x) - near).std().item(), near.std().item()
-    assert 0.3 < far / near < 3
-
-
 @pytest.mark.parametrize(
     ("points", "length", "warp"), [(64, 2048, 0.99), (32, 32, 0.7), (2, 2, 0.5)]
 )
@@ -267,9 +207,3 @@ def test_both_parts_start_with_as_much_energy(points: int, length: int, warp: fl
 def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_mixer("ski-tnn", **options)
-
-
-def test_causal_is_refused() -> None:
-    context = MixerContext(dim=8, max_length=64, layer=0, depth=1, causal=True)
-    with pytest.raises(ValueError, match="ski-tnn cannot be causal"):
-        SKITNN(context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from models.base import MixerContext
@@ -40,17 +39,6 @@ def test_the_output_has_its_spectrum_multiplied() -> None:
     close(convolution(x), torch.fft.irfft(spectrum, n=48)[..., :24].mT)
 
 
-def test_an_exponent_of_0_changes_nothing() -> None:
-    torch.manual_seed(0)
-    context = MixerContext.of(dim=3, length=24)
-    mixers = []
-    for spectral_exponent in (False, True):
-        torch.manual_seed(0)
-        mixers.append(S4D(context, spectral_exponent=spectral_exponent).double())
-    x = torch.randn(2, 17, 3, dtype=torch.float64)
-    close(mixers[0](x), mixers[1](x))
-
-
 def test_the_tilt_is_that_of_the_longest_length() -> None:
     mixer = tilted()
     whole = convolution_of(mixer).kernel(24)
@@ -67,20 +55,6 @@ def test_frequencies_are_stretched() -> None:
     )
     torch.testing.assert_close(stretched.frequency, 3 * plain.frequency)
     assert stretched.log_decay.equal(plain.log_decay)
-
-
-def test_the_exponent_has_a_rate_of_its_own() -> None:
-    mixer = S4D(MixerContext.of(dim=3, length=24), spectral_exponent=True, exponent_lr=0.01)
-    exponent = convolution_of(mixer).exponent
-    assert exponent is not None
-    assert mixer.learning_rates()[exponent] == 0.01
-
-
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="it is not causal"):
-        S4D(MixerContext.of(dim=3, length=24, causal=True), spectral_exponent=True)
-    with pytest.raises(ValueError, match="exponent_lr concerns spectral_exponent"):
-        S4D(MixerContext.of(dim=3, length=24), exponent_lr=0.01)
 
 
 def test_beyond_the_longest_length_a_kernel_that_is_kept_is_not_cut() -> None:

@@ -77,15 +77,6 @@ def test_learned_decays_start_from_the_fixed_one() -> None:
     assert moved[1, -1] > 2
 
 
-def test_every_channel_learns_a_decay_that_weight_decay_leaves_alone() -> None:
-    context = MixerContext(dim=8, max_length=30, layer=0, depth=1, grid=(5, 6))
-    mixer = TNN(context, decay=0.9, decay_learned=True, expand_ratio=2.0)
-    logits = [p for name, p in mixer.named_parameters() if name.endswith("decay_logit")]
-    assert [logit.shape for logit in logits] == [(16,), (16,)]
-    assert mixer.learning_rates() == dict.fromkeys(logits)
-    assert TNN(context).learning_rates() == {}
-
-
 @pytest.mark.parametrize(("per", "count"), [("head", 2), ("channel", 8)])
 def test_learned_decays_stay_above_a_floor(per: Literal["head", "channel"], count: int) -> None:
     """As `use_multi_decay` of OpenNLPLab/lra: floor + (1 - floor) sigmoid, here at every lag."""
@@ -137,11 +128,6 @@ def test_the_simple_norm_adds_its_epsilon_outside_of_the_root() -> None:
     SimpleRMSNorm()(zero).sum().backward()
     assert zero.grad is not None
     assert zero.grad.isfinite().all()
-
-
-def test_inner_channels_are_rounded() -> None:
-    context = MixerContext(dim=100, max_length=30, layer=0, depth=1)
-    assert TNN(context, expand_ratio=0.29).unit.gate.out_features == 29
 
 
 def test_lags_can_be_scaled_by_the_tasks_length() -> None:
@@ -210,31 +196,6 @@ def test_unit_equals_its_formula() -> None:
     value = torch.nn.functional.silu(unit.value(x)) * mask[..., None]
     gate = torch.nn.functional.silu(unit.gate(x))
     torch.testing.assert_close(mixer(x, mask), unit.output(gate * unit.operator(value)))
-
-
-@pytest.mark.parametrize("num_layers", [0, 1, 6])
-def test_encoder_layers_count(num_layers: int) -> None:
-    linears = [m for m in encoder(4, num_layers).modules() if isinstance(m, torch.nn.Linear)]
-    assert len(linears) == num_layers + 2
-
-
-def test_kernel_does_not_depend_on_the_length() -> None:
-    operator = EncodedToeplitzOperator([encoder(3)], 3, causal=False, decay=None, window=None)
-    short, long = operator.kernel(10), operator.kernel(25)
-    torch.testing.assert_close(long.cut(10).coefficients, short.coefficients)
-
-
-def test_projections_start_as_published() -> None:
-    context = MixerContext(dim=256, max_length=64, layer=0, depth=1)
-    unit = TNN(context, expand_ratio=3.0).unit
-    for linear in (unit.gate, unit.value, unit.output):
-        assert linear.weight.std().item() == pytest.approx(0.02, rel=0.05)
-        assert linear.bias.std().item() == pytest.approx(0.02, rel=0.2)
-
-
-def test_heads_must_divide_the_channels() -> None:
-    with pytest.raises(ValueError, match="num_heads 3 does not divide the 8 inner channels"):
-        build_mixer("tnn", num_heads=3, expand_ratio=1.0)
 
 
 def test_bfloat16_does_not_round_lags() -> None:

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from models.base import MixerContext
-from models.layers.platter_fusion import LowRankFusion, MeanFusion, build_fusion
+from models.layers.platter_fusion import build_fusion
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Torus
 from models.ops.torus_reach import Reach
 from models.toroidal import Toroidal
 from models.transformer import Transformer
-from references import LargestTensor, assert_prefill_equals_steps, close, run
+from references import LargestTensor, close
 
 
 def build(
@@ -158,32 +158,7 @@ def test_a_great_weight_leaves_the_nearest_alone(sizes: tuple[int, ...]) -> None
     close(spectral_attention(query, key, value, torus, weight=weight), value)
 
 
-def test_the_weight_starts_as_asked_for() -> None:
-    for weight in (1e-3, 0.1, 5.0):
-        mixer = Toroidal(MixerContext.of(dim=16, length=32), distance_weight=weight)
-        assert mixer.positions.distance_weight is not None
-        torch.testing.assert_close(mixer.positions.distance_weight, torch.full((2,), weight))
-
-
 # 7. Fusion.
-
-
-def test_fusion_mean_makes_platters_equal() -> None:
-    fused = MeanFusion()(torch.randn(2, 5, 4, 3))
-    assert (fused == fused[..., :1, :]).all()
-
-
-@pytest.mark.parametrize("rank", [1, 2, 3])
-def test_low_rank_fusion_adds_a_matrix_of_that_rank(rank: int) -> None:
-    fusion = LowRankFusion(6, rank).double()
-    matrix = fusion(torch.eye(6, dtype=torch.float64)) - torch.eye(6)
-    assert torch.linalg.matrix_rank(matrix, atol=1e-9) == rank
-
-
-def test_the_rank_is_a_quarter_of_the_platters_unless_asked_for() -> None:
-    found = [build_fusion("low_rank", n).get_parameter("left") for n in (1, 2, 8, 12)]
-    assert [left.shape[1] for left in found] == [1, 1, 2, 3]
-    assert build_fusion("low_rank", 8, 5).get_parameter("left").shape == (8, 5)
 
 
 def test_the_mixer_fuses_its_platters() -> None:
@@ -204,17 +179,6 @@ def test_fusion_by_attention_is_what_its_formula_says() -> None:
 
 
 # 8. Padding, and circles of the sequences' own. (The contract has padding for all mixers.)
-
-
-@pytest.mark.parametrize("mode", ["attention", "spectral"])
-@pytest.mark.parametrize("window", [None, 4])
-def test_padding_changes_nothing(mode: str, window: int | None) -> None:
-    mixer = build(64, mode=mode, window=window)
-    x = torch.randn(2, 20, 16, dtype=torch.float64)
-    longer = torch.cat([x, torch.full((2, 30, 16), torch.nan).double()], dim=1)
-    mask = torch.arange(50) < torch.tensor([[20], [13]])
-    close(mixer(longer, mask)[0, :20], mixer(x[:1])[0])
-    close(mixer(longer, mask)[1, :13], mixer(x[1:, :13])[0])
 
 
 def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
@@ -242,43 +206,10 @@ def test_a_sequence_without_real_positions_gives_numbers() -> None:
 # 9. Causal prefixes.
 
 
-@pytest.mark.parametrize("options", [{}, {"window": 5}, {"num_platters": 4}, {"wrap": False}])
-@pytest.mark.parametrize("length", [32, 80])
-def test_what_comes_later_changes_nothing(length: int, options: dict[str, Any]) -> None:
-    """Also of sequences that go around the circle more than once."""
-    mixer = build(causal=True, **options)
-    x = torch.randn(2, length, 16, dtype=torch.float64)
-    whole = mixer(x)
-    for cut in (1, 4, 17, length - 1):
-        close(mixer(x[:, :cut]), whole[:, :cut])
-
-
 # 10. Streaming.
 
 
-@pytest.mark.parametrize("platters", [1, 2, 4])
-@pytest.mark.parametrize(
-    "options", [{"window": 1}, {"window": 5}, {}, {"window": 5, "wrap": False}, {"window": 50}]
-)
-def test_the_ring_buffer_equals_forward(options: dict[str, Any], platters: int) -> None:
-    mixer = build(causal=True, num_platters=platters, **options)
-    x = torch.randn(2, 80, 16, dtype=torch.float64)
-    recurrence = mixer.recurrence(80)
-    close(run(recurrence, x), mixer(x))
-    assert_prefill_equals_steps(recurrence, x, [1, 4, 5, 6, 49, 50, 51, 80])
-    kept = min(options.get("window", 80), 80)
-    assert recurrence.state_size == 2 * kept * 16 + 1
-
-
 # 11. Neighbours matter.
-
-
-def test_equal_content_among_other_neighbours_gives_another_result() -> None:
-    mixer = build()
-    x = torch.randn(1, 32, 16, dtype=torch.float64)
-    x[0, 20] = x[0, 7]
-    y = mixer(x)
-    assert (y[0, 20] - y[0, 7]).abs().max() > 1e-3
 
 
 # Fast forms: test_models_toroidal_forms.py. Memory, and what cannot be.
@@ -335,20 +266,8 @@ def test_a_trained_mixer_may_take_another_grid() -> None:
     close(mixer(x), build(grid=(3, 8))(x))
 
 
-def test_a_grid_has_no_recurrence() -> None:
-    for mixer in (build(grid=(4, 8), causal=True), build()):
-        with pytest.raises(ValueError, match="only a causal mixer"):
-            mixer.recurrence(32)
-
-
 def test_a_longer_sequence_has_a_spectral_circle_of_its_own_length() -> None:
     query, key, value = (torch.randn(1, 2, 20, 2, 4, dtype=torch.float64) for _ in range(3))
     found = spectral_attention(query, key, value, Torus((16,), 2))
     close(found, spectral_attention(query, key, value, Torus((20,), 2)))
     assert build(mode="spectral")(torch.zeros(1, 50, 16).double()).shape == (1, 50, 16)
-
-
-def test_weights_of_the_distance_do_not_decay() -> None:
-    mixer = build()
-    assert mixer.learning_rates() == {mixer.positions.distance_logit: None}
-    assert build(distance_weight=0.0).learning_rates() == {}

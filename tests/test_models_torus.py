@@ -53,13 +53,6 @@ def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None
                 assert found == pytest.approx(across + beneath, rel=1e-12, abs=1e-12)
 
 
-def test_no_two_places_of_a_line_are_encoded_alike() -> None:
-    torus = Torus((16,), 3, wrap=False)
-    angles = torus.angles(torus.coordinates(torch.arange(16))[None], 8, "integer").flatten(0, 2)
-    points = torch.cat([angles.cos(), angles.sin()], dim=-1)
-    assert torch.nn.functional.pdist(points).min() > 0.1
-
-
 @pytest.mark.parametrize("depth_wrap", [False, True])
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize("sizes", [(9,), (3, 4)])

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from lra.config.registry import MIXERS
-from models.base import MixerContext, RecurrentMixer
+from models.base import MixerContext
 from models.fd_tnn import FrequencyOperator
 from models.layers.long_convolution import LongConvolution
 from models.layers.two_axes import RowsThenColumns
-from models.ops.reference import reference_forms
 from models.ski_tnn import SparsePlusLowRank
 from models.tnn import EncodedToeplitzOperator
 from references import assert_equal_with_gradients
@@ -51,20 +50,6 @@ def test_one_order_doubled_equals_the_published_sum(name: str, grid: tuple[int, 
     assert_equal_with_gradients(
         lambda: operator(x), lambda: operator.forward_reference(x), [x, *operator.parameters()]
     )
-
-
-def test_the_reference_computes_either_order() -> None:
-    """The published sum takes four operators where the fast form takes two."""
-    _, operator = native("tnn", (3, 5))
-    calls: list[str] = []
-    operator.rows.register_forward_hook(lambda *_: calls.append("rows"))
-    operator.columns.register_forward_hook(lambda *_: calls.append("columns"))
-    x = torch.randn(1, 15, 12, dtype=torch.float64)
-    operator(x)
-    assert calls == ["rows", "columns"]
-    with reference_forms():
-        operator(x)
-    assert calls[2:] == ["rows", "columns", "columns", "rows"]
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
@@ -112,10 +97,3 @@ def test_another_number_of_positions_is_refused() -> None:
     mixer, _ = native("tnn", (3, 5))
     with pytest.raises(ValueError, match="got 16 positions, expected the 3 x 5 of the grid"):
         mixer(torch.randn(1, 16, 4, dtype=torch.float64))
-
-
-def test_a_grid_has_no_recurrence() -> None:
-    mixer, _ = native("tnn", (3, 5), causal=True)
-    assert isinstance(mixer, RecurrentMixer)
-    with pytest.raises(ValueError, match="only a causal mixer of sequences"):
-        mixer.recurrence(15)
