@@ -207,8 +207,6 @@ def test_what_a_paper_leaves_out_is_named(
         "Results in bits instead of accuracies: lm",
     ):
         assert line in text
-    paper(tmp_path, "--rows", "tnn,gated")
-    assert "Other" not in capsys.readouterr().out, "nobody asked for it"
 
 
 @pytest.mark.parametrize(
