@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import inspect
 import itertools
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -314,6 +316,17 @@ def test_checkpoints_hold_plain_tensors(name: str, tmp_path: Path) -> None:
     assert state.keys() == mixer.state_dict().keys()
     assert not any(torch.nn.utils.parametrize.is_parametrized(m) for m in mixer.modules())
     assert not any(value.is_complex() for value in state.values())
+
+
+@of_every_mixer
+def test_a_mixer_is_a_plain_module(name: str) -> None:
+    cls = EVERY_MIXER[name]
+    assert next(iter(inspect.signature(cls).parameters)) == "context"
+    mixer, x = build_mixer(name).eval(), torch.randn(2, 20, 8)
+    assert torch.equal(copy.deepcopy(mixer)(x), mixer(x))
+    if issubclass(cls, Mixer):
+        with pytest.raises(TypeError, match=r"got 64 as context, expected a MixerContext"):
+            cls(64)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.gpu

@@ -136,25 +136,6 @@ def test_random_features_of_large_queries_and_keys_do_not_vanish(
     assert x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("feature", ["elu", "relu", "silu", "cos", "favor"])
-@pytest.mark.parametrize("size", [4, 32])
-def test_gradients_in_bfloat16_are_those_of_single_precision(feature: Any, size: int) -> None:
-    """Also where few channels of a head make a sum of weights small."""
-    for seed in range(4):
-        torch.manual_seed(seed)
-        context = MixerContext.of(dim=4 * size, length=64)
-        mixer = Linear(context, num_heads=4, feature=feature)
-        inputs, weights = torch.randn(4, 64, 4 * size), torch.randn(4, 64, 4 * size)
-        gradients = []
-        for autocast in (False, True):
-            x = inputs.clone().requires_grad_()
-            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                y = mixer(x)
-            gradients.append(torch.autograd.grad((y * weights).sum(), [x, *mixer.parameters()]))
-        for exact, rough in zip(*gradients, strict=True):
-            assert (rough - exact).norm() < 0.03 * exact.norm()
-
-
 def convolved(convolution: ShortConvolution | None, x: Tensor) -> Tensor:
     """Convolve and activate one sequence, tap by tap: (length, channels)."""
     if convolution is None:
@@ -413,55 +394,6 @@ def initial(name: str, dim: int = 64, **options: Any) -> Any:
     return EVERY_MIXER[name](MixerContext(dim=dim, max_length=64, layer=0, depth=3), **options)
 
 
-@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "b2s6"])
-def test_time_steps_start_even_on_a_logarithmic_scale(selective: str) -> None:
-    """As Mamba's released code draws them, from .001 to .1."""
-    mixer = initial(
-        "mamba2", dim=512, selective=selective, num_heads={"mamba2": 512}.get(selective)
-    )
-    for direction in mixer.directions:
-        own = direction.states
-        bias = own.time.bias if selective == "mamba1" else own.step_bias
-        logs = functional.softplus(bias).log10()
-        assert logs.min() >= -3 - 1e-4
-        assert logs.max() <= -1 + 1e-4
-        assert abs(logs.mean() + 2) < 0.1
-        assert abs(logs.std() - 2 / 12**0.5) < 0.05
-
-
-def test_poles_start_where_the_papers_have_them() -> None:
-    own = initial("mamba2", selective="mamba1", state_size=5).directions[0].states
-    expected = -torch.arange(1.0, 6).expand(128, 5)
-    torch.testing.assert_close(own.poles(), expected)
-    assert own.rank == 4
-    assert own.time.weight.abs().max() <= 4**-0.5
-    assert own.skip().eq(1).all()
-    heads = initial("mamba2", dim=512, num_heads=512).directions[0].states
-    rates = heads.log_rate.exp()
-    assert rates.min() >= 1
-    assert rates.max() <= 16
-    assert abs(rates.mean() - 8.5) < 0.8
-    blocks = initial("mamba2", selective="b2s6", state_size=4).directions[0].states
-    expected = torch.complex(torch.tensor(-0.5), math.pi * torch.arange(4.0)).expand(128, 4)
-    torch.testing.assert_close(blocks.poles(), expected)
-    assert blocks.num_blocks == 8
-    assert blocks.bias().eq(1).all()
-
-
-def test_random_features_have_the_softmax_s_products_on_average() -> None:
-    x = torch.randn(2, 1, 1, 16).double() * 0.7
-    found = []
-    for _ in range(300):
-        mixer = initial("linear", dim=16, feature="favor", num_heads=1, num_random=32)
-        query = mixer.query_features(x[:1], torch.zeros(1))[0, 0, 0]
-        key = mixer.key_features(x[1:], torch.zeros(1))[0, 0, 0]
-        divided_by = (x @ mixer.directions.double().mT / 2).amax(dim=-1).sum().exp()
-        found.append(query @ key * divided_by)
-    products = torch.stack(found)
-    expected = ((x[0] * x[1]).sum() / 4).exp()
-    assert abs(products.mean() - expected) < 4 * products.std() / 300**0.5
-
-
 def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_ones() -> None:
     directions = orthogonal_directions(200, 16)
     lengths = directions.norm(dim=-1)
@@ -482,18 +414,6 @@ def test_directions_are_drawn_again_when_a_step_begins() -> None:
         last = mixer.directions.clone()
     assert same == [True, True, False, True, False]
     assert set(mixer.state_dict()) >= {"directions", "steps_since"}
-
-
-def test_steps_may_have_a_rate_of_their_own_and_dynamics_do_not_decay() -> None:
-    for selective in ("mamba1", "mamba2", "b2s6"):
-        mixer: Mamba2 = initial("mamba2", selective=selective, step_lr=1e-4)
-        rates = mixer.learning_rates()
-        assert set(rates.values()) == {None, 1e-4}
-        for direction in mixer.directions:
-            assert isinstance(direction, Direction)
-            undecayed = direction.states.undecayed()
-            assert all(rates[own] == 1e-4 for own in undecayed["steps"])
-            assert all(rates[own] is None for own in undecayed["others"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.layers.kernel_cache import cache_kernels, find_cache
+from models.layers.kernel_cache import cache_kernels
 from models.layers.long_convolution import LongConvolution
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
@@ -102,10 +102,6 @@ def test_transforms_of_kernels_are_kept_where_that_is_cheaper(
     assert len(sizes) == {1: 2, 4: 3, 100: 4}[rows]
 
 
-def test_what_was_made_for_shorter_sequences_is_not_taken_for_longer_ones() -> None:
-    assert_equals_reference(Given(3, 64), 1, (50, 64))
-
-
 def assert_equals_reference(convolution: Given, rows: int, lengths: tuple[int, ...]) -> None:
     groups = [
         torch.randn(rows, length, 3, dtype=torch.float64, requires_grad=True) for length in lengths
@@ -120,13 +116,3 @@ def assert_equals_reference(convolution: Given, rows: int, lengths: tuple[int, .
             return compute()
 
     assert_equal_with_gradients(compute, by_reference, [convolution.coefficients, *groups])
-
-
-def test_few_transforms_of_a_kernel_are_kept() -> None:
-    convolution = Given(1, 64)
-    with cache_kernels(), torch.no_grad():
-        for length in range(64, 2, -4):
-            convolution(torch.randn(100, length, 1, dtype=torch.float64))
-        kept = find_cache(convolution) or {}
-        (responses,) = [made for role, made in kept.items() if "responses" in str(role)]
-    assert len(responses) == 4

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.classifier import Classifier
-from lra.runtime.errors import UserError
 from models.base import MixerContext
 from models.linformer import LengthProjection, Linformer, Sharing
 from references import (
@@ -96,14 +95,3 @@ def test_blocks_of_different_lengths_share_none() -> None:
         other = MixerContext(dim=8, max_length=length, layer=1, depth=2, shared=shared)
         with pytest.raises(ValueError, match=f"for 9 positions, .* of {length}; use sharing"):
             Linformer(other, sharing="layers", projected_length=4)
-
-
-def test_what_it_cannot_be_is_refused() -> None:
-    with pytest.raises(UserError, match=r"linformer mixes all positions .* it is not causal"):
-        model_of("key_value", "model.causal=true")
-    with pytest.raises(UserError, match=r"num_heads 3 does not divide model\.dim 8"):
-        model_of("key_value", "mixer.num_heads=3")
-    with pytest.raises(UserError, match="num_heads 4 does not divide attention_dim 6"):
-        model_of("key_value", "mixer.attention_dim=6")
-    with pytest.raises(ValueError, match="got 41 positions, expected at most 40"):
-        mixer_of("heads")(torch.zeros(1, 41, 8, dtype=torch.float64))

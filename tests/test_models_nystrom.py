@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from conftest import build_mixer
 from lra.classifier.match_params import count_parameters
-from models.base import MixerContext
 from models.nystrom import Nystrom
 from models.ops.nystrom_attention import (
     averaging_matrix,
@@ -119,32 +117,6 @@ def test_the_iteration_converges_to_the_pseudo_inverse() -> None:
     matrix = scores.softmax(dim=-1)
     close(iterate_pseudo_inverse(matrix, 12), torch.linalg.pinv(matrix))
     close(iterate_pseudo_inverse(matrix[1:], 1), iterate_pseudo_inverse(matrix, 1)[1:])
-
-
-def test_a_short_sequence_has_exact_attention_beside_a_long_one() -> None:
-    mixer = build(num_landmarks=9)
-    x, mask = padded([9, 30], padding=0)
-    query, key, value = (
-        part.unflatten(1, (2, 4)).transpose(0, 1)
-        for part in mixer.query_key_value(x[0, :9]).chunk(3, dim=1)
-    )
-    exact = functional.scaled_dot_product_attention(query, key, value)
-    expected = mixer.output(exact.transpose(0, 1).flatten(1))
-    close(mixer(x, mask)[0, :9], expected)
-    close(mixer(x[:1, :9])[0], expected)
-    approximate = build(num_landmarks=8)
-    approximate.load_state_dict(mixer.state_dict())
-    assert (approximate(x, mask)[0, :9] - expected).abs().max() > 1e-3
-
-
-def test_options_that_do_not_work_together_are_refused() -> None:
-    context = MixerContext.of(dim=8, length=16)
-    with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
-        Nystrom(context, num_heads=3)
-    with pytest.raises(ValueError, match="convolution_size 4 is even, expected an odd number"):
-        Nystrom(context, convolution_size=4)
-    with pytest.raises(ValueError, match="nystrom cannot be causal"):
-        Nystrom(MixerContext.of(dim=8, length=16, causal=True))
 
 
 # By building ModelForSC and ModelForSCDual of mlpen/Nystromformer (LRA/code/model_wrapper.py) with

@@ -390,6 +390,21 @@ def test_linear_maps_by_convolutions_equal_torchs(
         assert_equal_with_gradients(compute, by_reference(compute), [x, weight, bias], 1e-4)
 
 
+def test_only_large_maps_of_single_precision_are_convolutions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(linear_map, "_mkl_is_slow", lambda: True)
+    rows = linear_map.FEWEST_PRODUCTS // 64**2
+    x, weight = torch.randn(rows, 64), torch.randn(64, 64)
+    assert linear_map.is_by_convolution(x, weight)
+    assert not linear_map.is_by_convolution(x[1:], weight)
+    assert not linear_map.is_by_convolution(x.double(), weight.double())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear_map.linear_map(x, weight).dtype == torch.bfloat16
+    monkeypatch.setattr(linear_map, "_mkl_is_slow", lambda: False)
+    assert not linear_map.is_by_convolution(x, weight)
+
+
 def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     x = leaf(2, 33, 5)
 

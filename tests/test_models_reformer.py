@@ -16,7 +16,6 @@ from torch.nn import functional
 from conftest import build_mixer
 from models.base import MixerContext, begin_step
 from models.ops.hashed_attention import (
-    count_directions,
     hash_vectors,
     hashed_attention,
 )
@@ -132,21 +131,6 @@ def test_buckets_are_the_nearest_of_random_directions() -> None:
     assert not hash_vectors(x, rotations[..., :1], [1]).any()
 
 
-def test_similar_vectors_meet_more_often() -> None:
-    rotations = torch.randn(1, 8, 200, 8)
-    x = torch.randn(1, 1, 100, 8)
-    own = hash_vectors(x, rotations, [16])
-    shares = [
-        (hash_vectors(x + scale * torch.randn_like(x), rotations, [16]) == own)
-        .float()
-        .mean()
-        .item()
-        for scale in (0.1, 0.5, 2.0)
-    ]
-    assert shares[0] > 0.8 > shares[1] > shares[2] + 0.1
-    assert shares[2] > 1 / 16
-
-
 def test_rotations_are_drawn_once_a_step_if_set() -> None:
     x = torch.randn(2, 60, 8)
     fixed = build_mixer("reformer", **HASHED)
@@ -180,36 +164,6 @@ def test_a_bucket_may_be_a_combination_of_hashes() -> None:
     assert set(found.unique().tolist()) <= set(range(40))
 
 
-def test_buckets_are_about_twice_the_chunks() -> None:
-    def factors(max_length: int, **options: Any) -> list[int]:
-        mixer = build_mixer("reformer", max_length=max_length, chunk_length=8, **options)
-        assert isinstance(mixer, Reformer)
-        return mixer.bucket_factors
-
-    assert factors(8) == [1]
-    assert [factors(length) for length in (9, 16, 64)] == [[4], [4], [16]]
-    assert [factors(length) for length in (65, 800, 8192)] == [[6, 4], [16, 14], [46, 46]]
-    assert factors(800, num_buckets=5) == [5]
-    assert count_directions(factors(8192)) == 46  # 1,024 with one hash
-
-
-def test_autocast_does_not_change_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Tensor] = []
-
-    def noted(*arguments: Any) -> Tensor:
-        found.append(hash_vectors(*arguments))
-        return found[-1]
-
-    monkeypatch.setattr("models.reformer.hash_vectors", noted)
-    mixer = build_mixer("reformer", **HASHED).eval()
-    x = torch.randn(8, 100, 8)
-    exact = mixer(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = mixer(x)
-    assert torch.equal(*found)
-    assert (rough.float() - exact).norm() < 0.02 * exact.norm()
-
-
 def test_no_tensor_is_quadratic_in_the_length(causal: bool) -> None:
     sizes = []
     for length in (512, 1024):
@@ -233,9 +187,3 @@ def test_nothing_waits_for_numbers(causal: bool) -> None:
         x = torch.randn(2, 60, 8, requires_grad=True)
         mixer(x, torch.ones(2, 60, dtype=torch.bool)).sum().backward()
         assert x.grad is not None
-
-
-def test_more_buckets_than_positions_are_refused() -> None:
-    build_mixer("reformer", max_length=5, num_buckets=10)
-    with pytest.raises(ValueError, match="num_buckets 65,536 for sequences of 128 positions"):
-        build_mixer("reformer", num_buckets=2**16)

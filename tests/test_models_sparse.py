@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from conftest import build_mixer
 from models.base import MixerContext
 from models.sparse import Sparse, draw_blocks
 from references import assert_equal_with_gradients, leaf
@@ -168,42 +167,6 @@ def bytes_kept(mixer: Sparse, length: int) -> int:
 def test_sparse_attention_keeps_what_is_linear_in_the_length(name: str) -> None:
     mixer = sparse(name)
     assert bytes_kept(mixer, 4096) < 2.1 * bytes_kept(mixer, 2048)
-
-
-@pytest.mark.parametrize("name", ["strided", "fixed"])
-def test_strides_of_sparse_attention_keep_much_less_than_a_table_of_all_pairs(name: str) -> None:
-    of_table = 2 * 4096 * 4096 * 8
-    assert bytes_kept(sparse(name, block_size=64), 4096) < 0.15 * of_table
-
-
-def test_dropout_reaches_the_global_positions_of_sparse_attention() -> None:
-    x = torch.randn(1, 40, 8, dtype=torch.float64)
-    mixer = sparse("window of one", attention_dropout=0.5, num_global=1)
-    assert not torch.equal(mixer(x)[:, 0], mixer(x)[:, 0])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
-        ({"num_heads": 3, "attention_dim": 4}, "num_heads 3 does not divide attention_dim 4"),
-        (
-            {"block_size": 4},
-            "pattern longformer has no option block_size; its options are window_size",
-        ),
-        ({"pattern": "fixed", "window_size": 4}, "pattern fixed has no option window_size"),
-        (
-            {"pattern": "fixed", "block_size": 4, "num_summary": 4},
-            "pattern fixed needs num_summary < block_size, got 4, 4",
-        ),
-        ({"pattern": "bigbird", "num_global": 1}, "pattern bigbird cannot have num_global"),
-    ],
-)
-def test_sparse_options_that_do_not_work_together_are_refused(
-    options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_mixer("sparse", **options)
 
 
 @pytest.mark.parametrize("num_global", [0, 2])

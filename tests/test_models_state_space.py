@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from conftest import build_mixer
 from models.base import Mixer, MixerContext
 from models.dss import DSS, NormalizedConvolution
-from models.layers.state_space import StateSpaceConvolution, StateSpaceMixer, initial_log_steps
+from models.layers.state_space import StateSpaceConvolution, StateSpaceMixer
 from models.ops.cauchy import CHUNK_NUMBERS
 from models.ops.hippo import legs, normal_plus_low_rank
 from models.ops.vandermonde import vandermonde_product_reference
@@ -157,32 +156,6 @@ def test_b_of_s4_is_clipped_as_released() -> None:
         assert (start.imag.abs().max() == 2) == (clip is not None)
 
 
-def test_s4d_starts_with_the_power_of_the_released_kernels() -> None:
-    """At 64 states released kernels have 1.25 times a root mean square, where ones give 0.97."""
-    context = MixerContext(dim=2048, max_length=1024, layer=0, depth=1)
-
-    def power(**options: Any) -> float:
-        torch.manual_seed(0)
-        return S4D(context, **options).convolution.kernels(1024).square().mean().sqrt().item()
-
-    assert power() / power(input_start="ones") == pytest.approx(1.25 / 0.97, rel=0.05)
-    for kind in ("lin", "inv"):
-        assert power(initialization=kind) == power(initialization=kind, input_start="ones")
-
-
-def test_dss_can_have_a_linear_output_and_look_back_alone() -> None:
-    context = MixerContext(dim=6, max_length=20, layer=0, depth=1)
-    mixer = DSS(context, num_states=4, bidirectional=False, output="linear").double().eval()
-    assert mixer.output.weight.shape == (6, 6)
-    x = torch.randn(2, 20, 6, dtype=torch.float64)
-    kernel = mixer.convolution.kernel(20)
-    assert kernel.first_lag == 0
-    assert not mixer.looks_ahead
-    assert DSS(context, num_states=4).looks_ahead
-    mixed = torch.einsum("dij,bjd->bid", kernel.matrix(20), x) + mixer.direct * x
-    torch.testing.assert_close(mixer(x), mixer.output(torch.nn.functional.gelu(mixed)))
-
-
 @pytest.mark.parametrize("normalization", ["softmax", "exp"])
 def test_separate_steps_scale_real_and_imaginary_parts(normalization: Any) -> None:
     context = MixerContext(dim=3, max_length=20, layer=0, depth=1)
@@ -207,13 +180,6 @@ def test_separate_steps_scale_real_and_imaginary_parts(normalization: Any) -> No
     torch.testing.assert_close(steps.imag, before.imag * torch.e**0.5)
 
 
-def test_dss_draws_its_readout_as_released() -> None:
-    """Real and imaginary parts of variance 1 each (ag1988/dss, dss.py, DSSKernel.init)."""
-    context = MixerContext(dim=128, max_length=8, layer=0, depth=1)
-    readout = DSS(context).convolution.readout
-    assert readout.square().mean().item() == pytest.approx(1, rel=0.05)
-
-
 @pytest.mark.parametrize("discretization", ["zoh", "bilinear"])
 def test_discretizations_solve_the_differential_equation(discretization: str) -> None:
     """Kernels tend to Delta C exp(A t) B as the step falls; zero-order hold sums to it exactly."""
@@ -231,20 +197,6 @@ def test_discretizations_solve_the_differential_equation(discretization: str) ->
         continuous,
         rtol=0,
         atol=2e-3 * continuous.abs().max().item(),
-    )
-
-
-def test_growing_poles_of_dss_stay_finite() -> None:
-    context = MixerContext(dim=4, max_length=1000, layer=0, depth=1)
-    mixer = DSS(context, step_min=1.0, step_max=1.0)
-    convolution = mixer.convolution
-    assert isinstance(convolution, NormalizedConvolution)
-    with torch.no_grad():
-        convolution.decay.fill_(2.0)
-    values = convolution.kernels(1000)
-    assert values.isfinite().all()
-    torch.testing.assert_close(
-        values.double(), dss_by_proposition_1(convolution.double(), 1000), rtol=1e-3, atol=1e-4
     )
 
 
@@ -267,38 +219,6 @@ def test_longer_sequences_go_on_with_the_kernel(kind: str) -> None:
     if kind != "dss softmax":  # which is normalised over the length
         torch.testing.assert_close(long[..., :50], convolution.kernels(50))
     torch.testing.assert_close(long, reference_kernel(convolution, 333), rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("name", "own"),
-    [
-        ("s4", {"log_decay", "frequency", "low_rank", "input"}),
-        ("s4d", {"log_decay", "frequency", "input"}),
-        ("dss", {"decay", "frequency", "readout"}),
-    ],
-)
-def test_dynamics_train_apart(name: str, own: set[str]) -> None:
-    mixer = build_mixer(name, state_lr=0.5, step_lr=0.25)
-    assert isinstance(mixer, StateSpaceMixer)
-    names = {parameter: parameter_name for parameter_name, parameter in mixer.named_parameters()}
-    rates = {names[parameter]: rate for parameter, rate in mixer.learning_rates().items()}
-    assert rates.pop("convolution.log_step") == 0.25
-    assert rates == {f"convolution.{parameter}": 0.5 for parameter in own}
-
-
-def test_s4_draws_its_effective_readout() -> None:
-    """The readout has variance 1, whatever the truncated generating function takes off it."""
-    context = MixerContext(dim=64, max_length=16, layer=0, depth=1)
-    convolution = S4(context).double().convolution
-    assert isinstance(convolution, NormalPlusLowRankConvolution)
-    assert convolution.effective_readout().abs().square().mean().item() == pytest.approx(1, rel=0.1)
-
-
-def test_time_steps_start_evenly_on_a_logarithmic_scale() -> None:
-    steps = initial_log_steps(10000, 0.001, 0.1).exp()
-    assert 0.001 <= steps.min() < 0.00101
-    assert 0.0099 * 10 < steps.max() <= 0.1
-    assert steps.median().item() == pytest.approx(0.01, rel=0.1)
 
 
 def test_channels_take_the_copies_in_turn() -> None:
@@ -345,10 +265,3 @@ def test_steps_that_run_away_leave_finite_gradients(kind: str, log_step: float) 
     values = convolution.kernels(100)
     gradients = torch.autograd.grad(values.square().sum(), list(convolution.parameters()))
     assert all(part.isfinite().all() for part in (values, *gradients))
-
-
-def test_copies_must_share_the_channels() -> None:
-    with pytest.raises(ValueError, match=r"num_copies 3 does not divide model\.dim 8"):
-        build_mixer("s4", num_copies=3)
-    with pytest.raises(ValueError, match=r"step_min 0\.5 exceeds step_max 0\.1"):
-        build_mixer("s4d", step_min=0.5)

@@ -124,19 +124,3 @@ def test_a_row_of_padding_leaves_gradients_finite(scores: str) -> None:
     mixer(torch.randn(2, 3, 8, dtype=torch.float64), mask)[0, :2].sum().backward()
     for name, parameter in mixer.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
-
-
-def test_the_rank_is_that_of_a_factorized_table() -> None:
-    assert mixer_of("factorized_random").scores.query.shape == (4, LONGEST, 8)
-    assert mixer_of("factorized_random", rank=3).scores.key.shape == (4, LONGEST, 3)
-    with pytest.raises(
-        ValueError, match="rank is an option of scores factorized_random only, and scores is"
-    ):
-        mixer_of("dense", rank=3)
-
-
-def test_heads_have_to_divide_the_channels() -> None:
-    with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
-        mixer_of("random", num_heads=3)
-    with pytest.raises(ValueError, match="num_heads 4 does not divide attention_dim 6"):
-        mixer_of("dense", attention_dim=6)

@@ -63,20 +63,6 @@ def test_gradients_equal_those_of_its_matrix(kind: str, length: int) -> None:
     )
 
 
-def test_learned_decays_start_from_the_fixed_one() -> None:
-    part = encoder(3)
-    fixed = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9)
-    learned = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9, learned_decays=3).double()
-    expected = fixed.kernel(20).coefficients
-    torch.testing.assert_close(learned.kernel(20).coefficients, expected)
-    assert learned.decay_logit is not None
-    with torch.no_grad():
-        learned.decay_logit[1] = 5.0
-    moved = learned.kernel(20).coefficients / expected
-    torch.testing.assert_close(moved[[0, 2]], torch.ones(2, 39, dtype=torch.float64))
-    assert moved[1, -1] > 2
-
-
 @pytest.mark.parametrize(("per", "count"), [("head", 2), ("channel", 8)])
 def test_learned_decays_stay_above_a_floor(per: Literal["head", "channel"], count: int) -> None:
     """As `use_multi_decay` of OpenNLPLab/lra: floor + (1 - floor) sigmoid, here at every lag."""
@@ -101,23 +87,6 @@ def test_learned_decays_stay_above_a_floor(per: Literal["head", "channel"], coun
     torch.testing.assert_close(started.log_decays().exp(), torch.full((8,), 0.95))
 
 
-def test_the_released_encoder_has_one_norm_and_two_hidden_layers() -> None:
-    """OpenNLPLab/lra, dpb_v4.py, written out."""
-    part = RelativePositionEncoder(
-        3, dim=5, num_layers=2, activation="relu", norm="last_layer", residual=False
-    ).double()
-    first, (one, two, last) = part.first, part.linears
-    lags = torch.arange(-4.0, 5, dtype=torch.float64)
-    hidden = two(torch.relu(one(torch.relu(first(lags[:, None])))))
-    norm = part.norms[-1]
-    assert isinstance(norm, torch.nn.LayerNorm)
-    with torch.no_grad():
-        norm.weight.copy_(torch.randn(5))
-        norm.bias.copy_(torch.randn(5))
-    torch.testing.assert_close(part(lags), last(torch.relu(norm(hidden))).T)
-    assert sum(p.numel() for p in part.parameters()) == 2 * 5 + 2 * (25 + 5) + 2 * 5 + 5 * 3 + 3
-
-
 def test_the_simple_norm_adds_its_epsilon_outside_of_the_root() -> None:
     """As released: x / (norm d ** -1/2 + 1e-8)."""
     x = torch.randn(5, 16, dtype=torch.float64) * 1e-8
@@ -128,19 +97,6 @@ def test_the_simple_norm_adds_its_epsilon_outside_of_the_root() -> None:
     SimpleRMSNorm()(zero).sum().backward()
     assert zero.grad is not None
     assert zero.grad.isfinite().all()
-
-
-def test_lags_can_be_scaled_by_the_tasks_length() -> None:
-    """Not by a sequence's own, which would let padding change the kernel."""
-    part = encoder(3)
-    scaled = EncodedToeplitzOperator([part], 3, causal=True, lag_scale=1 / 50)
-    expected = part(torch.arange(10, dtype=torch.float64) / 50)
-    torch.testing.assert_close(scaled.kernel(10).coefficients, expected)
-    for max_length in (50, 200):
-        context = MixerContext(dim=8, max_length=max_length, layer=0, depth=1)
-        operator = TNN(context, rpe_input="scaled").unit.operator
-        assert isinstance(operator, EncodedToeplitzOperator)
-        assert operator.lag_scale == 1 / max_length
 
 
 @pytest.mark.parametrize("norm", ["simple_rms", "layer", "none"])
@@ -163,27 +119,6 @@ def test_encoders_equal_their_formula(norm: Any, activation: Any, residual: bool
         step = linear(act(normed(hidden)))
         hidden = hidden + step if residual else step
     torch.testing.assert_close(part(lags).T, part.linears[-1](act(normed(hidden))))
-
-
-def test_inner_norm_is_of_the_gated_product() -> None:
-    mixer = build_mixer("tnn", inner_norm="layer").double()
-    assert isinstance(mixer, TNN)
-    x = torch.randn(2, 9, 8, dtype=torch.float64)
-    seen = []
-    mixer.unit.output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    mixer(x)
-    unit = mixer.unit
-    gated = torch.nn.functional.silu(unit.gate(x)) * unit.operator(
-        torch.nn.functional.silu(unit.value(x))
-    )
-    torch.testing.assert_close(seen[0], unit.norm(gated))
-
-
-def test_options_that_need_another_are_refused() -> None:
-    with pytest.raises(ValueError, match="decay_learned needs a decay"):
-        build_mixer("tnn", decay=None, decay_learned=True)
-    with pytest.raises(ValueError, match="rpe_residual concerns hidden layers"):
-        build_mixer("tnn", rpe_layers=0, rpe_residual=True)
 
 
 def test_unit_equals_its_formula() -> None:

@@ -149,25 +149,7 @@ def test_a_window_beyond_half_of_the_circle_is_none() -> None:
         assert (build(window=16, mode=mode)(x) - build(mode=mode)(x)).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("sizes", [(12,), (3, 4)])
-def test_a_great_weight_leaves_the_nearest_alone(sizes: tuple[int, ...]) -> None:
-    torus = Torus(sizes, 2)
-    query, key, value = (torch.randn(1, 3, 12, 2, 4, dtype=torch.float64) for _ in range(3))
-    weight = torch.full((3,), 1e5, dtype=torch.float64)
-    close(toroidal_attention(query, key, value, Reach(torus), weight=weight), value)
-    close(spectral_attention(query, key, value, torus, weight=weight), value)
-
-
 # 7. Fusion.
-
-
-def test_the_mixer_fuses_its_platters() -> None:
-    mixer = build(fusion="mean", num_platters=4)
-    with torch.no_grad():
-        mixer.output.weight.copy_(torch.eye(16))
-        mixer.output.bias.zero_()
-    y = mixer(torch.randn(2, 32, 16, dtype=torch.float64)).unflatten(2, (4, 4))
-    close(y, y[:, :, :1].expand_as(y))
 
 
 def test_fusion_by_attention_is_what_its_formula_says() -> None:
@@ -251,23 +233,3 @@ def test_no_table_of_all_pairs_is_made(window: int | None, causal: bool) -> None
 def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(**options)
-
-
-def test_a_grid_refuses_another_number_of_positions() -> None:
-    with pytest.raises(ValueError, match="got 15 positions, expected the 4 x 4 of the grid"):
-        build(grid=(4, 4))(torch.zeros(1, 15, 16).double())
-
-
-def test_a_trained_mixer_may_take_another_grid() -> None:
-    mixer = build(grid=(4, 4))
-    assert mixer.positions.grid is not None
-    mixer.positions.grid.take_grid((3, 8))
-    x = torch.randn(1, 24, 16, dtype=torch.float64)
-    close(mixer(x), build(grid=(3, 8))(x))
-
-
-def test_a_longer_sequence_has_a_spectral_circle_of_its_own_length() -> None:
-    query, key, value = (torch.randn(1, 2, 20, 2, 4, dtype=torch.float64) for _ in range(3))
-    found = spectral_attention(query, key, value, Torus((16,), 2))
-    close(found, spectral_attention(query, key, value, Torus((20,), 2)))
-    assert build(mode="spectral")(torch.zeros(1, 50, 16).double()).shape == (1, 50, 16)

@@ -11,23 +11,9 @@ from torch import Tensor
 
 from models.ops.spectral_attention import spectral_attention
 from models.ops.torus import Torus
-from models.ops.torus_reach import Reach
 from references import close
 
 WEIGHT = 0.7
-
-
-def test_blocks_of_a_gpu_have_about_as_many_scores_as_allowed() -> None:
-    for torus, window in (
-        (Torus((4000,), 2), None),
-        (Torus((4000,), 2), 100),
-        (Torus((64, 64), 2), 5),
-    ):
-        reach = Reach(torus, window=window)
-        length = torch.Size(torus.sizes).numel()
-        most = reach.most_queries(length, 2**22)
-        sizes = [len(here) * len(near) * 4 for here, near in reach.blocks(length, most)]
-        assert 2**21 < max(sizes) < 2**23
 
 
 def by_definition(parts: Sequence[Tensor], torus: Torus, window: int | None) -> Tensor:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from models.ops.torus import Torus, integer_harmonics
+from models.ops.torus import Torus
 from models.ops.torus_reach import Reach
 from references import close
 
@@ -25,12 +25,6 @@ def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int,
         close(there.sin(), here.sin())
         described = torus.angles(turned, 16, "rope") - torus.angles(places, 16, "rope")
         assert (described.cos() - 1).abs().max() > 0.1
-
-
-def test_integer_harmonics_reach_from_one_turn_to_half_of_the_period() -> None:
-    found = integer_harmonics(5, torch.tensor([512, 32, 1]))
-    assert found.tolist() == [[1, 4, 16, 64, 256], [1, 2, 4, 8, 16], [1] * 5]
-    assert integer_harmonics(1, torch.tensor([512])).tolist() == [[1]]
 
 
 @pytest.mark.parametrize("torus", [

@@ -9,11 +9,8 @@ import torch
 
 from lra.config.registry import MIXERS
 from models.base import MixerContext
-from models.fd_tnn import FrequencyOperator
 from models.layers.long_convolution import LongConvolution
 from models.layers.two_axes import RowsThenColumns
-from models.ski_tnn import SparsePlusLowRank
-from models.tnn import EncodedToeplitzOperator
 from references import assert_equal_with_gradients
 
 GRIDS = [(3, 5), (5, 3), (4, 4), (1, 7), (7, 1)]
@@ -33,11 +30,6 @@ def native(name: str, grid: tuple[int, int], *, causal: bool = False):
             parameter.normal_()
     (operator,) = (m for m in mixer.modules() if isinstance(m, RowsThenColumns))
     return mixer, operator
-
-
-def test_no_other_mixer_has_a_grid_of_its_own() -> None:
-    found = {name for name, cls in MIXERS.classes.items() if cls.has_native_grid}
-    assert found == {*NATIVE, "hgrn", "toroidal"}
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
@@ -74,26 +66,3 @@ def test_causal_grids_do_not_look_ahead_in_raster_order(name: str) -> None:
         future = x.clone()
         future[:, cut:] = torch.randn_like(future[:, cut:])
         torch.testing.assert_close(mixer(future)[:, :cut], mixer(x)[:, :cut])
-
-
-def test_each_axis_is_built_for_its_own_length() -> None:
-    """Rows are as long as the grid is wide."""
-    for name in ("ski-tnn", "fd-tnn", "tnn"):
-        context = MixerContext(dim=4, max_length=15, layer=0, depth=1, grid=(3, 5))
-        options = {**OPTIONS.get(name, {}), **({"rpe_input": "scaled"} if name == "tnn" else {})}
-        mixer = MIXERS.get(name, "test")(context, **options)
-        (operator,) = (m for m in mixer.modules() if isinstance(m, RowsThenColumns))
-        for part, length in ((operator.rows, 5), (operator.columns, 3)):
-            if isinstance(part, SparsePlusLowRank):
-                assert part.grid.max_length == length
-            elif isinstance(part, FrequencyOperator):
-                assert part.max_length == length
-            else:
-                assert isinstance(part, EncodedToeplitzOperator)
-                assert part.lag_scale == 1 / length
-
-
-def test_another_number_of_positions_is_refused() -> None:
-    mixer, _ = native("tnn", (3, 5))
-    with pytest.raises(ValueError, match="got 16 positions, expected the 3 x 5 of the grid"):
-        mixer(torch.randn(1, 16, 4, dtype=torch.float64))

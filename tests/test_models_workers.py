@@ -13,7 +13,7 @@ from lra.runtime.flops import FlopCounter
 from models.ops import circulant
 from models.ops.circulant import circulant_multiply
 from models.ops.reference import reference_forms
-from models.ops.workers import num_workers, on_workers, threads_of_each
+from models.ops.workers import num_workers, on_workers
 
 CPU = torch.device("cpu")
 SIZE = 48
@@ -111,27 +111,3 @@ def test_an_error_on_a_worker_is_the_callers() -> None:
     with pytest.raises(ValueError, match="share 1"):
         on_workers(fail, [1, 2])
     assert on_workers(lambda share: share, [1, 2]) == [1, 2]
-
-
-def test_the_cache_decides_how_much_a_chunk_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(circulant, "_cache_bytes", lambda: 4 * 4096)
-    response = torch.ones(64, SIZE // 2 + 1, dtype=torch.complex64)
-    limit = circulant._chunk_numbers(CPU, num_workers(CPU))
-    work = circulant._Workspace(response, SIZE, torch.ones(8, 20, 64), slice(0, 32), limit)
-    assert list(work.channel_slices()) == [slice(0, 32)]
-    assert [rows.start for rows in work.row_slices()] == list(range(0, 8, work.rows))
-    numbers = work.rows * work.channels * SIZE
-    assert numbers <= limit < numbers + 32 * SIZE
-
-
-@pytest.mark.parametrize(
-    ("threads", "workers", "of_each"),
-    [(1, 1, 1), (2, 2, 1), (4, 4, 1), (5, 2, 2), (6, 3, 2), (7, 3, 2), (8, 4, 2), (9, 3, 3)],
-)
-def test_few_threads_are_left_over(
-    threads: int, workers: int, of_each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if num_workers(CPU) == 1 < torch.get_num_threads():
-        pytest.skip("nothing here limits the threads of a thread")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    assert (num_workers(CPU), threads_of_each(workers)) == (workers, of_each)
