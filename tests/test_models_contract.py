@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 import itertools
+import re
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -19,7 +20,11 @@ from conftest import EVERY_MIXER, build_mixer
 from lra.config.options import Section, options_model
 from models import promises
 from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
-from references import assert_mixer_equals_reference, assert_prefill_equals_steps
+from references import (
+    LargestTensor,
+    assert_mixer_equals_reference,
+    assert_prefill_equals_steps,
+)
 from requested import NOT_CAUSAL
 
 NAMES = sorted(EVERY_MIXER)
@@ -250,6 +255,79 @@ def test_what_cannot_be_causal_refuses_it(name: str, form: Options) -> None:
     context = MixerContext.of(dim=8, length=MAX_LENGTH, causal=True)
     with pytest.raises(ValueError, match="causal"):
         EVERY_MIXER[name](context, **form)
+
+
+LINEAR: list[tuple[str, Options]] = [
+    ("dss", {}),
+    ("linear", {}),
+    ("mega", {}),
+    ("mega", {"chunk": 64}),
+    ("nystrom", {}),
+    ("reformer", {"num_rounds": 1}),
+    ("s4", {}),
+    ("s4d", {}),
+    ("ski-tnn", {}),
+    ("sparse", {"pattern": "bigbird", "block_size": 16}),
+    ("sparse", {"pattern": "local", "block_size": 16}),
+    ("sparse", {"window_size": 32}),
+    ("toroidal", {}),
+    ("toroidal", {"window": 8}),
+    ("transformer", {"window": 16}),
+]
+"""Forms that make no table of all pairs."""
+
+
+@pytest.mark.parametrize(("name", "form"), LINEAR)
+def test_tensors_grow_with_the_length_alone(
+    name: str, form: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest of twice as many positions is at most about twice as large."""
+    monkeypatch.undo()  # blocks are as large as they are
+    largest = []
+    for length in (1024, 2048):
+        mixer = build_mixer(name, max_length=length, **form)
+        x = torch.randn(1, length, 8, requires_grad=True)
+        mixer(x)  # tables of a length are made once
+        with LargestTensor() as made:
+            mixer(x).sum().backward()
+        largest.append(made.numel)
+    assert largest[1] <= 2.2 * largest[0]
+
+
+REFUSED: list[tuple[str, Options, str]] = [
+    ("conv", {"width": 4}, "width 4 is even"),
+    ("linear", {"num_random": 4}, "num_random concerns feature favor"),
+    ("linformer", {"num_heads": 4, "attention_dim": 6}, "num_heads 4 does not divide attention_"),
+    ("long-conv", {"kernel": "multiscale", "smoothing": 3}, "smoothing concerns free kernels"),
+    ("lru", {"radius_min": 0.9, "radius_max": 0.5}, "radius_min 0.9 exceeds radius_max 0.5"),
+    ("mamba2", {"num_heads": 5}, "num_heads 5 does not divide the 16 inner channels"),
+    ("mamba2", {"num_heads": 4, "num_groups": 3}, "num_groups 3 does not divide num_heads 4"),
+    ("mamba2", {"selective": "mamba1", "num_heads": 2}, "num_heads 2 does not concern"),
+    ("mamba2", {"selective": "b2s6", "negative_eigenvalues": True}, "not b2s6"),
+    ("nystrom", {"iterations": 500}, "iterations 500, expected at most 20"),
+    ("reformer", {"num_buckets": 2**16}, "num_buckets 65,536 for sequences of 66 positions"),
+    ("s4", {"num_copies": 3}, "num_copies 3 does not divide model.dim 8"),
+    ("s4d", {"step_min": 0.5}, "step_min 0.5 exceeds step_max 0.1"),
+    ("s4d", {"exponent_lr": 0.01}, "exponent_lr concerns spectral_exponent"),
+    ("s5", {"num_blocks": 3}, "num_blocks 3 does not cut state_size 16 into even parts"),
+    ("ski-tnn", {"num_inducing_points": 500}, "num_inducing_points 500 for sequences of 66"),
+    ("sparse", {"block_size": 4}, "pattern longformer has no option block_size; its options are"),
+    ("sparse", {"pattern": "bigbird", "num_global": 1}, "pattern bigbird cannot have num_global"),
+    ("synthesizer", {"rank": 3}, "rank is an option of scores factorized_random only"),
+    ("tnn", {"decay": None, "decay_learned": True}, "decay_learned needs a decay"),
+    ("toroidal", {"num_heads": 3}, "num_heads 3 times num_platters 2 does not divide model.dim"),
+    ("toroidal", {"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters"),
+    ("toroidal", {"fusion": "mean", "fusion_rank": 2}, "fusion_rank 2 has no effect: fusion is"),
+    ("toroidal", {"circle": "real_length", "window": 3}, "circle real_length: a window"),
+    ("transformer", {"num_heads": 8, "rotary": True}, "rotary turns pairs of channels"),
+]
+"""Options that do not work together, or that would be ignored."""
+
+
+@pytest.mark.parametrize(("name", "form", "message"), REFUSED)
+def test_options_that_contradict_are_refused(name: str, form: Options, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build(name, form)
 
 
 def other_values(options: type[Section], name: str) -> list[Any]:

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from conftest import build_mixer
 from models.base import MixerContext
-from models.conv import Convolution
 from models.fnet import transform_each
 from models.layers.recurrence import DiagonalStateSpace, diagonal_from_kernel, latest_in_slots
 from models.long_conv import FreeConvolution, LongConv, MultiscaleConvolution
@@ -119,14 +118,6 @@ def test_widths_beyond_the_sequence_cost_nothing(name: str, options: dict[str, A
     x = torch.randn(1, 40, 8, requires_grad=True)
     build_mixer(name, **options)(x).square().sum().backward()
     assert x.grad is not None and x.grad.isfinite().all()
-
-
-def test_even_widths_lean_to_no_side() -> None:
-    with pytest.raises(ValueError, match="width 4 is even"):
-        build_mixer("conv", width=4)
-    mixer = build_mixer("conv", causal=True, width=4)
-    assert isinstance(mixer, Convolution)
-    assert mixer.taps.shape == (4, 8)
 
 
 def test_fnet_is_the_real_part_of_a_transform_over_each_length() -> None:

@@ -414,27 +414,3 @@ def test_directions_are_drawn_again_when_a_step_begins() -> None:
         last = mixer.directions.clone()
     assert same == [True, True, False, True, False]
     assert set(mixer.state_dict()) >= {"directions", "steps_since"}
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("linear", {"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
-        ("linear", {"num_random": 4}, "num_random concerns feature favor"),
-        ("linear", {"redraw_steps": 4}, "redraw_steps concerns feature favor"),
-        ("mamba2", {"num_heads": 5}, "num_heads 5 does not divide the 16 inner channels"),
-        ("mamba2", {"num_heads": 4, "num_groups": 3}, "num_groups 3 does not divide num_heads 4"),
-        ("mamba2", {"selective": "mamba1", "num_heads": 2}, "num_heads 2 does not concern"),
-        ("mamba2", {"selective": "mamba1", "num_groups": 1}, "num_groups 1 does not concern"),
-        ("mamba2", {"selective": "b2s6", "num_groups": 2}, "num_groups 2 concerns"),
-        ("mamba2", {"selective": "b2s6", "num_heads": 3}, "num_heads 3 does not divide"),
-        ("mamba2", {"step_min": 0.2}, "step_min 0.2 exceeds step_max 0.1"),
-        ("mamba2", {"selective": "b2s6", "negative_eigenvalues": True}, "not b2s6"),
-        ("delta", {"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
-    ],
-)  # fmt: skip
-def test_options_that_contradict_are_refused(
-    name: str, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(name, **options)

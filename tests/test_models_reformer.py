@@ -21,7 +21,6 @@ from models.ops.hashed_attention import (
 )
 from models.ops.reference import reference_forms
 from models.reformer import Reformer
-from references import LargestTensor
 
 HASHED: dict[str, Any] = {"num_rounds": 2, "chunk_length": 4, "num_buckets": 6}
 """Options of a mixer for which hashes matter from a few positions on."""
@@ -162,21 +161,6 @@ def test_a_bucket_may_be_a_combination_of_hashes() -> None:
     found = hash_vectors(x, rotations, [5, 2, 4])
     assert torch.equal(found, first * 8 + second * 4 + third)
     assert set(found.unique().tolist()) <= set(range(40))
-
-
-def test_no_tensor_is_quadratic_in_the_length(causal: bool) -> None:
-    sizes = []
-    for length in (512, 1024):
-        query = torch.randn(1, 1, length, 2, requires_grad=True)
-        buckets = torch.randint(length // 8, (1, 1, 1, length))
-        with LargestTensor() as largest:
-            mixed = hashed_attention(
-                query, query, buckets, None, num_buckets=length // 8, chunk_length=16,
-                look_ahead=True, causal=causal,
-            )  # fmt: skip
-            mixed.sum().backward()
-        sizes.append(largest.numel)
-    assert sizes[1] <= 2 * sizes[0]
 
 
 def test_nothing_waits_for_numbers(causal: bool) -> None:
