@@ -96,17 +96,6 @@ def test_functions_equal_the_suites_mixers(suite: Any) -> None:
                 torch.testing.assert_close(found, mixer(x), rtol=1e-10, atol=1e-11)
 
 
-def test_both_directions_are_compared_where_the_suite_has_both() -> None:
-    found = collect_comparisons()
-    assert len(found) == 6
-    for case in (case for cases in found.values() for case in cases):
-        if case.causal == (False, True):
-            continue
-        assert case.causal == (False,)
-        with pytest.raises(ValueError, match="cannot be causal"):
-            case.suite(MixerContext.of(dim=8, length=LONGEST, causal=True), **case.options)
-
-
 def test_pictures_are_drawn_by_one_command(tmp_path: Path) -> None:
     """They are small, and those that are committed have the labels that the code draws."""
     spec = importlib.util.spec_from_file_location("draw_kernels", DOCS / "draw_kernels.py")
@@ -125,12 +114,3 @@ def test_pictures_are_drawn_by_one_command(tmp_path: Path) -> None:
 
 def labels(svg: Path) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())
-
-
-def test_links_lead_to_files_and_headings() -> None:
-    headings = {line[3:].lower() for line in PAGE.splitlines() if line.startswith("## ")}
-    for target in re.findall(r"\]\((?!http)([^)]+)\)", PAGE):
-        if target.startswith("#"):
-            assert target[1:] in headings, target
-        else:
-            assert (DOCS / target).exists(), target

@@ -13,9 +13,8 @@ from torch.nn import functional
 
 import run_task
 from common.errors import DataError
-from lra.check.__main__ import main as check_main
 from lra.config.schema import RunConfig
-from lra.record.run import NO_PREDICTION, RunRecord, load_record
+from lra.record.run import RunRecord, load_record
 from lra.record.scores import SegmentScore, TokenScores
 from lra.report.data import Data
 from lra.runtime.errors import UserError
@@ -120,14 +119,6 @@ def test_a_score_is_that_of_a_loop_over_examples(own: str, dataset: Dataset) -> 
     assert (score.correct, score.total) == tuple(score.predictions.sum(axis=0)[[1, 0]])
 
 
-def test_logits_that_are_not_finite_are_wrong(own: str, dataset: Dataset) -> None:
-    trainer = trainer_of(own, dataset)
-    with torch.no_grad():
-        trainer.model.output.bias.fill_(torch.nan)
-    score = trainer.score("val", lambda: None)
-    assert score.correct == 0 and score.non_finite == score.total
-
-
 def test_segments_have_equal_weight() -> None:
     outcomes = np.array([[4, 4, -1], [4, 2, 1], [1, 0, 3]])
     scores = token_scores(outcomes, {"segment": np.array(["a", "a", "b"])})
@@ -159,15 +150,6 @@ def test_a_run_records_all_accuracies(run_folder: Path) -> None:
         rows = list(csv.DictReader(file))
     assert sum(int(row["targets"]) for row in rows) == record.test_total
     assert sum(int(row["correct"]) for row in rows) == record.test_correct
-
-
-def test_the_report_reads_what_a_run_wrote(run_folder: Path) -> None:
-    data = Data(run_folder.parents[3])
-    record = load_record(run_folder / "result.json")
-    found = data.predictions(record)
-    assert found is not None and not data.faults and record.tokens is not None
-    whole = sum(one.correct_examples for one in record.tokens.segments)
-    assert (found.right == 1).sum() == (found.first_wrong == NO_PREDICTION).sum() == whole
 
 
 @pytest.mark.parametrize(
@@ -245,18 +227,3 @@ def test_bad_labels_of_positions_are_named(tmp_path: Path, returned: str, words:
     )
     with pytest.raises(DataError, match=words):
         resolve(f"{path}:Bad", "conv", preset="quick", overrides=TINY).build_task()
-
-
-def test_pairs_have_no_labels_of_positions(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.py"
-    path.write_text(
-        "class Pairs:\n    def examples(self, split, rng):\n"
-        "        return [([0, 1], [1, 0])] * 20, [[0, 1]] * 20\n"
-    )
-    with pytest.raises(DataError, match="examples are pairs of sequences, and its labels"):
-        resolve(f"{path}:Pairs", "conv", preset="quick", overrides=TINY).build_task()
-
-
-def test_the_check_knows_labels_of_positions(own: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check_main([own]) == 0
-    assert "all 12 checks passed" in " ".join(capsys.readouterr().out.split())

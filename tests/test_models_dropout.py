@@ -134,12 +134,6 @@ def test_tied_dropout_drops_a_channel_of_a_sequence_at_every_position(tied: bool
     )
 
 
-def test_values_are_repeated_in_the_order_of_their_sequences() -> None:
-    packing = Packing(torch.tensor([2, 1, 3]), torch.device("cpu"))
-    repeated = packing.repeated(torch.tensor([[1.0], [2.0], [3.0]]))
-    assert repeated.flatten().tolist() == [1, 1, 2, 3, 3, 3]
-
-
 @pytest.mark.parametrize(("mixer", "tied"), [("s4", True), ("tnn", False)])
 def test_settings_reach_every_place(mixer: str, tied: bool) -> None:
     config = resolve("image", mixer, overrides=["model.depth=1"])
@@ -156,15 +150,6 @@ def test_settings_reach_every_place(mixer: str, tied: bool) -> None:
     else:
         names = ("mixer.unit", "mixer_residual", "channel_mixer", "channel_residual")
         assert places == {f"{name}.dropout": (0.1, tied) for name in names}
-
-
-def test_tied_dropout_is_the_same_law_in_batches() -> None:
-    drop = ChannelDropout(0.25)
-    y = drop(torch.ones(400, 7, 50))
-    assert torch.equal(y, y[:, :1].expand_as(y))
-    assert dropped(y).mean().item() == pytest.approx(0.25, abs=0.01)
-    assert y.mean().item() == pytest.approx(1.0, abs=0.02)
-    assert torch.equal(drop.eval()(y), y)
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9, 1e-6, 0.99999])

@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from models.fd_tnn import FrequencyInput, FrequencyOperator
-from models.layers.long_convolution import LongConvolution
 from models.layers.relative_position_encoder import RelativePositionEncoder
 from models.ops.activations import Activation
 from models.ops.toeplitz import LagKernel
-from models.tnn import EncodedToeplitzOperator
 from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 
 
@@ -84,33 +82,6 @@ def test_operator_equals_the_matrix_of_its_response(length: int, causal: bool) -
         assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)  # noqa: B023
 
 
-@pytest.mark.parametrize("length", [1, 2, 31, 100])
-def test_both_ways_to_multiply_agree(length: int) -> None:
-    """Long sequences are multiplied in frequency, short ones by a cut kernel."""
-    for max_length in (length, 4 * length):
-        operator = operator_of(3, max_length, causal=False)
-        x = torch.randn(2, length, 3, dtype=torch.float64)
-        torch.testing.assert_close(operator(x), LongConvolution.forward(operator, x))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_transforms_stay_in_single_precision_under_autocast(causal: bool) -> None:
-    operator = operator_of(3, 64, causal=causal).float()
-    x = torch.randn(2, 64, 3).bfloat16()
-    exact = operator(x.float())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(operator(x), exact.bfloat16())
-
-
-def test_bidirectional_kernels_are_real() -> None:
-    operator = operator_of(4, 64, causal=False)
-    response = operator.response(128)
-    assert response[:, [0, -1]].imag.abs().max() == 0
-    assert response.imag.abs().max() > 0
-    kernel = kernel_by_definition(operator, 128)
-    assert kernel.imag.abs().max() < 1e-12 * kernel.real.abs().max()
-
-
 @pytest.mark.parametrize("frequency_input", ["angle", "cosine"])
 def test_causal_kernels_have_no_past(frequency_input: FrequencyInput) -> None:
     operator = operator_of(4, 64, causal=True, frequency_input=frequency_input)
@@ -126,43 +97,6 @@ def test_causal_response_is_a_hilbert_pair(size: int) -> None:
     real = operator.encode(size)
     expected = torch.complex(real, -hilbert_transform_by_definition(real))
     torch.testing.assert_close(operator.response(size), expected, rtol=1e-9, atol=1e-12)
-
-
-def test_the_discrete_hilbert_transform_tends_to_definition_1() -> None:
-    real = torch.zeros(1, 4097, dtype=torch.float64)
-    real[0, 100] = 0.5
-    real[0, 0] = 1.0
-    transformed = hilbert_transform_by_definition(real)[0]
-    for odd in (1, 3, 7):
-        assert transformed[odd].item() == pytest.approx(2 / (torch.pi * odd), rel=0.02)
-    assert transformed[2].abs() < 1e-12
-
-
-def test_longer_sequences_see_the_same_response_more_finely() -> None:
-    for causal in (False, True):
-        operator = operator_of(3, 64, causal=causal)
-        assert operator.size_for(10) == operator.size_for(64) == 128
-        assert operator.size_for(65) == 256
-        coarse, fine = operator.encode(128), operator.encode(256)
-        torch.testing.assert_close(fine[:, ::2], coarse)
-
-
-def test_one_transform_fewer_than_tnn(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    for name in ("fft", "ifft", "rfft", "irfft"):
-        original = getattr(torch.fft, name)
-
-        def counted(*arguments: object, _name: str = name, _original=original, **options: object):
-            calls.append(_name)
-            return _original(*arguments, **options)
-
-        monkeypatch.setattr(torch.fft, name, counted)
-    x = torch.randn(1, 64, 2, dtype=torch.float64)
-    operator_of(2, 64, causal=False)(x)
-    assert sorted(calls) == ["irfft", "rfft"]
-    calls.clear()
-    EncodedToeplitzOperator([encoder_of(2)], 2, causal=False)(x)
-    assert sorted(calls) == ["irfft", "rfft", "rfft"]
 
 
 def tails(activation: Activation, frequency_input: FrequencyInput) -> list[float]:
@@ -198,11 +132,3 @@ def test_smoother_activations_have_shorter_tails() -> None:
     assert gelu[3] - gelu[2] < 1.3 * (gelu[1] - gelu[0])
     assert silu[3] - silu[2] == pytest.approx(silu[1] - silu[0], rel=0.15)
     assert relu[3] - relu[2] > 0.6 * (relu[1] - relu[0])
-
-
-def test_of_the_angle_itself_every_response_has_kinks() -> None:
-    """Its even continuation bends at 0 and pi, so that all activations have a power's tail."""
-    for activation in ("gelu", "silu", "relu"):
-        level = tails(activation, "angle")
-        assert level[-1] > -8
-        assert level[3] - level[2] > -0.5

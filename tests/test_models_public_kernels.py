@@ -19,7 +19,6 @@ from torch import Tensor
 from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
-from lra.train.session import common_facts
 from models.base import MixerContext
 from models.mamba2 import Mamba2
 from models.ops import public_kernels
@@ -28,7 +27,6 @@ from models.ops.delta_rule import delta_rule
 from models.ops.scan import scan
 from models.ops.selective_scan import selective_scan
 from references import assert_equal_with_gradients, by_reference
-from requested import resolve
 
 KERNELS = [
     public_kernels.DELTA_RULE,
@@ -138,25 +136,6 @@ def test_padding_changes_nothing_in_a_mixer_of_public_kernels(
     assert stand_in() == 4  # both directions, twice
 
 
-@pytest.mark.parametrize("kernels", ["auto", "own"])
-def test_processes_of_one_run_must_have_the_same_public_kernels(
-    kernels: str, messages: list[str], stand_in: Callable[[], int]
-) -> None:
-    config = resolve("listops", "delta", preset="quick", overrides=[f"train.kernels={kernels}"])
-    facts = common_facts(config, 0, torch.device("cpu"))
-    assert facts.get("the version of mamba-ssm") == ("2.3.2" if kernels == "auto" else None)
-
-
-@pytest.mark.parametrize("device", [None, "cuda"])
-def test_public_kernels_run_where_they_are_allowed_alone(
-    device: str | None, messages: list[str], stand_in: Callable[[], int]
-) -> None:
-    KERNEL_CHOICE.device = device
-    selective_scan(*draw_selective())
-    assert (stand_in(), messages) == (0, [])
-    assert "mamba-ssm" not in versions()
-
-
 def test_a_package_that_is_not_there_is_named(
     messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,15 +151,6 @@ def test_a_package_that_is_not_there_is_named(
         "selective_scan: computed by our form instead of selective_scan_fn: mamba-ssm is not "
         "installed"
     ]
-
-
-def test_a_package_that_cannot_be_imported_is_named(
-    messages: list[str], stand_in: Callable[[], int], tmp_path: Path
-) -> None:
-    file = tmp_path / "mamba_ssm" / "ops" / "selective_scan_interface.py"
-    file.write_text("raise ImportError('undefined symbol')")
-    selective_scan(*draw_selective())
-    assert messages[0].endswith("mamba-ssm cannot be used here: undefined symbol")
 
 
 DOUBLE = torch.float64

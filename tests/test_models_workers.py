@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,10 +10,10 @@ import torch
 from torch import Tensor
 
 from lra.runtime.flops import FlopCounter
-from models.ops import circulant, workers
+from models.ops import circulant
 from models.ops.circulant import circulant_multiply
 from models.ops.reference import reference_forms
-from models.ops.workers import num_workers, on_workers, threads_of_each
+from models.ops.workers import num_workers, on_workers
 
 CPU = torch.device("cpu")
 SIZE = 48
@@ -84,14 +83,6 @@ def test_what_is_watched_is_computed_on_one_thread_to_the_same_bits() -> None:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_repeated_products_are_equal_to_the_bit() -> None:
-    first = product(64, torch.float32, batch=40)
-    for _ in range(5):
-        again = product(64, torch.float32, batch=40)
-        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-
-
-@pytest.mark.usefixtures("two_threads")
 def test_workers_have_their_share_of_the_threads_and_leave_the_others_theirs() -> None:
     if num_workers(CPU) == 1:
         pytest.skip("nothing here limits the threads of a thread")
@@ -120,56 +111,3 @@ def test_an_error_on_a_worker_is_the_callers() -> None:
     with pytest.raises(ValueError, match="share 1"):
         on_workers(fail, [1, 2])
     assert on_workers(lambda share: share, [1, 2]) == [1, 2]
-
-
-def test_without_openmp_nothing_is_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_limits", lambda: None)
-    assert num_workers(CPU) == 1
-    assert num_workers(torch.device("meta")) == 1
-
-
-def test_the_cache_decides_how_much_a_chunk_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(circulant, "_cache_bytes", lambda: 4 * 4096)
-    response = torch.ones(64, SIZE // 2 + 1, dtype=torch.complex64)
-    limit = circulant._chunk_numbers(CPU, num_workers(CPU))
-    work = circulant._Workspace(response, SIZE, torch.ones(8, 20, 64), slice(0, 32), limit)
-    assert list(work.channel_slices()) == [slice(0, 32)]
-    assert [rows.start for rows in work.row_slices()] == list(range(0, 8, work.rows))
-    numbers = work.rows * work.channels * SIZE
-    assert numbers <= limit < numbers + 32 * SIZE
-
-
-@pytest.mark.parametrize(
-    ("threads", "workers", "of_each"),
-    [(1, 1, 1), (2, 2, 1), (4, 4, 1), (5, 2, 2), (6, 3, 2), (7, 3, 2), (8, 4, 2), (9, 3, 3)],
-)
-def test_few_threads_are_left_over(
-    threads: int, workers: int, of_each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if num_workers(CPU) == 1 < torch.get_num_threads():
-        pytest.skip("nothing here limits the threads of a thread")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    assert (num_workers(CPU), threads_of_each(workers)) == (workers, of_each)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_little_is_not_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    few, many = torch.empty(1, 64, 64), torch.empty(8, 2048, 128)
-    assert circulant._shares(few, 128) == [slice(0, 64)]
-    assert len(circulant._shares(many, 4096)) == num_workers(CPU)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_a_share_that_fails_is_told_once_all_have_ended() -> None:
-    ended: list[int] = []
-
-    def work(share: int) -> None:
-        if share == 0:
-            raise MemoryError("share 0")
-        time.sleep(0.2)
-        ended.append(share)
-
-    with pytest.raises(MemoryError, match="share 0"):
-        on_workers(work, [0, 1])
-    assert ended == [1]
