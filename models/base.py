@@ -45,14 +45,7 @@ class MixerContext:
     def of(
         cls, *, dim: int, length: int, causal: bool = False, grid: tuple[int, int] | None = None
     ) -> MixerContext:
-        """Describe a mixer that is used outside of the suite's model, in your own code.
-
-        Args:
-            dim: channels in and out.
-            length: longest sequence, in positions.
-            causal: whether position i may only depend on positions up to i.
-            grid: (height, width) if the mixer is to mix along both axes of images.
-        """
+        """Describe a mixer that is used outside of the suite's model, for sequences of a length."""
         return cls(dim=dim, max_length=length, layer=0, depth=1, causal=causal, grid=grid)
 
 
@@ -97,14 +90,13 @@ class Mixer(nn.Module, abc.ABC):
 
     @classmethod
     def shared(cls, context: MixerContext, **options: Any) -> nn.Module | None:
-        """Build a module that the mixers of all blocks share; it is called once per model.
+        """Build a module that the mixers of all blocks share, or None; called once per model.
 
         Each mixer finds the module in its `context.shared` and registers it as a submodule.
 
         Args:
             context: the context of the first block.
             options: the options of the mixers.
-        Returns: the module, or None if the mixers share nothing.
         """
         return None
 
@@ -152,11 +144,9 @@ class Mixer(nn.Module, abc.ABC):
 
 
 def begin_step(model: nn.Module) -> bool:
-    """Call `Mixer.begin_step` of all mixers in a model.
+    """Call `Mixer.begin_step` of all mixers, and return whether buffers changed at random.
 
     A training loop calls it once for each step of the optimizer, before the first forward pass.
-
-    Returns: whether buffers changed at random.
     """
     mixers = [module for module in model.modules() if isinstance(module, Mixer)]
     have_changed = [mixer.begin_step() for mixer in mixers]
@@ -164,11 +154,7 @@ def begin_step(model: nn.Module) -> bool:
 
 
 class GridModule(nn.Module):
-    """A module whose sequences are images in raster order.
-
-    Args:
-        grid: (height, width).
-    """
+    """A module whose sequences are images of a grid, (height, width), in raster order."""
 
     def __init__(self, grid: tuple[int, int]) -> None:
         super().__init__()
@@ -208,7 +194,6 @@ class GatedMixer(Mixer):
         """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         value, gate = self.value_and_gate(x, mask).chunk(2, dim=-1)
         return gate * (value - x)
 
@@ -244,7 +229,6 @@ class GatedRecurrence(Recurrence):
         """Process a position: x (batch, dim) -> value and gate, (batch, 2 * dim), and the state."""
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
-        """See `Recurrence.step`."""
         parts, state = self.value_and_gate(x, state)
         value, gate = parts.chunk(2, dim=-1)
         return gate * (value - x), state
@@ -274,8 +258,8 @@ class RecurrentMixer(Mixer):
     def recurrence(self, length: int) -> Recurrence:
         """Convert the mixer into a recurrence that equals `forward` in evaluation mode.
 
-        Args:
-            length: number of positions for which it has to be equal.
+        It is equal for sequences of up to a length.
+
         Raises: ValueError if the context was not causal.
         """
         if not self.context.causal:

@@ -114,7 +114,6 @@ class Delta(RecurrentMixer):
         return direction
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:  # and so keys, which have no bias, until real positions come
             x = x.masked_fill(~mask[..., None], 0)
         parts = self.query_key_value(x), self.rate_and_decay(x)
@@ -192,7 +191,6 @@ class _DeltaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `Recurrence.step`."""
         mixer, (matrix, latest) = self.mixer, state
         convolved, latest = self.direction.convolution.step(mixer.query_key_value(x), latest)
         query, key, value = mixer.heads(convolved)
@@ -208,7 +206,6 @@ class _DeltaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, length = self.mixer, x.shape[1]
         projected = mixer.query_key_value(x)
         query, *others = mixer.rule_arguments([0], projected, mixer.rate_and_decay(x))

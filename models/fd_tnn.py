@@ -59,10 +59,9 @@ class FrequencyOperator(LongConvolution):
         channels: in and out.
         max_length: the task's longest sequence, in positions.
         causal: whether the kernel is zero at negative lags.
-        frequency_input: the encoder's input, the "angle" of the frequency or its "cosine". A
-            smooth function of the angle has kinks at 0 and pi when it is continued around the
-            circle, so its kernel falls no faster than 1 / lag ** 2. A function of the cosine has no
-            kinks, as Theorems 2 and 3 assume.
+        frequency_input: the encoder's input. A smooth function of the angle has kinks at 0 and pi
+            when it is continued around the circle, so its kernel falls no faster than
+            1 / lag ** 2. A function of the cosine has none, as Theorems 2 and 3 assume.
     """
 
     def __init__(
@@ -132,7 +131,6 @@ class FrequencyOperator(LongConvolution):
         return torch.cat([even[:, :1], 2 * even[:, 1:half], even[:, half : half + 1]], dim=1)
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         size = self.size_for(length)
         if self.causal:
             return LagKernel(self._causal_kernel(size)[:, :length], 0)

@@ -75,7 +75,6 @@ class HGRN(RecurrentMixer):
         self.phase = nn.Parameter(rates.repeat(1 if context.causal else 2, 1))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         candidate, kept = self.candidates(x)
@@ -142,14 +141,12 @@ class _States(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
         candidate, kept = self.mixer.candidates(x)
         state = self.mixer.turned(kept)[0] * state + candidate
         return self.mixer.project(x, state), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `PrefillRecurrence.prefill`."""
         candidate, kept = self.mixer.candidates(x)
         states = scan(self.mixer.turned(kept)[0], candidate)
         return self.mixer.project(x, states), states[:, -1].clone()

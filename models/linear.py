@@ -111,7 +111,6 @@ class Linear(RecurrentMixer):
             self.decay_gate = LinearMap(dim, num_heads)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         if self.feature not in RECTIFIED:
@@ -256,7 +255,6 @@ class _LinearRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `Recurrence.step`."""
         sums, position = state
         mixer, one = self.mixer, x[:, None]
         query, key, value = mixer._heads(one)
@@ -269,7 +267,6 @@ class _LinearRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
         _, key, value = mixer._heads(x)
         key = mixer.key_features(key, torch.arange(length, device=x.device))

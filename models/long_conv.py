@@ -47,18 +47,7 @@ DECAY = 2.0
 
 
 class FreeConvolution(LongConvolution):
-    """Kernels with a parameter for every lag (Fu et al., algorithm 1).
-
-    Args:
-        dim: channels of the mixer.
-        copies: number of kernels per channel and direction.
-        directions: 1 if causal, else 2.
-        max_length: number of lags of a kernel.
-        start: "random", or "exponential" for kernels with a different decay in each channel.
-        threshold: soft threshold of the coefficients: each moves towards 0 by it, at most to 0.
-        smoothing: number of lags in a moving average over the kernel, odd.
-        kernel_dropout: dropout probability of coefficients.
-    """
+    """Kernels with a parameter for every lag (Fu et al., algorithm 1); see `LongConv`."""
 
     def __init__(
         self,
@@ -87,7 +76,6 @@ class FreeConvolution(LongConvolution):
         self.kernels = nn.Parameter(kernels)
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         half = self.smoothing // 2
         kernels = self.kernels[..., : length + half]
         if half:
@@ -102,12 +90,6 @@ class MultiscaleConvolution(LongConvolution):
 
     Each sub-kernel is twice as long and half as strong as the one before; the first two have
     SCALE_SIZE lags. The kernel is divided by its initial norm.
-
-    Args:
-        dim: channels of the mixer.
-        copies: number of kernels per channel and direction.
-        directions: 1 if causal, else 2.
-        max_length: number of lags of a kernel.
     """
 
     norm: Tensor
@@ -132,7 +114,6 @@ class MultiscaleConvolution(LongConvolution):
         return torch.cat(stretched, dim=-1)
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         whole = self._whole()
         kernels = (whole / self.norm)[..., : min(length, self.max_length)]
         missing = length - kernels.shape[-1]

@@ -216,7 +216,6 @@ class Mamba2(RecurrentMixer):
         return direction
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
@@ -274,7 +273,6 @@ class _MambaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """See `Recurrence.step`."""
         states, *latest = state
         gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
         if self.convolution is not None:
@@ -285,7 +283,6 @@ class _MambaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """See `PrefillRecurrence.prefill`."""
         gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
         latest = []
         if self.convolution is not None:

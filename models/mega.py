@@ -72,7 +72,6 @@ class DampedAverage(LongConvolution):
         return log_decays, p * self.beta * self.gamma * self.gamma.shape[-1] ** -0.5
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         log_decays, weights = self.coefficients()
         rows = log_decays.flatten(0, 1), weights.flatten(0, 1)[None]
         kernels = vandermonde_product(*rows, length).view(-1, self.channels, length)
@@ -208,7 +207,6 @@ class _Chunked(GatedRecurrence, PrefillRecurrence):
 
     @torch.no_grad()
     def value_and_gate(self, x: Tensor, state: MegaState) -> tuple[Tensor, MegaState]:
-        """See `GatedRecurrence.value_and_gate`."""
         averages, keys, values, position = state
         average, averages = self.average.step(x, averages)
         query, key, value, rest = self.mixer.attended(x, average)
@@ -227,7 +225,6 @@ class _Chunked(GatedRecurrence, PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, MegaState]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
         query, key, value, rest = mixer.attended(x, mixer.average(x))
         y = mixer.gated(mixer.attend(query, key, value, None), rest)

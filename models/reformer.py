@@ -97,7 +97,6 @@ class Reformer(Mixer):
         self.register_buffer("rotations", rotations)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         # A rounded query may fall into another bucket, so queries are computed without autocast.

@@ -117,16 +117,11 @@ class DiagonalConvolution(StateSpaceConvolution):
     The real parts of A are -exp(log_decay), always negative (S4D, section 3.3).
 
     Args:
-        channels: number of channels, each with one kernel per direction.
-        directions: 1 for a causal convolution, 2 for a bidirectional one.
-        copies: number of sets of poles and B, each for an equal number of channels.
         poles: (states,) complex, the initial A, one pole of each conjugate pair.
         into: (states,) complex, the initial B.
         log_step: (channels,) logarithms of the time steps.
-        discretization: "zoh" (zero-order hold) or "bilinear".
         tilted_length: length whose spectrum is multiplied by a learned power of the frequency.
             None: the spectrum is not changed.
-        learns_input: whether B is learned.
     """
 
     input: Tensor
@@ -175,7 +170,6 @@ class DiagonalConvolution(StateSpaceConvolution):
         return 0 if self.tilted_length is None else max(length, self.tilted_length)
 
     def state_parameters(self) -> list[nn.Parameter]:
-        """See `StateSpaceConvolution.state_parameters`."""
         learned = [self.input] if isinstance(self.input, nn.Parameter) else []
         return [self.log_decay, self.frequency, *learned]
 
@@ -194,11 +188,9 @@ class DiagonalConvolution(StateSpaceConvolution):
         return torch.log1p(d / 2) - torch.log1p(-d / 2), weights * (step / (1 - d / 2))
 
     def kernels(self, length: int) -> Tensor:
-        """See `StateSpaceConvolution.kernels`."""
         return vandermonde_product(*self.discretize(), length)
 
     def recurrence(self, length: int) -> DiagonalStateSpace:
-        """See `StateSpaceConvolution.recurrence`."""
         log_poles, weights = self.discretize()
         return DiagonalStateSpace(log_poles.exp(), weights[0])
 

@@ -221,5 +221,4 @@ class SKITNN(Mixer):
         )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         return self.unit(x, mask)

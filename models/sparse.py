@@ -29,8 +29,16 @@ from torch import Tensor
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.ops.attention_patterns import Fixed, Local, Pattern, RandomBlocks, Strided, Window
-from models.ops.sparse_attention import attend_to_all, sparse_attention
+from models.ops.sparse_attention import (
+    Fixed,
+    Local,
+    Pattern,
+    RandomBlocks,
+    Strided,
+    Window,
+    attend_to_all,
+    sparse_attention,
+)
 
 PatternName = Literal["strided", "fixed", "longformer", "bigbird", "local"]
 
@@ -178,7 +186,6 @@ class Sparse(Mixer):
             self.reach = self._window()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)

@@ -17,7 +17,10 @@ Symbols of the description and their names here:
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
@@ -25,20 +28,159 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, PrefillRecurrence, RecurrentMixer, State
+from models.base import (
+    DecayingAt,
+    GridModule,
+    MixerContext,
+    PrefillRecurrence,
+    RecurrentMixer,
+    State,
+)
 from models.layers.basic import LinearMap
 from models.layers.heads import latest_in_slots
-from models.layers.platter_fusion import Fusion, build_fusion
-from models.layers.torus_positions import TorusPositions
 from models.ops.rotary import turn
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Harmonics, Torus
-from models.ops.torus_reach import Reach, pairs_of
+from models.ops.torus import Harmonics, Reach, Torus, pairs_of
 
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]
 Window = Annotated[int, Field(ge=1, le=2**31)]
+Fusion = Literal["low_rank", "attention", "mean", "none"]
+
+
+class LowRankFusion(nn.Module):
+    """Multiply the platters, (..., platters, channels), by I + U V^T.
+
+    The description has U V^T without I. With rank 1 this would leave a single vector, multiplied by
+    one number per platter.
+    """
+
+    def __init__(self, num_platters: int, rank: int) -> None:
+        super().__init__()
+        self.left = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
+        self.right = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.left @ (self.right.T @ x)
+
+
+class AttentionFusion(nn.Module):
+    """Attention between platters, softmax(Q K^T / sqrt(channels)) V.
+
+    Q, K and V are linear maps from platters to platters that all channels share.
+    """
+
+    def __init__(self, num_platters: int) -> None:
+        super().__init__()
+        self.query_key_value = nn.Parameter(
+            torch.randn(3, num_platters, num_platters) * num_platters**-0.5
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (weight @ x for weight in self.query_key_value)
+        scores = query @ key.transpose(-1, -2) * x.shape[-1] ** -0.5
+        return scores.softmax(dim=-1) @ value
+
+
+class MeanFusion(nn.Module):
+    """Replace each platter by the mean of all platters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=-2, keepdim=True).expand_as(x)
+
+
+def build_fusion(fusion: Fusion, num_platters: int, rank: int | None = None) -> nn.Module:
+    """Build a fusion; a low rank of None is a quarter of the platters, at least 1.
+
+    Raises: ValueError for a rank of another fusion, a rank above the platters, and a fusion by mean
+        or attention of one platter.
+    """
+    if rank is not None and fusion != "low_rank":
+        raise ValueError(f"fusion_rank {rank} has no effect: fusion is {fusion}; leave it out")
+    if rank is not None and rank > num_platters:
+        raise ValueError(f"fusion_rank {rank} exceeds num_platters {num_platters}")
+    if num_platters == 1 and fusion in ("mean", "attention"):
+        raise ValueError(f"fusion {fusion} has no effect: num_platters is 1; use fusion none")
+    return {
+        "low_rank": lambda: LowRankFusion(num_platters, rank or max(1, num_platters // 4)),
+        "attention": lambda: AttentionFusion(num_platters),
+        "mean": MeanFusion,
+        "none": nn.Identity,
+    }[fusion]()
+
+
+class TorusPositions(nn.Module):
+    """The torus of a context's positions, with one weight of the distance per head.
+
+    Args:
+        context: has the longest length, and the grid.
+        num_heads: heads, each with a weight of its own.
+        torus: of the context.
+        channels: of a head on a platter.
+        harmonics: how often channels turn around the circles.
+        distance_weight: of the distance in scores at the start. 0: there is none.
+    """
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        num_heads: int,
+        torus: Torus,
+        channels: int,
+        harmonics: Harmonics,
+        distance_weight: float,
+    ) -> None:
+        super().__init__()
+        self.grid = None if context.grid is None else GridModule(context.grid)
+        self.first_torus = torus
+        self.channels = channels
+        self.harmonics: Harmonics = harmonics
+        self.distance_logit = None
+        if distance_weight:
+            # softplus of it is the weight
+            logit = distance_weight + math.log(-math.expm1(-distance_weight))
+            self.distance_logit = nn.Parameter(torch.full((num_heads,), logit))
+
+    @property
+    def torus(self) -> Torus:
+        """The torus on which positions and platters lie."""
+        own = self.first_torus
+        return own if self.grid is None else replace(own, sizes=self.grid.grid)
+
+    @property
+    def distance_weight(self) -> Tensor | None:
+        """The weight of the distance in the scores of each head, (heads,); None if it has none."""
+        return None if self.distance_logit is None else functional.softplus(self.distance_logit)
+
+    def angles(self, places: Tensor, periods: Tensor | None = None) -> Tensor:
+        """Compute the angles that encode places; see `Torus.angles`.
+
+        Args:
+            places: (batch or 1, length, axes) int64.
+            periods: (batch or 1, 1), where sequences have circles of their own.
+        Returns: (batch or 1, length, platters, channels / 2) in radians.
+        """
+        return self.torus.angles(places, self.channels, self.harmonics, periods)
+
+    def angles_of_all(self, length: int, device: torch.device) -> Tensor:
+        """Return the angles of all positions, which are kept: (1, length, platters, channels / 2).
+
+        Raises: ValueError for another number of positions than the grid has.
+        """
+        if self.grid is not None:
+            self.grid.check_length(length)
+        return _angles_of_all(self.torus, length, self.channels, self.harmonics, device)
+
+
+@functools.lru_cache(maxsize=16)
+def _angles_of_all(
+    torus: Torus, length: int, channels: int, harmonics: Harmonics, device: torch.device
+) -> Tensor:
+    with torch.inference_mode(False):  # a training run may use them next
+        places = torus.coordinates(torch.arange(length, device=device))[None]
+        return torus.angles(places, channels, harmonics)
 
 
 class Toroidal(RecurrentMixer):
@@ -114,13 +256,12 @@ class Toroidal(RecurrentMixer):
         self.mode = mode
         self.context = context
         self.query_key_value = LinearMap(context.dim, 3 * context.dim)
+        sizes = (context.max_length,) if context.grid is None else context.grid
         self.positions = TorusPositions(
             context,
             num_heads=num_heads,
-            num_platters=num_platters,
+            torus=Torus(sizes, num_platters, wrap=wrap, depth_wrap=depth_wrap),
             channels=self.head_channels,
-            wrap=wrap,
-            depth_wrap=depth_wrap,
             harmonics=harmonics,
             distance_weight=distance_weight,
         )
@@ -209,7 +350,6 @@ class RingBuffer(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, State]:
-        """See `Recurrence.step`."""
         keys, values, position = state
         torus, place = self.mixer.positions.torus, position[:, None, None]
         query, key, value = self.mixer.heads(x[:, None], self.mixer.positions.angles(place))
@@ -227,7 +367,6 @@ class RingBuffer(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
         heads = mixer.heads(x, mixer.positions.angles_of_all(length, x.device))[1:]
         keys, values = (

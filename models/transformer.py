@@ -97,7 +97,6 @@ class Transformer(Mixer):
         self.output = LinearMap(inner, context.dim, bias=projection_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)

@@ -33,7 +33,7 @@ ORDER = (
     "tasks.cache", "tasks.manifest", "tasks.order", "tasks.labelled", "tasks.next_token",
     "tasks.unlabelled", "tasks.splits", "tasks.base", "tasks.vocabulary",
     "tasks.random_words",
-    "models", "models.layers", "models.base", "models.ops",
+    "models", "models.layers", "models.base", "models.fast", "models.ops",
     "common", "common.cores", "common.kernel_choice", "common.progress", "common.strict_yaml",
     "common.tensors", "common.untrusted", "common.files", "common.errors", "common.options",
 )  # fmt: skip
@@ -50,8 +50,6 @@ LATE = {
     "lra.report.tables.published": "torch, for reports without estimates of time",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
-    "models.ops.delta_rule": "numba, for the delta rule",
-    "models.ops.selective_scan": "numba, for states of single channels",
     "tasks.listops.data": "numba, for data that is generated",
     "tasks.listops.task": "numba, for data that is generated",
     "tasks.pathfinder.official": "numba, for data that is no release",
@@ -148,8 +146,8 @@ def test_imports_point_down() -> None:
         ("lra.train.run", "import importlib\nimportlib.import_module('lra.bench.steps')"),
         ("lra.classifier.block", "def f():\n    from lra.train.run import Run"),
         ("lra.config.compose", "from conftest import TINY"),
-        ("models.ops.circulant", "from models.layers import norms"),
-        ("models.ops.circulant", "from models.base import Mixer"),
+        ("models.ops.toeplitz", "from models.layers import norms"),
+        ("models.ops.toeplitz", "from models.base import Mixer"),
         ("models.base", "from models.tnn import TNN"),
         ("models.tnn", "from tasks.base import Task"),
         ("tasks.base", "from tasks.cache import Cache"),
@@ -293,8 +291,7 @@ BOUNDARY = {
     "common.cores": "what the kernel says of control groups",
     "lra.runtime.environment": "what the kernel says",
     "lra.runtime.repository": "code of this repository",
-    "models.ops.circulant": "what the kernel says of the cache",
-    "models.ops.linear_map": "what the kernel says of the processor",
+    "models.fast.linear_map": "what the kernel says of the processor",
     "lra.runtime.console": "the null device",
 }
 """The only modules that call them: what they take in, and why it is safe there."""

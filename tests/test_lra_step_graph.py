@@ -24,7 +24,7 @@ from lra.runtime.errors import UserError
 from lra.train.state import capture, restore
 from lra.train.step_graph import StepGraph
 from lra.train.trainer import Diverged, Trainer
-from models.ops import delta_rule
+from models.fast import delta_rule
 from recorded_graph import RecordedGraph, use_recorded_graphs
 from requested import resolve
 from tasks.base import Dataset

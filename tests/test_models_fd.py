@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from models.fd_tnn import FrequencyInput, FrequencyOperator
-from models.layers.relative_position_encoder import RelativePositionEncoder
-from models.ops.activations import Activation
+from models.layers.basic import Activation
+from models.layers.toeplitz_unit import RelativePositionEncoder
 from models.ops.toeplitz import LagKernel
 from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 

@@ -16,6 +16,7 @@ from lra.runtime.errors import UserError
 from models import mamba2
 from models.base import Mixer, MixerContext, begin_step
 from models.delta import Delta
+from models.fast.selective_scan import selective_scan_by_blocks
 from models.hgrn import HGRN, LowerBounds
 from models.layers import selective_states
 from models.layers.selective_states import (
@@ -27,7 +28,6 @@ from models.layers.selective_states import (
 from models.layers.short_convolution import ShortConvolution
 from models.linear import Linear, orthogonal_directions
 from models.mamba2 import Direction, Mamba2
-from models.ops.selective_scan import selective_scan_by_blocks
 from references import (
     assert_equal_with_gradients,
     close,

@@ -11,11 +11,7 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.match_params import count_parameters
-from models.nystrom import Nystrom
-from models.ops.nystrom_attention import (
-    averaging_matrix,
-    iterate_pseudo_inverse,
-)
+from models.nystrom import Nystrom, averaging_matrix, iterate_pseudo_inverse
 from references import assert_equal_with_gradients, close
 from requested import resolve
 

@@ -20,11 +20,11 @@ from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
 from models.base import MixerContext
+from models.fast import public_kernels
 from models.mamba2 import Mamba2
-from models.ops import public_kernels
 from models.ops.decaying_attention import decaying_attention
 from models.ops.delta_rule import delta_rule
-from models.ops.scan import scan
+from models.ops.recurrence import scan
 from models.ops.selective_scan import selective_scan
 from references import assert_equal_with_gradients, by_reference
 

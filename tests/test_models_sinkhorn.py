@@ -11,8 +11,7 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.match_params import count_parameters
-from models.ops.sinkhorn import sinkhorn_matrix
-from models.sinkhorn import Sinkhorn
+from models.sinkhorn import Sinkhorn, sinkhorn_matrix
 from references import assert_equal_with_gradients, close
 from requested import resolve
 

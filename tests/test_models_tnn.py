@@ -9,8 +9,8 @@ import torch
 
 from conftest import build_mixer
 from models.base import MixerContext
-from models.layers.norms import SimpleRMSNorm
-from models.layers.relative_position_encoder import RelativePositionEncoder
+from models.layers.basic import SimpleRMSNorm
+from models.layers.toeplitz_unit import RelativePositionEncoder
 from models.tnn import TNN, EncodedToeplitzOperator
 from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 

@@ -117,8 +117,7 @@ def attend_with_shared_decays(
     """Compute `decaying_attention` in chunks.
 
     Args:
-        query: (batch, groups, chunks, chunk, channels).
-        key: of the same shape.
+        query, key: (batch, groups, chunks, chunk, channels).
         value: (batch, heads, chunks, chunk, value channels).
         log_decay: (batch, heads, chunks, chunk).
     Returns: of the shape of value.

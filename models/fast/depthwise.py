@@ -81,8 +81,7 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
     the sums are along the diagonals of these products, added over all blocks.
 
     Args:
-        y: (batch, length, channels).
-        x: (batch, length, channels).
+        y, x: (batch, length, channels).
         first_lag: the lowest lag.
         num_lags: how many lags, of which one is less than the length.
     Returns: (channels, num_lags) for lags first_lag, first_lag + 1, ...

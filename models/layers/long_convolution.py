@@ -87,10 +87,7 @@ def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
 def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
     """Compute a value from a module's parameters, or return the cached value of the same role.
 
-    Args:
-        owner: the module.
-        role: the value's name, with everything that it depends on except the parameters.
-        make: computes the value.
+    A role is the value's name, with everything that it depends on except the parameters.
     """
     kept = find_cache(owner)
     if kept is not None and role in kept:
@@ -156,7 +153,6 @@ class LongConvolution(PositionOperator):
         return self.kernel(length if needs_whole else count).cut(count).multiply(x)
 
     def matrix(self, length: int) -> Tensor:
-        """See `PositionOperator.matrix`."""
         return self.kernel(length).matrix(length)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -164,11 +164,7 @@ def _mix_as_one(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) 
 class MambaStates(SelectiveStates):
     """The states of Mamba (Gu and Dao 2023, section 3): real poles of every channel.
 
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel.
-        rank: rank of the map from x to time steps.
-        steps: draws initial time steps.
+    Time steps are a map of a given rank from x.
     """
 
     def __init__(self, channels: int, *, num_states: int, rank: int, steps: DrawSteps) -> None:
@@ -183,7 +179,6 @@ class MambaStates(SelectiveStates):
         self.factor = nn.Parameter(torch.ones(channels))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        """See `SelectiveStates.select`."""
         sizes = [self.rank, self.num_states, self.num_states]
         low, into, out = self.maps(convolved).split(sizes, dim=-1)
         step = functional.softplus(self.time(low))
@@ -194,23 +189,16 @@ class MambaStates(SelectiveStates):
         return -self.log_rate.exp()
 
     def skip(self) -> Tensor:
-        """See `SelectiveStates.skip`."""
         return self.factor
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        """See `SelectiveStates.undecayed`."""
         return {"steps": [self.time.bias], "others": [self.log_rate, self.factor]}
 
 
 class HeadStates(SelectiveStates):
     """The states of Mamba-2 (Dao and Gu 2024, section 7): one real pole and time step per head.
 
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel.
-        num_heads: number of heads; it divides the channels.
-        num_groups: number of groups of heads that share B and C.
-        steps: draws initial time steps.
+    Groups of heads share B and C.
     """
 
     def __init__(
@@ -226,7 +214,6 @@ class HeadStates(SelectiveStates):
         self.factor = nn.Parameter(torch.ones(num_heads))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        """See `SelectiveStates.select`."""
         maps = self.num_groups * self.num_states
         x, into, out = convolved.split([self.channels, maps, maps], dim=-1)
         into, out = (part.unflatten(-1, (self.num_groups, -1)) for part in (into, out))
@@ -238,11 +225,9 @@ class HeadStates(SelectiveStates):
         return x.repeat_interleave(self.channels // self.num_heads, dim=-1)
 
     def poles(self) -> Tensor:
-        """See `SelectiveStates.poles`."""
         return -self._of_heads(self.log_rate.exp())[:, None]
 
     def skip(self) -> Tensor:
-        """See `SelectiveStates.skip`."""
         return self._of_heads(self.factor)
 
     @staticmethod
@@ -252,7 +237,6 @@ class HeadStates(SelectiveStates):
         return _attend(chosen, chosen.step[..., None] * heads, _exponents(chosen.step, poles))
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        """See `SelectiveStates.undecayed`."""
         return {"steps": [self.step_bias], "others": [self.log_rate, self.factor]}
 
 
@@ -276,7 +260,6 @@ class SignedHeadStates(HeadStates):
 
     @staticmethod
     def transitions(exponents: Tensor) -> Tensor:
-        """See `SelectiveStates.transitions`."""
         return 1 + 2 * torch.expm1(exponents)
 
     @staticmethod
@@ -303,12 +286,6 @@ class BlockBiasedStates(SelectiveStates):
 
     Each block of channels has its own B, C and time steps, computed from the channels of the block.
     What the paper leaves open follows S4D: poles start as in S4D-Lin, one per conjugate pair.
-
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel, without their conjugates.
-        num_blocks: number of blocks; it divides the channels.
-        steps: draws initial time steps.
     """
 
     def __init__(
@@ -330,7 +307,6 @@ class BlockBiasedStates(SelectiveStates):
         self.factor = nn.Parameter(torch.ones(channels))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        """See `SelectiveStates.select`."""
         blocks = convolved.unflatten(-1, (self.num_blocks, -1))
         moved = (blocks * self.time).sum(dim=-1, keepdim=True).expand_as(blocks).flatten(-2)
         into, out = (_apply(blocks, torch.view_as_complex(w)) for w in (self.into, self.out))
@@ -342,15 +318,12 @@ class BlockBiasedStates(SelectiveStates):
         return torch.complex(-self.log_rate.exp(), self.frequency)
 
     def skip(self) -> Tensor:
-        """See `SelectiveStates.skip`."""
         return self.factor
 
     def bias(self) -> Tensor:
-        """See `SelectiveStates.bias`."""
         return torch.view_as_complex(self.into_bias)
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        """See `SelectiveStates.undecayed`."""
         slow = [self.log_rate, self.frequency, self.factor, self.into_bias]
         return {"steps": [self.time, self.step_bias], "others": slow}
 

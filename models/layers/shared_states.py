@@ -125,7 +125,6 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         self.dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         return self.project(x, self.states.run(x).to(x.dtype))
@@ -161,13 +160,11 @@ class _SharedRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
         state = self.poles * state + drive(x.to(self.into.dtype), self.into)
         return self.mixer.project(x, read(state, self.readout).to(x.dtype)), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `PrefillRecurrence.prefill`."""
         states = scan(self.poles, drive(x.to(self.into.dtype), self.into))
         mixed = read(states, self.readout).to(x.dtype)
         return self.mixer.project(x, mixed), states[:, -1].clone()

@@ -67,7 +67,6 @@ class ConvolutionMixer(Mixer, Generic[Convolution]):
         self.convolved_dropout = Dropout(probability if drops_convolved else 0.0)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         if self.copies > 1:
@@ -107,7 +106,7 @@ class TimeInvariantRecurrence(Recurrence):
 
     @abc.abstractmethod
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
+        """Process a position: x (batch, channels), see `Recurrence.step`."""
 
     @abc.abstractmethod
     def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
@@ -140,8 +139,7 @@ class DiagonalStateSpace(TimeInvariantRecurrence):
     output. States are then as large as the outputs, even with growing poles and tiny weights.
 
     Args:
-        poles: (channels, states) complex.
-        weights: (channels, states) complex.
+        poles, weights: (channels, states) complex.
     """
 
     def __init__(self, poles: Tensor, weights: Tensor) -> None:
@@ -158,7 +156,6 @@ class DiagonalStateSpace(TimeInvariantRecurrence):
         return state.real.sum(dim=-1).to(x.dtype), state
 
     def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
-        """See `TimeInvariantRecurrence.advance_by`."""
         precise = self.poles.to(torch.promote_types(self.poles.dtype, torch.float64))
         power = (precise**steps).to(self.poles.dtype)
         return lambda state: power * state
@@ -196,14 +193,8 @@ class StateSpaceConvolution(LongConvolution):
 class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
     """The layer of S4, S4D and DSS, see `ConvolutionMixer`.
 
-    Args:
-        context: facts about the model and the task.
-        convolution: K.
-        state_lr: highest learning rate of the parameters of `state_parameters`. None: the run's.
-        step_lr: highest learning rate of the time steps. None: the run's.
-        readout_lr: highest learning rate of C, with the run's weight decay. None: the run's.
-        output: "glu", or "linear" for W without a gate.
-        drops_convolved: whether there is dropout before gelu as well.
+    The highest learning rates are state_lr of the parameters of `state_parameters`, step_lr of the
+    time steps and readout_lr of C, which has the run's weight decay. None: the run's.
     """
 
     def __init__(
@@ -247,13 +238,11 @@ class _StateSpaceRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
         mixed, state = self.inner.step(x, state)
         return self.project(x, mixed), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `PrefillRecurrence.prefill`."""
         return self.project(x, self.convolve(x)), self.inner.state_after(x)
 
 

@@ -94,11 +94,6 @@ class RowsThenColumns(GridModule):
     TNN's published code for images adds rows-then-columns and columns-then-rows. Both operators are
     linear and act on one axis each, so both orders are the same map: (A x I)(I x B) =
     (I x B)(A x I). Computing one order and doubling it is half the work.
-
-    Args:
-        rows: maps (batch, width, channels) to the same shape, linearly.
-        columns: maps (batch, height, channels) to the same shape, linearly.
-        grid: (height, width).
     """
 
     def __init__(self, rows: nn.Module, columns: nn.Module, grid: tuple[int, int]) -> None:
@@ -114,10 +109,7 @@ class RowsThenColumns(GridModule):
 
     @fast_form_of(forward_reference)
     def forward(self, x: Tensor) -> Tensor:
-        """Mix a grid in raster order: (batch, height * width, channels) -> the same shape.
-
-        Raises: ValueError for another number of positions.
-        """
+        """Mix a grid in raster order: (batch, height * width, channels) -> the same shape."""
         return 2 * self._along_columns(self._along_rows(self.on_grid(x))).flatten(1, 2)
 
     def _along_rows(self, x: Tensor) -> Tensor:
@@ -198,14 +190,10 @@ class ToeplitzMixer(RecurrentMixer):
         self.unit = unit
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         return self.unit(x, mask)
 
     def freeze(self, length: int) -> ToeplitzRecurrence:
-        """Convert the kernel into a recurrence that is exact over `length` positions.
-
-        Raises: ValueError if the context has a grid.
-        """
+        """Convert the kernel into a recurrence; ValueError if the context has a grid."""
         if not isinstance(self.unit.operator, LongConvolution):
             raise ValueError("only a causal mixer of sequences, without a grid, has a recurrence")
         return ToeplitzRecurrence(self.unit, self.unit.operator, length)
@@ -218,11 +206,6 @@ class ToeplitzRecurrence(PrefillRecurrence):
     Constant-time Inference Complexity", EMNLP 2023). For n lags and the n-th root of unity w,
     t[l] = sum over k of c[k] w ** (k l), where c is the discrete Fourier transform of t, divided by
     n. Real kernels need half of the roots. Beyond n positions the kernel would repeat itself.
-
-    Args:
-        unit: whose T is a causal convolution.
-        operator: T.
-        length: n, in positions.
     """
 
     def __init__(self, unit: GatedToeplitzUnit, operator: LongConvolution, length: int) -> None:
@@ -237,7 +220,6 @@ class ToeplitzRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
         value = self.unit.activation(self.unit.value(x))
         state = self.poles * state + self.weights * value[..., None]
         mixed = state.real.sum(dim=-1).to(value.dtype)

@@ -92,8 +92,7 @@ def biased_attention(
     memory is linear in the length.
 
     Args:
-        query: (batch, length, channels).
-        key: of the same shape.
+        query, key: (batch, length, channels).
         value: (batch, length, value channels).
         by_lag: (2 longest - 1,), see `bias_of`.
         weighting: see `weights_of`.

@@ -74,9 +74,7 @@ def local_attention(
     one table of pairs, and with a mask the backward pass computes the blocks again.
 
     Args:
-        query: (batch, heads, length, channels).
-        key: (batch, heads, length, channels).
-        value: (batch, heads, length, channels).
+        query, key, value: (batch, heads, length, channels).
         mask: (batch, length) bool, True at real positions. None: all are real.
         window: positions; i attends to j for |i - j| < window.
         causal: whether i attends to j <= i only.

@@ -92,9 +92,7 @@ def spectral_attention(
     precision.
 
     Args:
-        query: (batch, heads, length, platters, channels), its positions encoded.
-        key: of the same shape.
-        value: of the same shape.
+        query, key, value: (batch, heads, length, platters, channels), its positions encoded.
         torus: where positions lie.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         window: lags reach fewer steps than this along each axis. None: no limit.

@@ -51,9 +51,26 @@ class LagKernel:
         inside = (index >= 0) & (index <= last)
         return self.coefficients[:, index.clamp(0, last)] * inside
 
+    def multiply_reference(self, x: Tensor) -> Tensor:
+        """Compute `multiply` by transforms at twice the length, as published code does."""
+        size = 2 * x.shape[1]
+        self.smallest_circulant(x.shape[1])
+        return circulant_multiply(self.response(size, x.dtype), size, x)
+
+    @fast_form_of(multiply_reference)
     def multiply(self, x: Tensor) -> Tensor:
-        """Multiply x by the matrices, see `toeplitz_multiply`."""
-        return toeplitz_multiply(self, x)
+        """Multiply by the matrices embedded in circulant ones, O(length log length).
+
+        The result equals a product with `matrix` (The Annotated TNN, "Toeplitz matrix").
+        Transforms run in at least single precision.
+
+        Args:
+            x: (batch, length, channels).
+        Returns: (batch, length, channels), in the type of x.
+        Raises: ValueError for lags that do not fit the length.
+        """
+        size = fast_fft_length(self.smallest_circulant(x.shape[1]))
+        return circulant_multiply(self.response(size, x.dtype), size, x)
 
     def smallest_circulant(self, length: int) -> int:
         """Return the size of the smallest circulant matrices that hold the Toeplitz ones.
@@ -117,27 +134,3 @@ def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
     working = torch.promote_types(response.real.dtype, x.dtype)
     transformed = torch.fft.rfft(x.to(working), n=size, dim=-2) * response.T
     return torch.fft.irfft(transformed, n=size, dim=-2)[:, : x.shape[1]].to(x.dtype)
-
-
-def toeplitz_multiply_reference(kernel: LagKernel, x: Tensor) -> Tensor:
-    """Compute `toeplitz_multiply` by transforms at twice the length, as published code does."""
-    length = x.shape[1]
-    kernel.smallest_circulant(length)
-    return circulant_multiply(kernel.response(2 * length, x.dtype), 2 * length, x)
-
-
-@fast_form_of(toeplitz_multiply_reference)
-def toeplitz_multiply(kernel: LagKernel, x: Tensor) -> Tensor:
-    """Multiply by Toeplitz matrices embedded in circulant ones, O(length log length).
-
-    The result equals a product with `LagKernel.matrix` (The Annotated TNN, "Toeplitz matrix").
-    Transforms run in at least single precision, whatever the precision of x.
-
-    Args:
-        kernel: the Toeplitz matrices.
-        x: (batch, length, channels).
-    Returns: (batch, length, channels), in the type of x.
-    Raises: ValueError for lags that do not fit the length.
-    """
-    size = fast_fft_length(kernel.smallest_circulant(x.shape[1]))
-    return circulant_multiply(kernel.response(size, x.dtype), size, x)

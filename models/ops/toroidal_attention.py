@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from models.ops.reference import fast_form_of
-from models.ops.torus_reach import Pairs, Reach
+from models.ops.torus import Pairs, Reach
 
 BLOCK = 256
 """Number of queries in a block on a CPU; each platter of a place counts as one."""
@@ -67,9 +67,7 @@ def toroidal_attention(
     the weights again. Memory is therefore linear in the length, and so is time with a window.
 
     Args:
-        query: (batch, heads, length, platters, channels), its positions encoded.
-        key: of the same shape.
-        value: of the same shape.
+        query, key, value: (batch, heads, length, platters, channels), its positions encoded.
         reach: which places attend to which.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         mask: (batch, length) bool, True at real positions. None: all are real.
