@@ -71,14 +71,6 @@ def decoded(decoder: Decoder, tokens: Tensor, *parts: int) -> Iterator[tuple[int
         yield done - 1, decoder.take(part)
 
 
-def test_the_state_is_counted_in_all_layers() -> None:
-    model = build("delta")
-    recurrent = [m for m in model.modules() if isinstance(m, RecurrentMixer)]
-    states = [mixer.recurrence(TRAINED).initial_state(1) for mixer in recurrent]
-    tensors = [t for state in states for t in ([state] if isinstance(state, Tensor) else state)]
-    assert count_state(model, TRAINED) == sum(t.numel() for t in tensors) > 0
-
-
 def whole(model: Classifier, tokens: Tensor) -> Tensor:
     return model(tokens, torch.tensor([[len(tokens)]]))
 

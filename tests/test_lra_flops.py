@@ -40,15 +40,6 @@ def test_transforms_count_by_the_convention() -> None:
     assert counted(lambda: torch.fft.fft(z)) == 3 * 5 * 1024 * math.log2(1024)
 
 
-def test_depthwise_convolutions_count_one_tap_at_a_time() -> None:
-    x, taps = torch.randn(2, 8, 100, requires_grad=True), torch.randn(8, 1, 5, requires_grad=True)
-
-    def both() -> None:
-        functional.conv1d(x, taps, groups=8, padding=2).square().sum().backward()
-
-    assert counted(both) == 3 * 2 * (2 * 8 * 100) * 5
-
-
 @pytest.mark.parametrize("name", EVERY_MIXER)
 def test_counting_changes_no_number(name: str) -> None:
     mixer = build_mixer(name).eval()

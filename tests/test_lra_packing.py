@@ -12,7 +12,6 @@ from lra.classifier.block import NORMS
 from lra.classifier.classifier import Classifier, pool, sinusoidal_positions
 from lra.classifier.packing import Packing
 from lra.config.registry import MIXERS
-from models.ops.device_copy import copy_together
 from requested import resolve
 from tasks.base import TaskInfo
 
@@ -49,35 +48,6 @@ def _check_round_trip(packing: Packing, lengths: list[int], x: torch.Tensor) -> 
 def assert_real_positions_come_first(mask: torch.Tensor) -> None:
     assert mask[:, 0].all()
     assert (mask[:, 1:] <= mask[:, :-1]).all()
-
-
-def test_tables_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The joint copy to a GPU holds tensors of any types and shapes; a CPU needs no copy."""
-    tensors = [
-        torch.arange(5),
-        torch.tensor([[True, False, True]]),
-        torch.empty(0, dtype=torch.int64),
-        torch.randn(3, 2, dtype=torch.float64),
-        torch.randn(3).to(torch.bfloat16),
-    ]
-    same = copy_together(tensors, CPU)
-    assert all(a is b for a, b in zip(same, tensors, strict=True))
-    copies: list[torch.Tensor] = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: x)
-    monkeypatch.setattr(torch.Tensor, "to", lambda x, *_, **__: copies.append(x) or x)
-    found = copy_together(tensors, torch.device("cuda"))
-    monkeypatch.undo()
-    assert len(copies) == 1
-    for got, expected in zip(found, tensors, strict=True):
-        assert got.dtype == expected.dtype and torch.equal(got, expected)
-
-
-def test_rectangles_are_not_copied() -> None:
-    x = torch.randn(12, 3)
-    packing = Packing(torch.tensor([4, 4, 4]), CPU)
-    ((part, mask),) = packing.padded(x)
-    assert mask is None
-    assert part.data_ptr() == x.data_ptr()
 
 
 def classifier(mixer: str, info: TaskInfo, *changes: str) -> Classifier:
@@ -165,16 +135,6 @@ def test_two_towers_share_an_encoder() -> None:
     torch.testing.assert_close(single(first, lengths[:1])[0], logits[0], rtol=1e-9, atol=1e-9)
     swapped = torch.cat([first[5:], first[:5]])
     assert not torch.allclose(model(swapped, torch.tensor([[9, 5]]))[0], logits[0])
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_positions_break_the_symmetry_of_order(positions: str) -> None:
-    model = classifier("transformer", TOKENS, f"model.positions={positions}").eval()
-    values = torch.tensor([1, 2, 3, 4])
-    lengths = torch.tensor([[4]])
-    assert not torch.allclose(model(values, lengths), model(values.flip(0), lengths))
-    plain = classifier("transformer", TOKENS, "model.positions=none").eval()
-    torch.testing.assert_close(plain(values, lengths), plain(values.flip(0), lengths))
 
 
 def test_sinusoids_by_formula() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from models.ops import deterministic, diagonal_recurrence, linear_map, scan
@@ -20,8 +20,6 @@ from models.ops.delta_rule import delta_rule, delta_rule_by_chunks
 from models.ops.depthwise import depthwise_convolution
 from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.hashed_attention import hashed_attention
-from models.ops.interpolation import InducingGrid, interpolate, spread
-from models.ops.linear_pair import linear_pair
 from models.ops.local_attention import local_attention
 from models.ops.matrix_recurrence import matrix_recurrence
 from models.ops.reference import reference_forms, reference_forms_are_used
@@ -254,19 +252,6 @@ def vandermonde(n: int) -> Given:
     return lambda: vandermonde_product(torch.complex(-size, frequency), weights, n), leaves
 
 
-def interpolation(n: int, *, degree: int, is_spread: bool) -> Given:
-    grid = InducingGrid(7, 50, degree)
-    x = leaf(2, n if is_spread else grid.points_for(n), 3)
-    return lambda: spread(x, grid) if is_spread else interpolate(x, grid, n), [x]
-
-
-def pair_of_maps(n: int) -> Given:
-    maps = [nn.Linear(7, size).double() for size in (5, 3)]
-    x = leaf(2, n, 7)
-    leaves = [x, *(p for linear in maps for p in linear.parameters())]
-    return lambda: torch.cat(linear_pair(x, maps[0], maps[1]), dim=-1), leaves
-
-
 OPERATORS: dict[str, Callable[[int], Given]] = {}
 
 
@@ -311,11 +296,6 @@ add("spectral attention", spectral, torus=Torus((31,), 2), window=None)
 add("spectral attention, line", spectral, torus=Torus((31,), 2, wrap=False), window=3)
 add("cauchy", cauchy)
 add("vandermonde", vandermonde)
-for _degree in (1, 3):
-    for _is_spread in (False, True):
-        add(f"interpolation, {_degree}, {_is_spread}", interpolation,
-            degree=_degree, is_spread=_is_spread)  # fmt: skip
-add("pair of linear maps", pair_of_maps)
 
 
 def assert_equals_reference(given: Given, tolerance: float = 1e-9) -> None:
@@ -438,29 +418,6 @@ def test_products_refuse_what_they_cannot_do() -> None:
         gradient.sum().backward()
     with pytest.raises(TypeError, match="expected the same"):
         diagonal_recurrence.diagonal_recurrence(torch.ones(3), torch.zeros(1, 2, 3) + 0j)
-
-
-def test_a_product_keeps_its_arguments_alone() -> None:
-    """What the backward pass holds on to does not grow with the transforms."""
-    kept: list[Tensor] = []
-    x, coefficients = leaf(2, 100, 3), leaf(3, 199)
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        LagKernel(coefficients, -99).multiply(x)
-    assert sorted(t.numel() for t in kept) == [3 * 101, 2 * 100 * 3]
-
-
-def test_pairs_of_maps_round_as_autocast_does() -> None:
-    x, maps = leaf(20, 16, dtype=torch.float32), [nn.Linear(16, 8), nn.Linear(16, 8)]
-    results = []
-    for form in (lambda f: f, by_reference):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            joined = form(lambda: torch.cat(linear_pair(x, maps[0], maps[1]), dim=-1))()
-        gradients = torch.autograd.grad(joined.float().square().sum(), [x, maps[1].weight])
-        assert joined.dtype == torch.bfloat16
-        assert all(gradient.dtype == torch.float32 for gradient in gradients)
-        results.append((joined.float(), *gradients))
-    for fast, slow in zip(*results, strict=True):
-        torch.testing.assert_close(fast, slow, rtol=0.02, atol=0.02 * slow.abs().max().item())
 
 
 def unit(key: Tensor) -> Tensor:
