@@ -8,8 +8,6 @@ import torch
 from models.fd_tnn import FrequencyInput, FrequencyOperator
 from models.layers.relative_position_encoder import RelativePositionEncoder
 from models.ops.activations import Activation
-from models.ops.toeplitz import LagKernel
-from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 
 
 def encoder_of(
@@ -61,25 +59,6 @@ def kernel_by_definition(operator: FrequencyOperator, size: int) -> torch.Tensor
     place = torch.arange(size, dtype=torch.float64)
     turns = 2 * torch.pi * (place[:, None] * place % size) / size
     return circle @ torch.polar(torch.ones_like(turns), turns) / size
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("causal", [False, True])
-def test_operator_equals_the_matrix_of_its_response(length: int, causal: bool) -> None:
-    for max_length in {length, 2 * length, 5 * length}:
-        operator = operator_of(2, max_length, causal=causal)
-        size = operator.size_for(length)
-        if size > 2048 and max_length > length:
-            continue
-        x = torch.randn(2, length, 2, dtype=torch.float64, requires_grad=True)
-
-        def by_matrix(x: torch.Tensor = x, size: int = size) -> torch.Tensor:
-            circle = kernel_by_definition(operator, size).real  # noqa: B023
-            lags = torch.arange(1 - length, length)
-            return multiply_by_matrix(LagKernel(circle[:, lags % size], 1 - length), x)
-
-        leaves = [x, *operator.parameters()]
-        assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)  # noqa: B023
 
 
 @pytest.mark.parametrize("frequency_input", ["angle", "cosine"])

@@ -109,7 +109,7 @@ def test_linear_attention_is_a_table_of_pairs(feature: str, decay: str, causal: 
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("scale", [1, 10, 100])
+@pytest.mark.parametrize("scale", [1, 100])
 def test_random_features_of_large_queries_and_keys_do_not_vanish(
     scale: float, causal: bool
 ) -> None:

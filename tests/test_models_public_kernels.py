@@ -19,8 +19,6 @@ from torch import Tensor
 from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
-from models.base import MixerContext
-from models.mamba2 import Mamba2
 from models.ops import public_kernels
 from models.ops.decaying_attention import decaying_attention
 from models.ops.delta_rule import delta_rule
@@ -122,17 +120,6 @@ def test_selective_scans_run_by_mamba_ssm(messages: list[str], stand_in: Callabl
     assert stand_in() == 1
     assert messages == ["selective_scan: computed by selective_scan_fn of mamba-ssm 2.3.2"]
     assert versions()["mamba-ssm"] == "2.3.2"
-
-
-def test_padding_changes_nothing_in_a_mixer_of_public_kernels(
-    messages: list[str], stand_in: Callable[[], int]
-) -> None:
-    mixer = Mamba2(MixerContext.of(dim=8, length=20), selective="mamba1")
-    x = torch.randn(1, 20, 8)
-    mask = torch.arange(20)[None] < 12
-    padded = mixer(x.masked_fill(~mask[..., None], torch.nan), mask)[:, :12]
-    torch.testing.assert_close(padded, mixer(x[:, :12]), rtol=0, atol=1e-6)
-    assert stand_in() == 4  # both directions, twice
 
 
 def test_a_package_that_is_not_there_is_named(

@@ -10,34 +10,8 @@ import torch
 
 from models.ops.interpolation import InducingGrid
 from models.ski_tnn import SparsePlusLowRank, WarpedPiecewiseLinear
-from references import LENGTHS, assert_equal_with_gradients
 
 GRIDS = [InducingGrid(r, n, d) for r, n in ((9, 64), (64, 1000), (128, 128)) for d in (1, 3)]
-
-
-def operator_for(length: int, degree: int = 1, warp: float = 0.99) -> SparsePlusLowRank:
-    points = min(16, max(degree + 1, length))
-    grid = InducingGrid(points, max(length, points), degree)
-    operator = SparsePlusLowRank(3, num_taps=7, grid=grid, warp=warp).double()
-    with torch.no_grad():
-        for parameter in operator.parameters():
-            parameter.normal_()
-    return operator
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("degree", [1, 3])
-def test_operator_equals_its_matrix(length: int, degree: int) -> None:
-    operator = operator_for(length, degree)
-    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
-    leaves = [x, *operator.parameters()]
-    if length == 1:
-        leaves = [x, operator.taps]  # one point: A is RPE(0) = 0, whatever the knots
-    assert_equal_with_gradients(
-        lambda: operator(x),
-        lambda: torch.einsum("cij,bjc->bic", operator.matrix(length), x),
-        leaves,
-    )
 
 
 def test_a_is_the_kernel_between_inducing_points() -> None:

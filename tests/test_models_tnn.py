@@ -7,7 +7,6 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from conftest import build_mixer
 from models.base import MixerContext
 from models.layers.norms import SimpleRMSNorm
 from models.layers.relative_position_encoder import RelativePositionEncoder
@@ -97,18 +96,6 @@ def test_encoders_equal_their_formula(norm: Any, activation: Any, residual: bool
         step = linear(act(normed(hidden)))
         hidden = hidden + step if residual else step
     torch.testing.assert_close(part(lags).T, part.linears[-1](act(normed(hidden))))
-
-
-def test_unit_equals_its_formula() -> None:
-    mixer = build_mixer("tnn").double()
-    assert isinstance(mixer, TNN)
-    x = torch.randn(2, 9, 8, dtype=torch.float64)
-    mask = torch.ones(2, 9, dtype=torch.bool)
-    mask[0, 6:] = False
-    unit = mixer.unit
-    value = torch.nn.functional.silu(unit.value(x)) * mask[..., None]
-    gate = torch.nn.functional.silu(unit.gate(x))
-    torch.testing.assert_close(mixer(x, mask), unit.output(gate * unit.operator(value)))
 
 
 def test_bfloat16_does_not_round_lags() -> None:

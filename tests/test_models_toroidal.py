@@ -176,21 +176,6 @@ def test_spectral_attention_is_what_its_words_say(
     close(found[0, 0], by_definition(list(parts), torus, window))
 
 
-@pytest.mark.parametrize("sizes", [(32,), (30,), (6, 10)])
-def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int, ...]) -> None:
-    torus = Torus(sizes, 4, depth_wrap=True)
-    places = torus.coordinates(torch.arange(min(sizes)))[None]
-    here = torus.angles(places, 16, "integer")
-    for axis, size in enumerate(sizes):
-        turned = places.clone()
-        turned[..., axis] += size
-        there = torus.angles(turned, 16, "integer")
-        close(there.cos(), here.cos())
-        close(there.sin(), here.sin())
-        described = torus.angles(turned, 16, "rope") - torus.angles(places, 16, "rope")
-        assert (described.cos() - 1).abs().max() > 0.1
-
-
 @pytest.mark.parametrize("torus", [
     Torus((32,), 3), Torus((32,), 3, wrap=False), Torus((6, 10), 2), Torus((6, 10), 2, wrap=False),
 ])  # fmt: skip
