@@ -169,15 +169,15 @@ def selective(n: int, *, compute: Callable[..., Tensor], dtype: torch.dtype, gro
 
 
 def attention_in_windows(n: int, *, window: int, causal: bool) -> Given:
-    leaves = heads(n, 4, 4, 4)
+    query, key, value = heads(n, 4, 4, 4)
     mask = ragged(n)
 
     def run() -> Tensor:
         options: dict[str, Any] = {"window": window, "causal": causal, "dropout": 0.0}
-        mixed = local_attention(*leaves, mask, **options) * mask[:, None, :, None]
-        return torch.cat([mixed, local_attention(*leaves, None, **options)])
+        mixed = local_attention(query, key, value, mask, **options) * mask[:, None, :, None]
+        return torch.cat([mixed, local_attention(query, key, value, None, **options)])
 
-    return run, leaves
+    return run, [query, key, value]
 
 
 def attention_with_biases(n: int, *, weighting: Any, causal: bool, chunk: int | None) -> Given:
@@ -208,34 +208,35 @@ def attention_by_hashes(n: int, *, look_ahead: bool, causal: bool) -> Given:
 
 
 def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) -> Given:
-    leaves = [leaf(2, 2, n, torus.num_platters, 4) for _ in range(3)]
+    query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
     weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
     mask, reach = ragged(n), Reach(torus, causal=causal, window=window)
 
     def run() -> Tensor:
-        mixed = toroidal_attention(*leaves, reach, weight=weight, mask=mask)
+        mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
         return mixed * mask[:, None, :, None, None]
 
-    return run, [*leaves, weight]
+    return run, [query, key, value, weight]
 
 
 def on_own_circles(n: int) -> Given:
-    leaves = [leaf(2, 2, n, 2, 4) for _ in range(3)]
+    query, key, value = (leaf(2, 2, n, 2, 4) for _ in range(3))
     mask, reach = ragged(n), Reach(Torus((64,), 2))
     periods = mask.sum(dim=1, keepdim=True)
 
     def run() -> Tensor:
-        mixed = toroidal_attention(*leaves, reach, mask=mask, periods=periods)
+        mixed = toroidal_attention(query, key, value, reach, mask=mask, periods=periods)
         return mixed * mask[:, None, :, None, None]
 
-    return run, leaves
+    return run, [query, key, value]
 
 
 def spectral(n: int, *, torus: Torus, window: int | None) -> Given:
-    leaves = [leaf(2, 2, n, torus.num_platters, 4) for _ in range(3)]
+    query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
     weight, mask = torch.rand(2, dtype=torch.float64, requires_grad=True), ragged(n)
     options: dict[str, Any] = {"weight": weight, "window": window, "mask": mask}
-    return lambda: spectral_attention(*leaves, torus, **options), [*leaves, weight]
+    leaves = [query, key, value, weight]
+    return lambda: spectral_attention(query, key, value, torus, **options), leaves
 
 
 def cauchy(n: int) -> Given:
