@@ -111,3 +111,11 @@ def test_smoother_activations_have_shorter_tails() -> None:
     assert gelu[3] - gelu[2] < 1.3 * (gelu[1] - gelu[0])
     assert silu[3] - silu[2] == pytest.approx(silu[1] - silu[0], rel=0.15)
     assert relu[3] - relu[2] > 0.6 * (relu[1] - relu[0])
+
+
+def test_of_the_angle_itself_every_response_has_kinks() -> None:
+    """Its even continuation bends at 0 and pi, so that all activations have a power's tail."""
+    for activation in ("gelu", "silu", "relu"):
+        level = tails(activation, "angle")
+        assert level[-1] > -8
+        assert level[3] - level[2] > -0.5
