@@ -60,17 +60,6 @@ def test_a_shifted_grid_gives_a_shifted_result(mode: str, window: int | None) ->
         close(mixer(shifted(x, shift)), shifted(mixer(x), shift))
 
 
-@pytest.mark.parametrize("options", [{"harmonics": "rope"}, {"wrap": False}])
-@pytest.mark.parametrize("shift", [1, 4, 8, 16])
-def test_the_described_frequencies_and_a_line_break_the_symmetry(
-    options: dict[str, Any], shift: int
-) -> None:
-    mixer = build(**options)
-    x = torch.randn(2, 32, 16, dtype=torch.float64)
-    broken = (mixer(x.roll(shift, 1)) - mixer(x).roll(shift, 1)).abs().max()
-    assert broken > 0.01 * mixer(x).std()
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 5])
 def test_one_platter_on_a_line_without_distance_is_rotary_attention(
