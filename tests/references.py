@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.base import GatedRecurrence, Mixer, PrefillRecurrence, Recurrence, State
+from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, State
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
@@ -60,7 +60,7 @@ def by_reference(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 def assert_mixer_equals_reference(
-    mixer: Mixer, x: Tensor, mask: Tensor, tolerance: float = 1e-9
+    mixer: nn.Module, x: Tensor, mask: Tensor, tolerance: float = 1e-9
 ) -> None:
     """Compare a mixer with its reference form, with gradients, without and with the mask."""
     for given in (None, mask):

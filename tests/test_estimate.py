@@ -14,7 +14,7 @@ from lra.report.data import Data
 from lra.report.published import repeats
 from lra.report.tables.published import reproduce_table
 from lra.train.stopping import StopRequest
-from lra.train.training_time import Speeds, TrainingTime, count_steps
+from lra.train.training_time import Speeds, TrainingTime
 from made_results import bench_record, record, save_all
 from requested import compose
 from tasks.base import BENCHMARK
@@ -80,12 +80,6 @@ def test_an_estimate_ends_where_the_run_does() -> None:
     limited = TrainingTime(minutes, speeds, HERE)
     assert limited.describe() == "10 min of training"
     assert limited.seconds(100, 480.0) == 120
-
-
-def test_the_last_smaller_batch_of_an_epoch_is_a_step() -> None:
-    assert count_steps(CONFIG) == 40 * 750
-    changed = compose("listops", "tnn", overrides=["task.train=1281"])
-    assert count_steps(changed) == 40 * 11
 
 
 @pytest.mark.parametrize(

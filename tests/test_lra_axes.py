@@ -52,15 +52,6 @@ def test_a_mixer_sees_each_line_as_a_sequence(axis: str) -> None:
     torch.testing.assert_close(along(x), expected.flatten(1, 2))
 
 
-def test_alternate_takes_rows_then_columns() -> None:
-    config = config_of("conv", "alternate")
-    layers = list(build_layers(config, IMAGE, 15, 3))
-    assert all(isinstance(layer, AlongAxis) for layer in layers)
-    assert [layer.is_turned for layer in layers if isinstance(layer, AlongAxis)] == [
-        False, True, False,
-    ]  # fmt: skip
-
-
 def test_images_are_independent() -> None:
     images = torch.randn(4, 15, dtype=torch.float64)
     for axes in ("alternate", "native"):

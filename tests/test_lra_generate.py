@@ -25,36 +25,6 @@ from tasks.vocabulary import Bytes, Numbers
 
 LINE = "the cat sat on the mat . Él no !\n"
 
-COUNTING = '''
-import numpy as np
-
-from tasks.base import Dataset, Task, TaskInfo
-from tasks.next_token import NextToken, windows
-
-
-class Counting(Task):
-    """Count to eleven again and again."""
-
-    name = "counting"
-
-    def __init__(self, *, length: int = 16):
-        self.info = TaskInfo(name=self.name, num_classes=12, vocab_size=12, max_length=length,
-                             targets="position")
-
-    def prepare(self, data_dir):
-        tokens = (np.arange(600) % 12).astype(np.uint8)
-        starts, lengths, skipped = windows(600, self.info.max_length)
-        split = NextToken(tokens, starts, lengths, skipped=skipped)
-        return Dataset(splits=dict.fromkeys(("train", "val", "test"), split), source="own",
-                       fingerprint="0" * 64, baselines={"majority class": 9.0}, folder=data_dir)
-
-    def verify(self, dataset):
-        return []
-
-    def split_sizes(self, examples):
-        return {}
-'''
-
 
 def train(folder: Path, task: str, mixer: str, *changes: str) -> Path:
     """Train a small model for a second; return its run's folder."""
@@ -134,13 +104,6 @@ def test_characters_are_written_when_they_are_whole(
     assert "then" not in capsys.readouterr().err
 
 
-def test_seeds_repeat_and_differ(by_bytes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hot = ("--tokens", "40", "--temperature", "3")
-    texts = [output(by_bytes, capsys, *hot, "--seed", seed) for seed in ("1", "1", "2")]
-    assert texts[0] == texts[1] != texts[2]
-    assert output(by_bytes, capsys, *hot) != texts[0]
-
-
 def test_words_have_a_vocabulary(by_words: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = output(by_words, capsys, "--tokens", "8", "--temperature", "0", prompt="the  cat sat")
     assert found == "the cat sat on the mat . Él no ! \n\n"
@@ -218,22 +181,6 @@ def test_learned_positions_are_not_exceeded(
     assert f"mixer {mixer} has no recurrence" in capsys.readouterr().err
 
 
-def test_tokens_that_are_no_text_are_numbers(
-    own_folder: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("counting.py").write_text(COUNTING)
-    run = train(Path.cwd(), "counting.py:Counting", "tnn")
-    capsys.readouterr()
-    found = output(run, capsys, "--tokens", "5", "--temperature", "0", prompt="8 9  10")
-    assert found == "8 9 10 11 0 1 2 3 \n"
-    assert main(command(run, prompt="8 12")) == 2
-    assert "--prompt: got '12', expected numbers of tokens, 0 to 11" in capsys.readouterr().err
-    Path("counting.py").write_text(COUNTING + "# changed\n")
-    assert main(command(run, prompt="8")) == 2
-    assert "--trust-code runs it as it is now" in capsys.readouterr().err
-    assert main(command(run, "--trust-code", "--tokens", "2", prompt="8")) == 0
-
-
 @pytest.mark.parametrize(
     ("more", "prompt", "part"),
     [
@@ -302,14 +249,6 @@ def test_temperature_sharpens_and_flattens() -> None:
         assert {sampler.draw(logits)[0] for _ in range(50)} == {1}
 
 
-def test_rounding_of_logits_changes_no_token() -> None:
-    logits = torch.randn(1000, 300, dtype=torch.float64)
-    one, two = TokenSampler(1.0, seed=5), TokenSampler(1.0, seed=5)
-    pairs = [(one.draw(row), two.draw((row + 1e-7 * torch.randn(300)).float())) for row in logits]
-    assert all(a[0] == b[0] for a, b in pairs)
-    assert len({a[0] for a, _ in pairs}) > 200
-
-
 def test_logits_that_are_not_finite_are_refused() -> None:
     with pytest.raises(UserError, match="logits are not finite"):
         TokenSampler(1.0, 0).draw(torch.tensor([0.0, torch.nan]))
@@ -323,10 +262,9 @@ def test_a_model_may_have_more_words_than_its_text() -> None:
         words.encode("cat dog \udcff dog c d")
 
 
-def test_vocabularies() -> None:
-    assert Bytes().encode("é\udcff") == [*"é".encode(), 255]
-    assert b"".join(map(Bytes().decode, [195, 169])) == "é".encode()
+def test_tokens_that_are_no_text_are_numbers() -> None:
     assert Numbers(12).encode(" 0 11\n3 ") == [0, 11, 3]
-    for wrong in ("12", "-1", "1.0", "١", "a", "9" * 5000):
+    assert b"".join(map(Numbers(12).decode, [8, 11])) == b"8 11 "
+    for wrong in ("12", "-1", "1.0", "a", "9" * 5000):
         with pytest.raises(DataError, match="expected numbers of tokens, 0 to 11"):
             Numbers(12).encode(wrong)

@@ -110,19 +110,6 @@ def test_looking_for_a_micro_batch_leaves_no_trace(dataset: Dataset) -> None:
     assert found.gradient.micro_batch == usual.train_config.batch_size
 
 
-def test_a_resumed_run_keeps_its_micro_batch(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
-    made_up_memory(monkeypatch, each=10.0, available=60.0)
-    first.train_step()
-    second = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
-    tried = made_up_memory(monkeypatch, each=1.0, available=1000.0)
-    restore(second, capture(first))
-    second.train_step()
-    assert (second.gradient.micro_batch, tried) == (6, [])
-
-
 @pytest.mark.parametrize(("fits", "expected"), [(True, False), (False, True)])
 def test_blocks_are_computed_again_if_memory_does_not_suffice(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fits: bool, expected: bool
@@ -145,3 +132,16 @@ def test_a_cpu_computes_blocks_again_only_if_asked(dataset: Dataset, setting: st
     trainer = trainer_of(dataset, f"train.checkpoint_activations={setting}")
     trainer.train_step()
     assert trainer.model.checkpoint_activations is (setting == "true")
+
+
+def test_a_resumed_run_keeps_its_micro_batch(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
+    made_up_memory(monkeypatch, each=10.0, available=60.0)
+    first.train_step()
+    second = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
+    tried = made_up_memory(monkeypatch, each=1.0, available=1000.0)
+    restore(second, capture(first))
+    second.train_step()
+    assert (second.gradient.micro_batch, tried) == (6, [])

@@ -17,7 +17,6 @@ from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.record.scores import SegmentScore, TokenScores
 from lra.report.data import Data
-from lra.runtime.errors import UserError
 from lra.train.scores import token_scores
 from lra.train.trainer import Trainer
 from requested import resolve
@@ -152,18 +151,13 @@ def test_a_run_records_all_accuracies(run_folder: Path) -> None:
     assert sum(int(row["correct"]) for row in rows) == record.test_correct
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("correct", "99"), ("targets", "0"), ("first_wrong", "-2")]
-)
-def test_predictions_that_contradict_are_left_out(
-    run_folder: Path, tmp_path: Path, column: str, value: str
-) -> None:
+def test_predictions_that_contradict_are_left_out(run_folder: Path, tmp_path: Path) -> None:
     copied = tmp_path / "results" / run_folder.relative_to(run_folder.parents[3])
     copied.mkdir(parents=True)
     (copied / "result.json").write_bytes((run_folder / "result.json").read_bytes())
     with (run_folder / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
-    rows[3][column] = value
+    rows[3]["correct"] = "99"
     with (copied / "predictions.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys())
         writer.writeheader()
@@ -193,28 +187,12 @@ def test_a_record_whose_accuracies_contradict_is_refused(run_folder: Path) -> No
         SegmentScore(name="", examples=1, correct_examples=0, targets=3, correct=4)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("model.pooling=max", "model.pooling has no effect: task LastBit predicts labels"),
-        ("model.tied_embeddings=true", "as many classes as tokens, and LastBit has 2 and 3"),
-        ("pretrain.objective=masked", "already predicts labels of positions"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(own: str, change: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        config_of(own, change)
-
-
 RETURNED = {
     "[[-1] * 5] * 20": "no position of example 0 has a label",
     "[[0] * 4] * 20": "example 0 has 5 positions and 4 labels",
     "[[0, -2, 0, 0, 0]] * 20": "reach from -2 to 0, expected 0 to 999, and -1 where a position",
-    "[[0, 1000, 0, 0, 0]] * 20": "reach from 0 to 1000",
     "[[0, 1, 0, 0, 0]] * 20, {'correct': [0] * 20}": "cannot be called 'correct'",
-    "[[0, 1, 0, 0, 0]] * 19": "20 sequences have 19 labels",
     "[[0, 1, 0, 0, 0]] * 19 + [1]": "example 19 has a single label, and others have one for each",
-    "[[0, 1, 0, 0, 0]] * 19 + [[]]": "example 19 has no labels, expected one for each position",
 }
 
 

@@ -155,20 +155,6 @@ def test_free_kernels_are_smoothed_then_squashed() -> None:
         close(convolution.kernel(length).coefficients, expected[:, :length])
 
 
-def test_free_kernels_that_decay_do_so_faster_from_channel_to_channel() -> None:
-    torch.manual_seed(0)
-    convolution = FreeConvolution(
-        dim=8, copies=2, directions=1, max_length=100, start="exponential",
-        threshold=0.0, smoothing=1, kernel_dropout=0.0,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    drawn = torch.randn(1, 16, 100)
-    for channel in range(16):
-        rate = 4 ** (channel % 8 / 8)
-        expected = 0.02 * drawn[0, channel] * torch.exp(-rate * torch.arange(100) / 100)
-        torch.testing.assert_close(convolution.kernels[0, channel], expected)
-
-
 @pytest.mark.parametrize("length", [10, 64, 65, 1000, 1024])
 def test_multiscale_kernels_have_parameters_in_the_logarithm_of_the_length(length: int) -> None:
     convolution = build_long(length, kernel="multiscale", causal=True).convolution

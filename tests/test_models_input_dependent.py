@@ -12,9 +12,8 @@ from torch.nn import functional
 
 from conftest import EVERY_MIXER
 from lra.classifier.classifier import Classifier
-from lra.runtime.errors import UserError
 from models import mamba2
-from models.base import Mixer, MixerContext, begin_step
+from models.base import MixerContext, begin_step
 from models.delta import Delta
 from models.fast.selective_scan import selective_scan_by_blocks
 from models.hgrn import HGRN, LowerBounds
@@ -26,7 +25,7 @@ from models.layers.selective_states import (
     SignedHeadStates,
 )
 from models.layers.short_convolution import ShortConvolution
-from models.linear import Linear, orthogonal_directions
+from models.linear import Linear
 from models.mamba2 import Direction, Mamba2
 from references import (
     assert_equal_with_gradients,
@@ -110,7 +109,7 @@ def test_linear_attention_is_a_table_of_pairs(feature: str, decay: str, causal: 
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("scale", [1, 10, 100])
+@pytest.mark.parametrize("scale", [1, 100])
 def test_random_features_of_large_queries_and_keys_do_not_vanish(
     scale: float, causal: bool
 ) -> None:
@@ -357,49 +356,8 @@ def test_all_blocks_share_their_lower_bounds(axes: str) -> None:
     )
 
 
-class Sharing(Mixer):
-    name = "sharing"
-
-    def __init__(self, context: MixerContext, *, size: int = 2) -> None:
-        super().__init__()
-        assert context.shared is not None
-        self.common = context.shared
-        assert self.common.layer == 0
-
-    @classmethod
-    def shared(cls, context: MixerContext, **options: Any) -> nn.Module:
-        if options["size"] > 5:
-            raise ValueError(f"size {options['size']} is above 5")
-        common = nn.Linear(context.dim, options["size"])
-        common.layer = context.layer  # pyright: ignore
-        return common
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return x * self.common(x).sum(dim=-1, keepdim=True)
-
-
-def test_a_mixer_of_ones_own_shares_parts_built_with_its_options() -> None:
-    spec = f"{__file__}:Sharing"
-    config = resolve("listops", spec, preset="quick", overrides=["mixer.size=3"])
-    model = Classifier(config, config.build_task().info)
-    parts = [module for module in model.modules() if type(module).__name__ == "Sharing"]
-    assert len({id(part.get_submodule("common")) for part in parts}) == 1
-    assert parts[0].get_parameter("common.weight").shape == (3, config.model.dim)
-    assert len(parts) == config.model.depth
-    with pytest.raises(UserError, match="size 6 is above 5"):
-        resolve("listops", spec, preset="quick", overrides=["mixer.size=6"])
-
-
 def initial(name: str, dim: int = 64, **options: Any) -> Any:
     return EVERY_MIXER[name](MixerContext(dim=dim, max_length=64, layer=0, depth=3), **options)
-
-
-def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_ones() -> None:
-    directions = orthogonal_directions(200, 16)
-    lengths = directions.norm(dim=-1)
-    block = directions[16:32] / lengths[16:32, None]
-    torch.testing.assert_close(block @ block.T, torch.eye(16), atol=1e-5, rtol=0)
-    assert abs(lengths.square().mean() - 16) < 2
 
 
 def test_directions_are_drawn_again_when_a_step_begins() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -88,34 +87,6 @@ def test_a_mixer_is_its_equations(weighting: str, chunk: int | None, causal: boo
         value, gate = by_definition(mixer, x[row])
         close(found[row], torch.cat([value, gate], dim=-1))
     close(mixer(x), found[..., 6:] * (found[..., :6] - x))
-
-
-def test_dropouts_are_of_averages_and_of_values_as_in_the_published_code() -> None:
-    x = torch.randn(2, 19, 6)
-    for dropped, inner in (("averages", 0.0), ("values", 0.5)):
-        torch.manual_seed(0)
-        context = dataclasses.replace(MixerContext.of(dim=6, length=24), inner_dropout=inner)
-        mixer = Mega(context, average_dropout=0.5 - inner)
-        expected, found = (mixer.train(mode).attended(x, x) for mode in (False, True))
-        is_equal = [a.equal(b) for a, b in zip(expected, found, strict=True)]
-        assert is_equal == [dropped == "values"] * 2 + [dropped == "averages", dropped == "values"]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_lags_beyond_the_longest_have_the_bias_of_the_last_one_before(causal: bool) -> None:
-    mixer = build(8, causal=causal)
-    longer = build(21, causal=causal)
-    longer.load_state_dict({**mixer.state_dict(), "by_lag": longer.by_lag})
-    with torch.no_grad():
-        longer.by_lag.copy_(mixer.by_lag[(torch.arange(41) - 13).clamp(0, 14)])
-    x = torch.randn(2, 21, 6, dtype=torch.float64)
-    close(mixer(x), longer(x))
-    if causal:
-        recurrence = mixer.recurrence(21)
-        state = recurrence.initial_state(2)
-        for k in range(21):
-            y, state = recurrence.step(x[:, k], state)
-        close(y, mixer(x)[:, -1])  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def test_a_block_moves_from_its_input_to_the_value_by_the_gate() -> None:

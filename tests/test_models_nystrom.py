@@ -11,7 +11,7 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.match_params import count_parameters
-from models.nystrom import Nystrom, averaging_matrix, iterate_pseudo_inverse
+from models.nystrom import Nystrom
 from references import assert_equal_with_gradients, close
 from requested import resolve
 
@@ -95,24 +95,6 @@ def test_the_mixer_equals_a_plain_computation_of_each_sequence(
     )
     for row in x.detach():
         close(mixer(row[None])[0], plain_result(mixer, row))
-
-
-def test_segments_have_nearly_equal_sizes_and_no_padding() -> None:
-    for length, count in itertools.product(range(4, 30), (1, 2, 3, 4)):
-        (found,) = averaging_matrix(torch.tensor([length]), length + 6, count, torch.float64)
-        for row, segment in zip(found, cut(length, count), strict=True):
-            expected = torch.zeros(length + 6, dtype=torch.float64)
-            expected[segment.start : segment.stop] = 1 / len(segment)
-            close(row, expected)
-
-
-def test_the_iteration_converges_to_the_pseudo_inverse() -> None:
-    """Also for a matrix without full rank, which landmarks that are equal give."""
-    scores = 3 * torch.eye(6, dtype=torch.float64) + torch.rand(4, 6, 6, dtype=torch.float64)
-    scores[0, 1] = scores[0, 0]
-    matrix = scores.softmax(dim=-1)
-    close(iterate_pseudo_inverse(matrix, 12), torch.linalg.pinv(matrix))
-    close(iterate_pseudo_inverse(matrix[1:], 1), iterate_pseudo_inverse(matrix, 1)[1:])
 
 
 # By building ModelForSC and ModelForSCDual of mlpen/Nystromformer (LRA/code/model_wrapper.py) with

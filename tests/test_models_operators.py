@@ -8,31 +8,27 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from models.fast import linear_map
-from models.fast.delta_rule import delta_rule_by_chunks
-from models.fast.recurrence import matrix_recurrence
-from models.fast.selective_scan import selective_scan_by_blocks
-from models.layers.basic import linear_pair
-from models.ops import deterministic
+from models.ops import deterministic, diagonal_recurrence, linear_map, scan
 from models.ops.biased_attention import biased_attention
 from models.ops.cauchy import resolvent_sums
+from models.ops.circulant import circulant_multiply
 from models.ops.decaying_attention import decaying_attention
-from models.ops.delta_rule import delta_rule
+from models.ops.delta_rule import delta_rule, delta_rule_by_chunks
 from models.ops.depthwise import depthwise_convolution
 from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.hashed_attention import hashed_attention
-from models.ops.interpolation import InducingGrid, interpolate, spread
 from models.ops.local_attention import local_attention
-from models.ops.recurrence import scan, scan_both_ways
+from models.ops.matrix_recurrence import matrix_recurrence
 from models.ops.reference import reference_forms, reference_forms_are_used
-from models.ops.selective_scan import selective_scan
+from models.ops.selective_scan import selective_scan, selective_scan_by_blocks
 from models.ops.spectral_attention import spectral_attention
-from models.ops.toeplitz import LagKernel, circulant_multiply
+from models.ops.toeplitz import LagKernel
 from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Reach, Torus
+from models.ops.torus import Torus
+from models.ops.torus_reach import Reach
 from models.ops.vandermonde import vandermonde_product
 from references import assert_equal_with_gradients, by_reference, leaf
 
@@ -45,25 +41,24 @@ BLOCKS: list[dict[str, Any]] = [
     {
         "models.ops.biased_attention.BLOCK": 6,
         "models.ops.cauchy.CHUNK_NUMBERS": 50,
-        "models.fast.circulant.BLOCK_POSITIONS": 10,
-        "models.fast.circulant.FEWEST_CHANNELS": 2,
-        "models.fast.circulant.FEWEST_NUMBERS": 1,
-        "models.fast.circulant.CHUNK_NUMBERS": 100,
-        "models.fast.delta_rule.CHUNK": 5,
-        "models.fast.delta_rule.CHUNK": 5,
-        "models.fast.delta_rule.TILE": 5,
-        "models.fast.depthwise.CACHED": 20,
+        "models.ops.circulant.BLOCK_POSITIONS": 10,
+        "models.ops.circulant.FEWEST_CHANNELS": 2,
+        "models.ops.circulant.FEWEST_NUMBERS": 1,
+        "models.ops.circulant._cache_bytes": lambda: 400,
+        "models.ops.delta_rule.TILE": 5,
+        "models.ops.depthwise.CACHED": 20,
         "models.ops.local_attention.BLOCK": 8,
-        "models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
-        "models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,
+        "models.ops.selective_scan.BLOCK": 2 * 31 * 3 * 2,
+        "models.ops.selective_scan.TILE": 2 * 6 * 3 * 5,
         "models.ops.toroidal_attention.BLOCK": 7,
     },
 ]
 """Sizes of blocks: those of the suite, and small ones."""
 
 ON_A_GPU = {
-    "models.fast.depthwise.FEW_TAPS": 0,
-    "models.fast.recurrence.is_by_doubling": lambda x: True,
+    "models.ops.depthwise.FEW_TAPS": 0,
+    "models.ops.scan.is_by_doubling": lambda x: True,
+    "models.ops.diagonal_recurrence.is_by_doubling": lambda x: True,
     "models.ops.toroidal_attention._is_gpu": lambda device: True,
     "models.ops.toroidal_attention.SCORES": 2800,
 }
@@ -118,12 +113,13 @@ def short_convolution(n: int, *, first: int, count: int) -> Given:
 
 def scanned(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
     decay, x = decays(2, n, dtype=dtype), leaf(2, n, 4, dtype=dtype)
-    return lambda: real(scan(decay, x, reverse=reverse)), [decay, x]
+    return lambda: real(scan.scan(decay, x, reverse=reverse)), [decay, x]
 
 
 def recurrence(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
     poles, x = decays(dtype=dtype), leaf(2, n, 4, dtype=dtype)
-    return lambda: real(scan(poles, x, reverse=reverse)), [poles, x]
+    run = diagonal_recurrence.diagonal_recurrence
+    return lambda: real(run(poles, x, reverse=reverse)), [poles, x]
 
 
 def matrices(n: int) -> Given:
@@ -133,7 +129,7 @@ def matrices(n: int) -> Given:
     return lambda: matrix_recurrence(maps, x), [maps.requires_grad_(), x]
 
 
-def fading_attention(n: int, *, dtype: torch.dtype, shared: bool) -> Given:
+def fading_attention(n: int, *, dtype: torch.dtype, shared: bool, chunk: int | None) -> Given:
     query, key, value = (
         leaf(2, count, n, size, dtype=dtype)
         for count, size in ((1 if shared else 3, 4), (1 if shared else 3, 4), (3, 5))
@@ -141,10 +137,10 @@ def fading_attention(n: int, *, dtype: torch.dtype, shared: bool) -> Given:
     forgotten = fades(2, 3, n, 1 if shared else 4)
     log_decay = -forgotten + 1j * forgotten.fmod(1.0) if dtype.is_complex else -forgotten
     leaves = [query, key, value, log_decay.requires_grad_()]
-    return lambda: real(decaying_attention(*leaves)), leaves
+    return lambda: real(decaying_attention(*leaves, chunk=chunk)), leaves
 
 
-def delta(n: int, *, compute: Callable[..., Tensor]) -> Given:
+def delta(n: int, *, compute: Callable[..., Tensor], chunk: int) -> Given:
     query, key, value = heads(n, 4, 4, 5)
     rate = torch.rand(2, 3, n, dtype=torch.float64, requires_grad=True)
     log_decay = (-fades(2, 3, n)).requires_grad_()
@@ -152,7 +148,7 @@ def delta(n: int, *, compute: Callable[..., Tensor]) -> Given:
     def run() -> Tensor:
         rule = delta_rule if reference_forms_are_used() else compute
         unit = functional.normalize(key, dim=-1)
-        return rule(query, unit, value, rate, log_decay)
+        return rule(query, unit, value, rate, log_decay, chunk=chunk)
 
     return run, [query, key, value, rate, log_decay]
 
@@ -173,15 +169,15 @@ def selective(n: int, *, compute: Callable[..., Tensor], dtype: torch.dtype, gro
 
 
 def attention_in_windows(n: int, *, window: int, causal: bool) -> Given:
-    leaves = heads(n, 4, 4, 4)
+    query, key, value = heads(n, 4, 4, 4)
     mask = ragged(n)
 
     def run() -> Tensor:
         options: dict[str, Any] = {"window": window, "causal": causal, "dropout": 0.0}
-        mixed = local_attention(*leaves, mask, **options) * mask[:, None, :, None]
-        return torch.cat([mixed, local_attention(*leaves, None, **options)])
+        mixed = local_attention(query, key, value, mask, **options) * mask[:, None, :, None]
+        return torch.cat([mixed, local_attention(query, key, value, None, **options)])
 
-    return run, leaves
+    return run, [query, key, value]
 
 
 def attention_with_biases(n: int, *, weighting: Any, causal: bool, chunk: int | None) -> Given:
@@ -212,34 +208,35 @@ def attention_by_hashes(n: int, *, look_ahead: bool, causal: bool) -> Given:
 
 
 def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) -> Given:
-    leaves = [leaf(2, 2, n, torus.num_platters, 4) for _ in range(3)]
+    query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
     weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
     mask, reach = ragged(n), Reach(torus, causal=causal, window=window)
 
     def run() -> Tensor:
-        mixed = toroidal_attention(*leaves, reach, weight=weight, mask=mask)
+        mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
         return mixed * mask[:, None, :, None, None]
 
-    return run, [*leaves, weight]
+    return run, [query, key, value, weight]
 
 
 def on_own_circles(n: int) -> Given:
-    leaves = [leaf(2, 2, n, 2, 4) for _ in range(3)]
+    query, key, value = (leaf(2, 2, n, 2, 4) for _ in range(3))
     mask, reach = ragged(n), Reach(Torus((64,), 2))
     periods = mask.sum(dim=1, keepdim=True)
 
     def run() -> Tensor:
-        mixed = toroidal_attention(*leaves, reach, mask=mask, periods=periods)
+        mixed = toroidal_attention(query, key, value, reach, mask=mask, periods=periods)
         return mixed * mask[:, None, :, None, None]
 
-    return run, leaves
+    return run, [query, key, value]
 
 
 def spectral(n: int, *, torus: Torus, window: int | None) -> Given:
-    leaves = [leaf(2, 2, n, torus.num_platters, 4) for _ in range(3)]
+    query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
     weight, mask = torch.rand(2, dtype=torch.float64, requires_grad=True), ragged(n)
     options: dict[str, Any] = {"weight": weight, "window": window, "mask": mask}
-    return lambda: spectral_attention(*leaves, torus, **options), [*leaves, weight]
+    leaves = [query, key, value, weight]
+    return lambda: spectral_attention(query, key, value, torus, **options), leaves
 
 
 def cauchy(n: int) -> Given:
@@ -254,19 +251,6 @@ def vandermonde(n: int) -> Given:
     weights = leaf(2, 2, 3, dtype=COMPLEX)
     leaves = [size, frequency, weights]
     return lambda: vandermonde_product(torch.complex(-size, frequency), weights, n), leaves
-
-
-def interpolation(n: int, *, degree: int, is_spread: bool) -> Given:
-    grid = InducingGrid(7, 50, degree)
-    x = leaf(2, n if is_spread else grid.points_for(n), 3)
-    return lambda: spread(x, grid) if is_spread else interpolate(x, grid, n), [x]
-
-
-def pair_of_maps(n: int) -> Given:
-    maps = [nn.Linear(7, size).double() for size in (5, 3)]
-    x = leaf(2, n, 7)
-    leaves = [x, *(p for linear in maps for p in linear.parameters())]
-    return lambda: torch.cat(linear_pair(x, maps[0], maps[1]), dim=-1), leaves
 
 
 OPERATORS: dict[str, Callable[[int], Given]] = {}
@@ -288,14 +272,14 @@ for _dtype in (torch.float64, COMPLEX):
         add(f"recurrence, {_way}", recurrence, dtype=_dtype, reverse=_reverse)
     for _shared in (False, True):
         add(f"decaying attention, {_dtype}, {_shared}", fading_attention,
-            dtype=_dtype, shared=_shared)  # fmt: skip
+            dtype=_dtype, shared=_shared, chunk=None if _shared else 4)  # fmt: skip
     for _compute in (selective_scan, selective_scan_by_blocks):
         for _groups in (1, 2):
             add(f"{_compute.__name__}, {_dtype}, {_groups} groups", selective,
                 compute=_compute, dtype=_dtype, groups=_groups)  # fmt: skip
 add("matrices", matrices)
-add("delta rule", delta, compute=delta_rule)
-add("delta rule by chunks", delta, compute=delta_rule_by_chunks)
+add("delta rule", delta, compute=delta_rule, chunk=16)
+add("delta rule by chunks", delta, compute=delta_rule_by_chunks, chunk=5)
 for _causal in (False, True):
     add(f"local attention, {_causal}", attention_in_windows, window=5, causal=_causal)
     for _weighting, _chunk in (("softmax", None), ("laplace", 7)):
@@ -313,11 +297,6 @@ add("spectral attention", spectral, torus=Torus((31,), 2), window=None)
 add("spectral attention, line", spectral, torus=Torus((31,), 2, wrap=False), window=3)
 add("cauchy", cauchy)
 add("vandermonde", vandermonde)
-for _degree in (1, 3):
-    for _is_spread in (False, True):
-        add(f"interpolation, {_degree}, {_is_spread}", interpolation,
-            degree=_degree, is_spread=_is_spread)  # fmt: skip
-add("pair of linear maps", pair_of_maps)
 
 
 def assert_equals_reference(given: Given, tolerance: float = 1e-9) -> None:
@@ -363,13 +342,13 @@ def test_both_ways_equal_each_way(is_doubling: bool, monkeypatch: pytest.MonkeyP
         return real(torch.stack([one(first, x), one(second, x, reverse=True)]))
 
     assert_equal_with_gradients(
-        lambda: run(scan_both_ways, each),
-        by_reference(lambda: run_each(scan, each[0], each[1])),
+        lambda: run(scan.scan_both_ways, each),
+        by_reference(lambda: run_each(scan.scan, each[0], each[1])),
         [each, x],
     )
     assert_equal_with_gradients(
-        lambda: run(scan_both_ways, poles),
-        by_reference(lambda: run_each(scan, poles, poles)),
+        lambda: run(diagonal_recurrence.recur_both_ways, poles),
+        by_reference(lambda: run_each(diagonal_recurrence.diagonal_recurrence, poles, poles)),
         [poles, x],
     )
 
@@ -426,7 +405,7 @@ def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.Monkey
 def test_operators_of_nothing_are_empty() -> None:
     for rows, length in ((0, 5), (2, 0)):
         x = torch.zeros(rows, length, 3, dtype=torch.complex64)
-        assert scan(torch.ones(3) + 0j, x).shape == x.shape
+        assert diagonal_recurrence.diagonal_recurrence(torch.ones(3) + 0j, x).shape == x.shape
         maps = torch.zeros(rows, length, 1, 2)
         y = selective_scan(x.real, x.real, -torch.ones(3, 2), maps, maps)
         assert y.shape == x.shape
@@ -439,30 +418,7 @@ def test_products_refuse_what_they_cannot_do() -> None:
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
     with pytest.raises(TypeError, match="expected the same"):
-        scan(torch.ones(3), torch.zeros(1, 2, 3) + 0j)
-
-
-def test_a_product_keeps_its_arguments_alone() -> None:
-    """What the backward pass holds on to does not grow with the transforms."""
-    kept: list[Tensor] = []
-    x, coefficients = leaf(2, 100, 3), leaf(3, 199)
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        LagKernel(coefficients, -99).multiply(x)
-    assert sorted(t.numel() for t in kept) == [3 * 101, 2 * 100 * 3]
-
-
-def test_pairs_of_maps_round_as_autocast_does() -> None:
-    x, maps = leaf(20, 16, dtype=torch.float32), [nn.Linear(16, 8), nn.Linear(16, 8)]
-    results = []
-    for form in (lambda f: f, by_reference):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            joined = form(lambda: torch.cat(linear_pair(x, maps[0], maps[1]), dim=-1))()
-        gradients = torch.autograd.grad(joined.float().square().sum(), [x, maps[1].weight])
-        assert joined.dtype == torch.bfloat16
-        assert all(gradient.dtype == torch.float32 for gradient in gradients)
-        results.append((joined.float(), *gradients))
-    for fast, slow in zip(*results, strict=True):
-        torch.testing.assert_close(fast, slow, rtol=0.02, atol=0.02 * slow.abs().max().item())
+        diagonal_recurrence.diagonal_recurrence(torch.ones(3), torch.zeros(1, 2, 3) + 0j)
 
 
 def unit(key: Tensor) -> Tensor:
@@ -470,9 +426,9 @@ def unit(key: Tensor) -> Tensor:
 
 
 LONG = {
-    "scan": lambda a, b, x, y, z: scan(a.sigmoid(), x),
+    "scan": lambda a, b, x, y, z: scan.scan(a.sigmoid(), x),
     "scan, complex": lambda a, b, x, y, z: real(
-        scan(torch.polar(a.sigmoid(), b), torch.complex(x, y))
+        scan.scan(torch.polar(a.sigmoid(), b), torch.complex(x, y))
     ),
     "attention": lambda a, b, x, y, z: decaying_attention(
         x[:, None], y[:, None], z[:, None], functional.logsigmoid(a[:, None, :, :1])

@@ -57,20 +57,6 @@ def test_a_mixer_is_its_equations(
         close(found[row], unrolled(mixer, x[row]))
 
 
-@pytest.mark.parametrize("discretization", ["zoh", "bilinear"])
-def test_time_steps_sample_the_continuous_system(discretization: Any) -> None:
-    """With steps far below the poles' times both rules are exp(step A) and step B."""
-    mixer = S5(
-        MixerContext.of(dim=4, length=8), state_size=8, discretization=discretization,
-        step_min=1e-5, step_max=1e-5,
-    ).double()  # fmt: skip
-    states = mixer.states
-    a = torch.complex(states.real_part, states.frequency)
-    poles, into = states.discretize()
-    torch.testing.assert_close(poles, (1e-5 * a).exp(), rtol=0, atol=1e-9)
-    torch.testing.assert_close(into / 1e-5, torch.view_as_complex(states.input), rtol=1e-3, atol=0)
-
-
 def test_s5_starts_at_blocks_of_hippo() -> None:
     mixer = S5(MixerContext.of(dim=4, length=8), state_size=24, num_blocks=3)
     poles, vectors = normal_part(8)

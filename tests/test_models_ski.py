@@ -9,57 +9,9 @@ import pytest
 import torch
 
 from models.ops.interpolation import InducingGrid
-from models.ops.reference import reference_forms
-from models.ski_tnn import SparsePlusLowRank, SparsePlusToeplitz, WarpedPiecewiseLinear
-from references import LENGTHS, assert_equal_with_gradients
-from requested import compose
+from models.ski_tnn import SparsePlusLowRank, WarpedPiecewiseLinear
 
 GRIDS = [InducingGrid(r, n, d) for r, n in ((9, 64), (64, 1000), (128, 128)) for d in (1, 3)]
-
-
-def operator_for(length: int, degree: int = 1, warp: float = 0.99) -> SparsePlusLowRank:
-    points = min(16, max(degree + 1, length))
-    grid = InducingGrid(points, max(length, points), degree)
-    operator = SparsePlusLowRank(3, num_taps=7, grid=grid, warp=warp).double()
-    with torch.no_grad():
-        for parameter in operator.parameters():
-            parameter.normal_()
-    return operator
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("degree", [1, 3])
-def test_operator_equals_its_matrix(length: int, degree: int) -> None:
-    operator = operator_for(length, degree)
-    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
-    leaves = [x, *operator.parameters()]
-    if length == 1:
-        leaves = [x, operator.taps]  # one point: A is RPE(0) = 0, whatever the knots
-    assert_equal_with_gradients(
-        lambda: operator(x),
-        lambda: torch.einsum("cij,bjc->bic", operator.matrix(length), x),
-        leaves,
-    )
-
-
-@pytest.mark.parametrize("grid", [InducingGrid(12, 12, 1), InducingGrid(13, 12, 3)], ids=str)
-@pytest.mark.parametrize("length", [1, 2, 5, 12, 40])
-def test_where_every_position_is_a_point_one_kernel_does_it(
-    length: int, grid: InducingGrid
-) -> None:
-    """Shorter sequences and longer ones than the taps reach, and than the grid was made for."""
-    operator = SparsePlusToeplitz(3, num_taps=7, grid=grid, warp=0.9).double()
-    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
-    leaves = [x, *operator.parameters()] if length > 1 else [x, operator.taps]
-
-    def by_matrix() -> torch.Tensor:
-        return torch.einsum("cij,bjc->bic", operator.matrix(length), x)
-
-    assert grid.is_every_position
-    assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)
-    with reference_forms():
-        assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)
-    assert not InducingGrid(11, 12, 1).is_every_position
 
 
 def test_a_is_the_kernel_between_inducing_points() -> None:
@@ -119,29 +71,3 @@ def test_the_kernel_is_piecewise_linear_in_the_warped_lag() -> None:
         torch.zeros(2),
     ]  # fmt: skip
     torch.testing.assert_close(kernel(lags), torch.stack([e.double() for e in expected], dim=1))
-
-
-def config_warps() -> list[tuple[str, float, int, int]]:
-    """List (where, warp, inducing points, longest axis) of every setting in the settings file."""
-    lengths = {"listops": 2048, "text": 4096, "retrieval": 4000}
-    lengths |= {"image": 32, "pathfinder": 32, "pathx": 128}
-    found = [("default", 0.99, 64, 2048)]
-    for task, length in lengths.items():
-        mixer = dict(compose(task, "ski-tnn").mixer)
-        found.append((task, mixer["warp"], mixer["num_inducing_points"], length))
-    return found
-
-
-@pytest.mark.parametrize(("where", "warp", "points", "length"), config_warps())
-def test_configured_warps_keep_the_low_rank_alive(
-    where: str, warp: float, points: int, length: int
-) -> None:
-    """A warp near 0 at the first inducing point, or one of 1, leaves a kernel without lags."""
-    grid = InducingGrid(points, length, 1)
-    operator = SparsePlusLowRank(50, num_taps=1, grid=grid, warp=warp)
-    kernel = operator.between_points(points)
-    later = kernel.coefficients[:, -kernel.first_lag + 1 :].detach()
-    ahead = later.T / operator.encoder.positive[-1].detach()
-    assert (ahead[0] > 0.2).all(), where  # the first lag between points is not lost
-    changes = (ahead[1:] - ahead[:-1]).norm(dim=1) / ahead[0].norm()
-    assert (changes > 0.005).sum() >= 4, where

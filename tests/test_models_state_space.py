@@ -31,6 +31,7 @@ MIXERS: dict[str, tuple[Callable[..., Mixer], dict[str, Any]]] = {
     "s4d inv": (S4D, {"state_size": 8, "initialization": "inv", "num_copies": None}),
     "dss softmax": (DSS, {"num_states": 4}),
     "dss exp": (DSS, {"num_states": 4, "normalization": "exp"}),
+    "dss, two steps": (DSS, {"num_states": 4, "separate_steps": True}),
 }  # fmt: skip
 
 
@@ -66,8 +67,12 @@ def dss_by_proposition_1(convolution: NormalizedConvolution, length: int) -> Ten
     is_softmax = convolution.normalization == "softmax"
     real = convolution.decay if is_softmax else -convolution.decay.exp()
     poles = torch.complex(real, convolution.frequency)
-    powers = convolution.log_step.exp()[:, None, None] * poles[:, None]
-    powers = powers * torch.arange(max(length, convolution.max_length), dtype=torch.float64)
+    step = convolution.log_step.exp()
+    of_real, of_imaginary = step.T if step.dim() > 1 else (step, step)
+    powers = torch.complex(of_real[:, None] * real, of_imaginary[:, None] * convolution.frequency)
+    powers = powers[..., None] * torch.arange(
+        max(length, convolution.max_length), dtype=torch.float64
+    )
     if is_softmax:
         shifted = powers - powers.real.amax(dim=-1, keepdim=True)
         rows = shifted.exp() / shifted.exp().sum(dim=-1, keepdim=True)
@@ -140,30 +145,6 @@ def test_initial_poles_by_their_formulas() -> None:
     root = np.sqrt(np.arange(8) + 0.5)
     eigenvalues = np.linalg.eigvals(a + root[:, None] * root)
     np.testing.assert_allclose(start.imag, np.sort(eigenvalues.imag)[4:], rtol=1e-9)
-
-
-@pytest.mark.parametrize("normalization", ["softmax", "exp"])
-def test_separate_steps_scale_real_and_imaginary_parts(normalization: Any) -> None:
-    context = MixerContext(dim=3, max_length=20, layer=0, depth=1)
-    both, one = (
-        DSS(context, num_states=4, normalization=normalization, separate_steps=separate).double()
-        for separate in (True, False)
-    )
-    state = both.state_dict()
-    step = state["convolution.log_step"]
-    assert step.shape == (3, 2)
-    assert torch.equal(step[:, 0], step[:, 1])
-    one.load_state_dict({**state, "convolution.log_step": step[:, 0]})
-    torch.testing.assert_close(both.convolution.kernels(20), one.convolution.kernels(20))
-    with torch.no_grad():
-        both.convolution.log_step[:, 1] += 0.5
-        # The same as faster oscillation of a pole, where the weights' poles are the slow ones'.
-        assert isinstance(both.convolution, NormalizedConvolution)
-        steps, _, _ = both.convolution.discretize(20)
-        assert isinstance(one.convolution, NormalizedConvolution)
-        before, _, _ = one.convolution.discretize(20)
-    torch.testing.assert_close(steps.real, before.real)
-    torch.testing.assert_close(steps.imag, before.imag * torch.e**0.5)
 
 
 @pytest.mark.parametrize("discretization", ["zoh", "bilinear"])

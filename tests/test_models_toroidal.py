@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from models.base import MixerContext
+from models.layers.platter_fusion import build_fusion
 from models.ops.spectral_attention import spectral_attention
-from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Reach, Torus
-from models.toroidal import Toroidal, build_fusion
+from models.ops.torus import Torus
+from models.ops.torus_reach import Reach
+from models.toroidal import Toroidal
 from models.transformer import Transformer
 from references import close
 
@@ -57,33 +58,6 @@ def test_a_shifted_grid_gives_a_shifted_result(mode: str, window: int | None) ->
 
     for shift in [(1, 0), (0, 1), (2, 5), (3, 3)]:
         close(mixer(shifted(x, shift)), shifted(mixer(x), shift))
-
-
-@pytest.mark.parametrize("form", ["attention", "spectral"])
-def test_platters_on_a_circle_can_be_shifted(form: str) -> None:
-    torus = Torus((12,), 4, depth_wrap=True)
-    parts = [torch.randn(2, 3, 12, 4, 8, dtype=torch.float64) for _ in range(3)]
-    weight = torch.rand(3, dtype=torch.float64)
-    # The encoding of a platter is a part of queries and keys: it is shifted with them.
-
-    def mix(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        if form == "spectral":
-            return spectral_attention(query, key, value, torus, weight=weight)
-        return toroidal_attention(query, key, value, Reach(torus), weight=weight)
-
-    for shift in (1, 2, 3):
-        close(mix(*(part.roll(shift, 3) for part in parts)), mix(*parts).roll(shift, 3))
-
-
-@pytest.mark.parametrize("options", [{"harmonics": "rope"}, {"wrap": False}])
-@pytest.mark.parametrize("shift", [1, 4, 8, 16])
-def test_the_described_frequencies_and_a_line_break_the_symmetry(
-    options: dict[str, Any], shift: int
-) -> None:
-    mixer = build(**options)
-    x = torch.randn(2, 32, 16, dtype=torch.float64)
-    broken = (mixer(x.roll(shift, 1)) - mixer(x).roll(shift, 1)).abs().max()
-    assert broken > 0.01 * mixer(x).std()
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -127,19 +101,6 @@ def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
     for row, length in enumerate((20, 14)):
         close(together[row, :length], build(length)(x[row : row + 1, :length])[0])
     assert (build(64)(x, mask) - together).abs().max() > 1e-3
-
-
-def test_a_sequence_without_real_positions_gives_numbers() -> None:
-    x = torch.randn(2, 8, 16, dtype=torch.float64, requires_grad=True)
-    mask = torch.tensor([[True], [False]]).expand(2, 8)
-    changed: list[dict[str, Any]] = [
-        {}, {"distance_weight": 0.0}, {"mode": "spectral"}, {"circle": "real_length"},
-    ]  # fmt: skip
-    for options in changed:
-        y = build(**options)(x, mask)
-        (gradient,) = torch.autograd.grad(y[mask].sum(), x)
-        assert y.isfinite().all()
-        assert gradient.isfinite().all()
 
 
 WEIGHT = 0.7
@@ -204,21 +165,6 @@ def test_spectral_attention_is_what_its_words_say(
     close(found[0, 0], by_definition(list(parts), torus, window))
 
 
-@pytest.mark.parametrize("sizes", [(32,), (30,), (6, 10)])
-def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int, ...]) -> None:
-    torus = Torus(sizes, 4, depth_wrap=True)
-    places = torus.coordinates(torch.arange(min(sizes)))[None]
-    here = torus.angles(places, 16, "integer")
-    for axis, size in enumerate(sizes):
-        turned = places.clone()
-        turned[..., axis] += size
-        there = torus.angles(turned, 16, "integer")
-        close(there.cos(), here.cos())
-        close(there.sin(), here.sin())
-        described = torus.angles(turned, 16, "rope") - torus.angles(places, 16, "rope")
-        assert (described.cos() - 1).abs().max() > 0.1
-
-
 @pytest.mark.parametrize("torus", [
     Torus((32,), 3), Torus((32,), 3, wrap=False), Torus((6, 10), 2), Torus((6, 10), 2, wrap=False),
 ])  # fmt: skip
@@ -237,32 +183,6 @@ def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None
                 beneath *= 10000 ** (-2 * pair / (channels * scale))
                 found = angles[position, platter, pair].item()
                 assert found == pytest.approx(across + beneath, rel=1e-12, abs=1e-12)
-
-
-@pytest.mark.parametrize("depth_wrap", [False, True])
-@pytest.mark.parametrize("wrap", [False, True])
-@pytest.mark.parametrize("sizes", [(9,), (3, 4)])
-def test_the_distance_is_a_metric(sizes: tuple[int, ...], wrap: bool, depth_wrap: bool) -> None:
-    torus = Torus(sizes, 3, wrap=wrap, depth_wrap=depth_wrap)
-    places = torus.coordinates(torch.arange(torch.Size(sizes).numel()))
-    across = torus.distance(torus.count_steps(places, places))
-    beneath = torus.platter_distance(torch.device("cpu"))
-    delta = (across[:, None, :, None] + beneath[:, None, :]).flatten(2).flatten(0, 1)
-    close(delta, delta.T)
-    assert (delta == 0).equal(torch.eye(len(delta)).bool())
-    assert (delta[:, :, None] + delta[None] - delta[:, None] >= -1e-12).all()
-
-
-def test_the_ends_of_a_circle_are_neighbours_and_of_a_line_are_not() -> None:
-    for wrap, expected in [(True, 1 / 32), (False, 31 / 32)]:
-        torus = Torus((32,), 4, wrap=wrap)
-        places = torus.coordinates(torch.arange(32))
-        distance = torus.distance(torus.count_steps(places, places))
-        assert distance[0, 31].item() == pytest.approx(expected)
-        assert distance.max() == (0.5 if wrap else 31 / 32)
-    assert Torus((32,), 4).platter_distance(torch.device("cpu"))[0].tolist() == [0, 0.25, 0.5, 0.75]
-    wrapped = Torus((32,), 4, depth_wrap=True).platter_distance(torch.device("cpu"))
-    assert wrapped[0].tolist() == [0, 0.25, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -293,15 +213,3 @@ def test_who_attends_to_whom_and_how_far_apart_pair_by_pair(
                 seen = [i - j] if causal and len(sizes) == 1 else steps
                 is_near = window is None or max(seen) < window
                 assert (allowed[i, :, j] == (is_near and (j <= i or not causal))).all()
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("sizes", [(4096,), (64, 64)])
-def test_blocks_see_what_is_in_reach_and_little_more(sizes: tuple[int, ...], causal: bool) -> None:
-    reach = Reach(Torus(sizes, 2), causal=causal, window=8)
-    row = 1 if len(sizes) == 1 else sizes[1]
-    for queries, keys in reach.blocks(4096, 256):
-        assert len(queries) <= 128
-        assert len(keys) <= len(queries) + 2 * 7 * row
-        if causal:
-            assert keys.max() <= queries.max()
