@@ -19,7 +19,7 @@ from torch import Tensor
 from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
-from models.ops import public_kernels
+from models.fast import public_kernels
 from models.ops.decaying_attention import decaying_attention
 from models.ops.delta_rule import delta_rule
 from models.ops.selective_scan import selective_scan
