@@ -76,10 +76,7 @@ class Mixer(nn.Module, abc.ABC):
     parameters for each position, `forward` raises ValueError for them (`check_length`)."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Check the context before a constructor uses it.
-
-        Raises: TypeError if the first argument is not a MixerContext.
-        """
+        """Raise TypeError if the first argument of a constructor is not a MixerContext."""
         given = [*args[:1], *([kwargs["context"]] if "context" in kwargs else [])]
         if given and not isinstance(given[0], MixerContext):  # a copy is made without arguments
             raise TypeError(
@@ -92,11 +89,8 @@ class Mixer(nn.Module, abc.ABC):
     def shared(cls, context: MixerContext, **options: Any) -> nn.Module | None:
         """Build a module that the mixers of all blocks share, or None; called once per model.
 
-        Each mixer finds the module in its `context.shared` and registers it as a submodule.
-
-        Args:
-            context: the context of the first block.
-            options: the options of the mixers.
+        It gets the context of the first block and the mixers' options. Each mixer finds the module
+        in its `context.shared` and registers it as a submodule.
         """
         return None
 
@@ -123,22 +117,18 @@ class Mixer(nn.Module, abc.ABC):
             )
 
     def begin_step(self) -> bool:
-        """Prepare for a training step; the function `begin_step` of this module calls it.
+        """Prepare for a training step, and return whether buffers changed at random.
 
-        A mixer that changes its buffers at random during training does so here, and not in
-        `forward`, where the backward pass of an earlier call may still need the old ones. If
-        several processes train a model, the buffers of the main process are then copied to the
-        others.
-
-        Returns: whether buffers changed at random.
+        A mixer that changes its buffers at random does so here, and not in `forward`, where the
+        backward pass of an earlier call may still need the old ones. If several processes train a
+        model, the buffers of the main process are then copied to the others.
         """
         return False
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
-        """Return the parameters with their own learning rate, or without weight decay.
+        """Return the highest rates of parameters with a rate of their own, or without weight decay.
 
-        Returns: for each of these parameters its highest learning rate, or None for the run's
-            rate. They have no weight decay, except for a rate given as `DecayingAt`.
+        None is the run's rate. They have no weight decay, except for a rate of `DecayingAt`.
         """
         return {}
 
@@ -188,10 +178,7 @@ class GatedMixer(Mixer):
 
     @abc.abstractmethod
     def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Mix positions: see `Mixer.forward`.
-
-        Returns: (batch, length, 2 * dim), the value and then the gate, in [0, 1].
-        """
+        """Mix positions; return value and gate, in [0, 1], (batch, length, 2 * dim)."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         value, gate = self.value_and_gate(x, mask).chunk(2, dim=-1)
@@ -213,13 +200,6 @@ class Recurrence(abc.ABC):
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
         """Process a position: x (batch, dim) and a state -> (batch, dim) and the next state."""
 
-    @property
-    def state_size(self) -> int:
-        """Number of real numbers in the state of one sequence; a complex number counts as two."""
-        state = self.initial_state(1)
-        tensors = (state,) if isinstance(state, Tensor) else state
-        return sum(t.numel() * (2 if t.is_complex() else 1) for t in tensors)
-
 
 class GatedRecurrence(Recurrence):
     """The recurrence of a `GatedMixer`."""
@@ -239,10 +219,8 @@ class PrefillRecurrence(Recurrence):
 
     @abc.abstractmethod
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """Process the first positions of sequences.
+        """Process the first positions of sequences, one or more: x (batch, length, dim).
 
-        Args:
-            x: (batch, length, dim), with 1 to `length` positions of `RecurrentMixer.recurrence`.
         Returns: the results of all positions, (batch, length, dim), and the state after the last
             one. A `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
         """
@@ -271,5 +249,7 @@ class RecurrentMixer(Mixer):
         """Build the result of `recurrence` for a causal mixer; gradients are disabled."""
 
     def state_size(self, length: int) -> int:
-        """Return the size of the recurrence's state for a length, in real numbers per sequence."""
-        return self.recurrence(length).state_size
+        """Count the real numbers in the state of one sequence of a length; complex ones are two."""
+        state = self.recurrence(length).initial_state(1)
+        tensors = (state,) if isinstance(state, Tensor) else state
+        return sum(t.numel() * (2 if t.is_complex() else 1) for t in tensors)

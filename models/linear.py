@@ -138,8 +138,7 @@ class Linear(RecurrentMixer):
     def query_features(self, query: Tensor, position: Tensor) -> Tensor:
         """Map queries to features that are not negative, see `key_features`.
 
-        Features of favor are divided by the exponential of the largest product of the position's
-        query with a direction. This factor cancels in the division by the sum of weights.
+        Those of favor are divided by a factor that cancels in the division by the sum of weights.
         """
         if self.feature != "favor":
             return self._features(query, position)

@@ -58,10 +58,8 @@ class EncodedToeplitzOperator(LongConvolution):
         encoders: one encoder per head, for channels / len(encoders) channels each.
         channels: in and out.
         causal: whether the coefficients of negative lags are zero.
-        lag_scale: factor by which the encoders' inputs are multiplied. It must not depend on the
-            padded length, because padding would then change the result.
-        learned_decays: number of learned decays, each for an equal number of channels. 0: the
-            decay is fixed.
+        lag_scale: factor of the encoders' inputs; it must not depend on the padded length.
+        learned_decays: their number, each for as many channels. 0: the decay is fixed.
         decay, decay_floor, window: see `TNN`.
     """
 

@@ -50,12 +50,9 @@ def drop_out(x: Tensor, probability: float) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Dropout of single numbers in training.
+    """Dropout of single numbers in training, with a probability in [0, 1).
 
-    On a CPU the probability is rounded to a multiple of 1 / 65,536, see `models.fast.dropout`.
-
-    Args:
-        probability: probability that a number becomes zero, in [0, 1).
+    On a CPU it is rounded to a multiple of 1 / 65,536, see `models.fast.dropout`.
     """
 
     def __init__(self, probability: float) -> None:
@@ -77,10 +74,7 @@ class Dropout(nn.Module):
 
 
 class ChannelDropout(Dropout):
-    """Dropout of channels of whole sequences: all positions share one random draw.
-
-    Published code calls this tied dropout.
-    """
+    """Dropout of channels of whole sequences, which published code calls tied dropout."""
 
     def factors(self, sequences: int, x: Tensor) -> Tensor:
         """Draw 0 or the scale, (sequences, channels), for sequences like x, (..., channels)."""

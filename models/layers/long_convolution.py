@@ -35,11 +35,6 @@ class _CachedKernels:
     state: tuple[object, ...]
     by_role: dict[Hashable, Any] = field(default_factory=dict)
 
-    def holds_for(self, tensors: list[Tensor], state: tuple[object, ...]) -> bool:
-        """Whether these are the same tensors, and unchanged."""
-        same = len(tensors) == len(self.tensors) and all(map(operator.is_, tensors, self.tensors))
-        return same and state == self.state
-
 
 _CACHES: ContextVar[dict[nn.Module, _CachedKernels] | None] = ContextVar(
     "cached_kernels", default=None
@@ -48,10 +43,7 @@ _CACHES: ContextVar[dict[nn.Module, _CachedKernels] | None] = ContextVar(
 
 @contextlib.contextmanager
 def cache_kernels() -> Iterator[None]:
-    """Return a context in which kernels are cached, as long as no parameter changes.
-
-    The cache is emptied when the outermost such context ends; a nested context has no effect.
-    """
+    """Cache kernels, as long as no parameter changes, until the outermost such context ends."""
     if _CACHES.get() is not None:
         yield
         return
@@ -67,7 +59,6 @@ def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
 
     The cache is emptied if a parameter or buffer of the module was changed in place, moved or
     replaced, or if the mode of autograd has changed. (A write through `.data` is not noticed.)
-    Within `reference_forms` nothing is cached, as in published code.
     """
     kept = _CACHES.get()
     if kept is None or reference_forms_are_used():
@@ -79,7 +70,11 @@ def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
         *((0 if t.is_inference() else t._version, t.data_ptr(), t.dtype) for t in tensors),
     )
     found = kept.get(owner)
-    if found is None or not found.holds_for(tensors, state):
+    if (
+        found is None
+        or found.state != state  # which is as long as there are tensors
+        or not all(map(operator.is_, tensors, found.tensors))
+    ):
         found = kept[owner] = _CachedKernels(tensors, state)
     return found.by_role
 
@@ -102,7 +97,7 @@ def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
 class PositionOperator(nn.Module, abc.ABC):
     """A product with one matrix over positions per channel, the core of a mixer.
 
-    `lra.bench op` measures the time of this product alone, and the report draws the matrices.
+    `lra.bench op` measures the time of this product alone.
     """
 
     channels: int

@@ -40,17 +40,10 @@ class RelativePositionEncoder(nn.Module):
 
     It is a linear layer from the number to `dim`, then `num_layers` hidden layers of norm,
     activation and linear layer, then an output layer of the same three parts ("Relative Position
-    Encoder").
+    Encoder"). The norm "last_layer" is a layer norm before the last activation only. With two
+    hidden layers this is the encoder that OpenNLPLab/lra builds, whatever its settings state. With
+    `residual` each hidden layer adds its result to its input.
 
-    Args:
-        channels: number of values per input number.
-        dim: width of the hidden layers.
-        num_layers: number of hidden layers.
-        activation: activation before each linear layer except the first.
-        norm: norm before each activation. "last_layer" is a layer norm before the last activation
-            only. With two hidden layers this is the encoder that OpenNLPLab/lra builds, whatever
-            number of layers its settings state.
-        residual: whether each hidden layer adds its result to its input.
     Raises: ValueError for residual without hidden layers.
     """
 
@@ -128,11 +121,9 @@ class GatedToeplitzUnit(nn.Module):
     a grid.
 
     Args:
-        context: facts about the model and the task.
         operator: builds T for sequences of at most a given length, a linear map of
             (batch, length, hidden) to the same shape. The unit has one operator, or one along each
             axis of the context's grid.
-        hidden: number of channels inside the unit.
         activation: f, the activation of the gate and the value.
         inner_norm: norm over the inner channels, after the gate.
     """
@@ -235,11 +226,8 @@ class ToeplitzRecurrence(PrefillRecurrence):
 
 
 def diagonal_from_kernel(kernel: LagKernel, length: int) -> tuple[Tensor, Tensor]:
-    """Convert a causal kernel into a diagonal state-space model, exactly over its length.
+    """Convert a causal kernel into a diagonal state-space model, exactly over n = `length` lags.
 
-    Args:
-        kernel: for lags from 0; further ones up to `length` - 1 are zero.
-        length: n, in positions.
     Returns: poles, (1, n // 2 + 1), and weights, (channels, n // 2 + 1), complex.
     """
     # In double precision: this runs once, and its errors would stay in every step.

@@ -173,13 +173,10 @@ def hashed_attention(
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend to the keys around each chunk of queries.
+    """Attend to the keys around each chunk of queries, (..., chunk_length, channels).
 
-    Args:
-        query: (..., chunk_length, channels).
-        key: (..., keys, channels); a query's own key comes chunk_length keys after its number.
-        value: (..., keys, channels).
-        hidden: (..., chunk_length, keys) bool, True where a query does not see a key.
+    A query's own key comes chunk_length keys after its number. Hidden keys are not seen.
+
     Returns: (..., chunk_length, channels), and the logarithms of sums of exponentials,
         (..., chunk_length, 1), in single precision at least.
     """
@@ -244,12 +241,9 @@ def _hidden_pairs(
 
 
 def _join_chunks(x: Tensor, fill: int, *, look_ahead: bool) -> Tensor:
-    """Put the chunk before in front of each chunk, and the next one after it.
+    """Put the chunk before in front of each chunk, and the next one after it, `fill` at the ends.
 
-    Args:
-        x: (batch, heads, rounds, chunks, chunk_length, ...).
-        fill: what stands in the chunks before the first and after the last one.
-    Returns: (batch, heads, rounds, chunks, 2 or 3 * chunk_length, ...).
+    Chunks, (batch, heads, rounds, chunks, chunk_length, ...), become two or three times as long.
     """
     edge = torch.full_like(x[:, :, :, :1], fill)
     parts = [torch.cat([edge, x[:, :, :, :-1]], dim=3), x]

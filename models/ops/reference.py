@@ -42,8 +42,7 @@ def reference_forms_are_used() -> bool:
 def keep_forms() -> AbstractContextManager[None]:
     """Return a context within which functions run the forms that are in use at this call.
 
-    A checkpointed pass is computed again in the backward pass, which may run after the block of
-    `reference_forms` has ended, or on another thread.
+    The backward pass computes a checkpointed pass again, perhaps on another thread.
     """
     return _used(_ARE_USED.get())
 
@@ -62,11 +61,7 @@ def fast_form_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callab
 
 
 def has_fast_form(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a reference form whose fast form is in `models.fast`, under the same name.
-
-    Args:
-        module: in `models.fast`; it is imported at the first call.
-    """
+    """Decorate a reference form; a module of `models.fast` has its fast form, of the same name."""
 
     def decorate(reference: Callable[P, R]) -> Callable[P, R]:
         @functools.cache

@@ -27,15 +27,12 @@ def every_pair(i: Tensor, j: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """How queries are grouped, so that the queries of a group have the same keys.
-
-    Attributes:
-        group: (batch, heads, blocks, block, ...) -> (batch, heads, groups, queries, ...).
-        ungroup: the inverse; its second argument is the number of blocks.
-    """
+    """How queries are grouped, so that the queries of a group have the same keys."""
 
     group: Callable[[Tensor], Tensor]
+    """(batch, heads, blocks, block, ...) -> (batch, heads, groups, queries, ...)."""
     ungroup: Callable[[Tensor, int], Tensor]
+    """The inverse; its second argument is the number of blocks."""
 
 
 BY_BLOCK = Layout(lambda x: x, lambda x, blocks: x)
@@ -51,21 +48,19 @@ BY_PLACE = Layout(lambda x: x.transpose(2, 3), lambda x, blocks: x.transpose(2, 
 
 @dataclass(frozen=True)
 class KeySet:
-    """Keys for groups of queries.
-
-    Attributes:
-        key, value: (batch, heads, groups, keys, channels).
-        number: (1 or batch, 1 or heads, groups, keys, 1), the positions of the keys plus 1, and 0
-            where there is no key or it is padding.
-        layout: the groups of queries.
-        pairs: which of the pairs count.
-    """
+    """Keys for groups of queries."""
 
     key: Tensor
+    """(batch, heads, groups, keys, channels)."""
     value: Tensor
+    """(batch, heads, groups, keys, channels)."""
     number: Tensor
+    """(1 or batch, 1 or heads, groups, keys, 1), the positions of the keys plus 1, and 0 where
+    there is no key or it is padding."""
     layout: Layout
+    """The groups of queries."""
     pairs: Pairs
+    """Which of the pairs count."""
 
 
 class Pattern(abc.ABC):
@@ -100,13 +95,9 @@ def _choose(
 
 
 def neighbours(blocks: Tensor, behind: int, ahead: int) -> Tensor:
-    """Join each block with blocks before and after it.
+    """Join each block with a number of blocks before and after it, zeros beyond the ends.
 
-    Args:
-        blocks: (batch, heads, blocks, block, channels).
-        behind: number of blocks before it.
-        ahead: number of blocks after it.
-    Returns: (batch, heads, blocks, (behind + 1 + ahead) * block, channels), 0 beyond the ends.
+    Blocks are (batch, heads, blocks, block, channels); the results are longer in the fourth.
     """
     count = blocks.shape[2]
     padded = functional.pad(blocks, (0, 0, 0, 0, behind, ahead))
@@ -382,7 +373,6 @@ def _attend_in_blocks(
         pattern: which keys each block has.
         shared: sets of keys for all queries.
         dropout: fraction of attention weights dropped.
-    Returns: (batch, heads, length, channels).
     """
     query, key, value = heads
     length, channels = query.shape[2:]
@@ -412,10 +402,6 @@ def _scores(query: Tensor, place: Tensor, keys: KeySet) -> Tensor:
 
     It is finite, so that padded queries without any key have weights, too.
 
-    Args:
-        query: (batch, heads, blocks, block, channels).
-        place: (1, 1, blocks, block, 1), positions of the queries.
-        keys: the set.
     Returns: (batch, heads, blocks, block, keys).
     """
     group, number = keys.layout.group, keys.number.mT
