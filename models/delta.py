@@ -39,13 +39,7 @@ from models.ops.depthwise import depthwise_convolution
 
 
 class Direction(nn.Module):
-    """The parameters of one direction: a short convolution and the decays.
-
-    Args:
-        channels: of queries, keys and values together.
-        num_heads: heads.
-        conv_size: taps of the convolution.
-    """
+    """The parameters of one direction: a short convolution and the decays."""
 
     def __init__(self, channels: int, num_heads: int, conv_size: int) -> None:
         super().__init__()
@@ -130,10 +124,8 @@ class Delta(RecurrentMixer):
     ) -> list[Tensor]:
         """Compute the arguments of `delta_rule`, whose heads are those of all directions.
 
-        Args:
-            numbers: of the directions, 0, and -1 for the one in reverse.
-            projected: (batch, length, channels).
-            moved: (batch, length, 2 heads).
+        Their numbers are 0, and -1 for the one in reverse.
+
         Returns: (batch, directions heads, length, ...) five times.
         """
         each = [self.direction(number) for number in numbers]

@@ -89,12 +89,7 @@ class FrequencyOperator(LongConvolution):
         return self.size_for(length)
 
     def encode(self, size: int) -> Tensor:
-        """Evaluate the encoder at frequencies from 0 to pi, once within `cache_kernels`.
-
-        Args:
-            size: of the transform.
-        Returns: (channels, size / 2 + 1) where causal, else (2 * channels, size / 2 + 1).
-        """
+        """Evaluate the encoder at size / 2 + 1 frequencies from 0 to pi, (outputs, frequencies)."""
         return compute_once(self, ("encoded", size), lambda: self._encode(size))
 
     def _encode(self, size: int) -> Tensor:
@@ -105,14 +100,10 @@ class FrequencyOperator(LongConvolution):
         return self.encoder(angles if self.frequency_input == "angle" else angles.cos())
 
     def response(self, size: int) -> Tensor:
-        """Return the frequency response from 0 to pi.
+        """Return the frequency response from 0 to pi: (channels, size / 2 + 1) complex.
 
         A causal operator encodes the real part, and the imaginary part follows from causality. A
         bidirectional one encodes both parts; the imaginary part is zero at 0 and pi.
-
-        Args:
-            size: of the transform.
-        Returns: (channels, size / 2 + 1) complex.
         """
         if self.causal:
             return torch.fft.rfft(self._causal_kernel(size), n=size)

@@ -28,12 +28,7 @@ from models.ops.recurrence import scan, scan_both_ways
 
 
 class LowerBounds(nn.Module):
-    """Lower bounds of forget gates, a cumulative softmax over layers (HGRN, equation 4).
-
-    Args:
-        depth: layers.
-        dim: channels.
-    """
+    """Lower bounds of forget gates, a cumulative softmax over layers (HGRN, equation 4)."""
 
     def __init__(self, depth: int, dim: int) -> None:
         super().__init__()
@@ -94,12 +89,7 @@ class HGRN(RecurrentMixer):
         return self.project(x, states)
 
     def candidates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the candidates c, which enter the states, and the forget gates lambda.
-
-        Args:
-            x: (..., dim).
-        Returns: (..., dim) complex, and (..., dim) in [lower bound, 1].
-        """
+        """Return the candidates c, complex, and the forget gates lambda, in [lower bound, 1]."""
         bound = self.lower_bounds(self.context.layer)
         kept = bound + (1 - bound) * torch.sigmoid(self.forget(x))
         pairs = functional.silu(self.candidate(x)).unflatten(-1, (-1, 2))

@@ -116,12 +116,7 @@ STATES: dict[Selective, Callable[[Sizes], SelectiveStates]] = {
 
 
 class Direction(nn.Module):
-    """One direction: a short convolution, silu, and the state space.
-
-    Args:
-        states: the state space.
-        conv_size: number of taps of the convolution; 1 for neither convolution nor silu.
-    """
+    """One direction: a short convolution and silu, or neither of one tap, and the state space."""
 
     def __init__(self, states: SelectiveStates, conv_size: int) -> None:
         super().__init__()

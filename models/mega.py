@@ -155,11 +155,8 @@ class Mega(GatedMixer, RecurrentMixer):
         )  # fmt: skip
 
     def attended(self, x: Tensor, average: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compute the inputs of attention and of the gates.
+        """Compute the inputs of attention and of the gates from x and its moving average.
 
-        Args:
-            x: (..., dim).
-            average: (..., dim), the moving average of x.
         Returns: queries and keys (..., attention_dim), values (..., value_dim), and the other parts
             for `gated`, (..., 2 * dim + value_dim).
         """

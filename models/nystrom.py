@@ -38,10 +38,9 @@ def averaging_matrix(counts: Tensor, length: int, num_segments: int, dtype: torc
     position if the division has a remainder.
 
     Args:
-        counts: (batch,), number of real positions, which come first in each row.
+        counts: (batch,), number of real positions, which come first in each row, and are no fewer
+            than the segments.
         length: in positions, padding included.
-        num_segments: number of segments. A row with fewer real positions is not meaningful.
-        dtype: of the result.
     Returns: (batch, num_segments, length).
     """
     counts = counts[:, None]
@@ -57,13 +56,9 @@ def averaging_matrix(counts: Tensor, length: int, num_segments: int, dtype: torc
 def iterate_pseudo_inverse(matrix: Tensor, iterations: int) -> Tensor:
     """Approximate the Moore-Penrose inverse by an iteration of order four.
 
-    The first iterate is the transposed matrix over the largest sum of a column, which is the
-    matrix's own and does not depend on other sequences or heads.
-
-    Args:
-        matrix: (..., size, size), not negative, with rows that sum to 1.
-        iterations: number of iterations.
-    Returns: (..., size, size).
+    The first iterate is the transposed matrix, (..., size, size), over the largest sum of a column,
+    which is the matrix's own and does not depend on other sequences or heads. The matrix is not
+    negative, and its rows sum to 1.
     """
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     inverse = matrix.mT / matrix.sum(dim=-2, keepdim=True).amax(dim=-1, keepdim=True)

@@ -120,12 +120,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         directions = len(readout)
 
         def response(angles: Tensor) -> Tensor:
-            """Apply steps 2 and 3 of Algorithm 1.
-
-            Args:
-                angles: (frequencies,).
-            Returns: (directions, channels, frequencies) complex.
-            """
+            """Apply steps 2 and 3 of Algorithm 1: -> (directions, channels, frequencies)."""
             sums = resolvent_sums(rows, step * poles, angles)
             c_b, c_p = sums[:directions], sums[directions : 2 * directions]
             w = torch.polar(torch.ones_like(angles), -angles)
@@ -204,13 +199,7 @@ class NormalPlusLowRankRecurrence(TimeInvariantRecurrence):
         return self.poles.new_zeros(batch, *self.poles.shape)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Process a position.
-
-        Args:
-            x: (batch, channels).
-            state: (batch, channels, states) complex.
-        Returns: (batch, channels) and the next state.
-        """
+        """Process a position: x (batch, channels), state (batch, channels, states) complex."""
         drift = self.poles * state - self.p * _both(self.p.conj() * state)
         right = state + self.step_size * (drift / 2 + self.b * x[..., None])
         solved = self.diagonal * right

@@ -60,13 +60,10 @@ FrequencyScale = Annotated[float, Field(gt=0, le=1e3)]
 
 
 def initial_poles(kind: Initialization, state_size: int) -> Tensor:
-    """Return one pole of each conjugate pair (S4D, section 4).
+    """Return one pole of each conjugate pair (S4D, section 4): (state_size / 2,) complex128.
 
-    Args:
-        kind: "lin" for -1/2 + i pi n (equation 9), "inv" for -1/2 + i N / pi (N / (2 n + 1) - 1)
-            (equation 8), "legs" for the poles of the normal part of HiPPO-LegS.
-        state_size: N, even.
-    Returns: (state_size / 2,) complex128.
+    They are -1/2 + i pi n for "lin" (equation 9), -1/2 + i N / pi (N / (2 n + 1) - 1) for "inv"
+    (equation 8), and those of the normal part of HiPPO-LegS for "legs".
     """
     n = torch.arange(state_size // 2, dtype=torch.float64)
     if kind == "legs":
@@ -78,13 +75,7 @@ def initial_poles(kind: Initialization, state_size: int) -> Tensor:
 
 
 def initial_input(start: InputStart, state_size: int) -> Tensor:
-    """Return the initial B.
-
-    Args:
-        start: "hippo" for that of HiPPO-LegS, clipped as in the published code, or "ones".
-        state_size: N, even.
-    Returns: (state_size / 2,) complex128.
-    """
+    """Return the initial B, (state_size / 2,): ones, or HiPPO-LegS's, clipped as published."""
     if start == "hippo":
         return clip_imaginary(normal_plus_low_rank(state_size)[2], INPUT_CLIP)
     return torch.ones(state_size // 2, dtype=torch.complex128)
@@ -96,10 +87,7 @@ def spectral_tilt(kernels: Tensor, exponent: Tensor) -> LagKernel:
     The spectrum is that of circulant matrices of twice the length. The published code multiplies
     the spectrum of the output instead. The filter has zero phase, so it is not causal.
 
-    Args:
-        kernels: (2, channels, length), for lags 0, 1, ... and for lags -1, -2, ...
-        exponent: (channels,).
-    Returns: a kernel of all lags of the length.
+    Kernels, (2, channels, length), are for lags 0, 1, ... and -1, -2, ...; exponents, (channels,).
     """
     length = kernels.shape[-1]
     response = torch.fft.rfft(torch.cat([kernels[0], kernels[1].flip(-1)], dim=-1))

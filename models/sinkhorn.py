@@ -199,13 +199,7 @@ class Sinkhorn(Mixer):
         return self.output(mixed.transpose(2, 3).flatten(3).flatten(1, 2)[:, :length])
 
     def _order(self, key: Tensor, real: Tensor) -> Tensor:
-        """Return the weight of each block in each sorted block.
-
-        Args:
-            key: (batch, blocks, heads, size, channels), 0 at padding.
-            real: (1 or batch, blocks, size) bool.
-        Returns: (batch, heads, blocks, blocks), of sources and targets.
-        """
+        """Return the weight of each block in each sorted block: (batch, heads, blocks, blocks)."""
         blocks = key.shape[1]
         logits = self.sort(key.sum(dim=3))[..., :blocks].transpose(1, 2)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

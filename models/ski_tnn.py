@@ -64,12 +64,7 @@ class WarpedPiecewiseLinear(nn.Module):
         self.positive = nn.Parameter(torch.randn(channels) * ramp[:, None])
 
     def forward(self, lags: Tensor) -> Tensor:
-        """Evaluate the kernels at lags.
-
-        Args:
-            lags: (num_lags,), in positions.
-        Returns: (channels, num_lags).
-        """
+        """Evaluate the kernels at lags, in positions: (num_lags,) -> (channels, num_lags)."""
         num_knots = self.positive.shape[0]
         knots = torch.cat([self.negative, torch.zeros_like(self.positive[:1]), self.positive])
         place = (1 + torch.sign(lags) * self.warp ** lags.abs()) * num_knots

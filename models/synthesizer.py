@@ -109,11 +109,9 @@ class FactorizedDenseScores(nn.Module):
 
 
 def draw_glorot(heads: int, rows: int, columns: int) -> Tensor:
-    """Draw a table for each head from flax's Xavier uniform distribution of the whole tensor.
+    """Draw (heads, rows, columns) from flax's Xavier uniform distribution of the whole tensor.
 
     It counts heads times rows as inputs, and heads times columns as outputs.
-
-    Returns: (heads, rows, columns).
     """
     bound = math.sqrt(6 / (heads * (rows + columns)))
     return torch.empty(heads, rows, columns).uniform_(-bound, bound)
@@ -127,8 +125,7 @@ def attend_by_scores(
     Args:
         scores: (batch or 1, heads, queries, keys).
         value: (batch, heads, keys, channels).
-        allowed: bool, shaped as scores or broadcast to them, True for pairs that may attend. None:
-            all may.
+        allowed: bool, broadcast to scores, True for pairs that may attend. None: all may.
         dropout: fraction of attention weights dropped.
     Returns: (batch, heads, queries, channels).
     """
@@ -215,10 +212,6 @@ class Synthesizer(Mixer):
         self.output = LinearMap(inner, dim, bias=bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`.
-
-        Raises: ValueError for more than max_length positions.
-        """
         length = x.shape[1]
         self.check_length(length, self.context.max_length)
         if mask is not None:

@@ -113,13 +113,7 @@ def build_fusion(fusion: Fusion, num_platters: int, rank: int | None = None) -> 
 class TorusPositions(nn.Module):
     """The torus of a context's positions, with one weight of the distance per head.
 
-    Args:
-        context: has the longest length, and the grid.
-        num_heads: heads, each with a weight of its own.
-        torus: of the context.
-        channels: of a head on a platter.
-        harmonics: how often channels turn around the circles.
-        distance_weight: of the distance in scores at the start. 0: there is none.
+    The torus is the context's, and channels are those of a head on a platter; see `Toroidal`.
     """
 
     def __init__(
@@ -155,13 +149,7 @@ class TorusPositions(nn.Module):
         return None if self.distance_logit is None else functional.softplus(self.distance_logit)
 
     def angles(self, places: Tensor, periods: Tensor | None = None) -> Tensor:
-        """Compute the angles that encode places; see `Torus.angles`.
-
-        Args:
-            places: (batch or 1, length, axes) int64.
-            periods: (batch or 1, 1), where sequences have circles of their own.
-        Returns: (batch or 1, length, platters, channels / 2) in radians.
-        """
+        """Compute the angles that encode places; see `Torus.angles`."""
         return self.torus.angles(places, self.channels, self.harmonics, periods)
 
     def angles_of_all(self, length: int, device: torch.device) -> Tensor:
@@ -269,10 +257,6 @@ class Toroidal(RecurrentMixer):
         self.output = LinearMap(context.dim, context.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`.
-
-        Raises: ValueError for another number of positions than the grid's.
-        """
         length, torus = x.shape[1], self.positions.torus
         angles = self.positions.angles_of_all(length, x.device)
         if mask is not None:
@@ -301,9 +285,6 @@ class Toroidal(RecurrentMixer):
     def heads(self, x: Tensor, angles: Tensor) -> list[Tensor]:
         """Compute queries, keys and values; queries and keys are turned by their angles.
 
-        Args:
-            x: (batch, length, dim).
-            angles: (batch or 1, length, platters, channels / 2), see `TorusPositions.angles`.
         Returns: three of (batch, heads, length, platters, channels).
         """
         parts = (3, self.num_platters, self.num_heads, self.head_channels)
@@ -331,12 +312,7 @@ class Toroidal(RecurrentMixer):
 
 
 class RingBuffer(PrefillRecurrence):
-    """Attention to the latest keys and values; each new position replaces the oldest one.
-
-    Args:
-        mixer: a causal mixer of sequences.
-        size: number of positions that are kept.
-    """
+    """Attention to the latest keys and values; each new position replaces the oldest one."""
 
     def __init__(self, mixer: Toroidal, size: int) -> None:
         self.mixer = mixer
@@ -396,10 +372,7 @@ def _head_channels(context: MixerContext, num_heads: int, num_platters: int) -> 
 
 
 def _check_depth_wrap(num_platters: int, harmonics: Harmonics, weight: float, mode: Mode) -> None:
-    """Refuse platters on a circle where that changes nothing.
-
-    Raises: ValueError that says why.
-    """
+    """Raise ValueError for platters on a circle where that changes nothing."""
     circle, line = (Torus((1,), num_platters, depth_wrap=wrap) for wrap in (True, False))
     here = torch.device("cpu")
     same = circle.platter_distance(here).equal(line.platter_distance(here))
@@ -419,10 +392,7 @@ def _check_depth_wrap(num_platters: int, harmonics: Harmonics, weight: float, mo
 def _check_real_length(
     context: MixerContext, *, window: int | None, wrap: bool, mode: Mode
 ) -> None:
-    """Refuse circles of the sequences' own where they cannot be.
-
-    Raises: ValueError that says why.
-    """
+    """Raise ValueError for circles of the sequences' own where they cannot be."""
     reasons = {
         "wrap is false, and there is no circle": not wrap,
         "a causal mixer may not know how long a sequence will be": context.causal,

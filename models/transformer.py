@@ -42,9 +42,7 @@ def rotate(x: Tensor) -> Tensor:
     Pair c is rotated by position * 10000 ** (-2 c / channels) radians. Products of a query and a
     key then depend on the lag only (RoFormer, equation 16).
 
-    Args:
-        x: (..., length, channels), channels even.
-    Returns: (..., length, channels).
+    x is (..., length, channels), with an even number of channels.
     """
     length, channels = x.shape[-2:]
     working = torch.promote_types(torch.float32, x.dtype)

@@ -11,12 +11,8 @@ from models.base import MixerContext
 def channels_of_heads(
     context: MixerContext, num_heads: int, attention_dim: int | None = None
 ) -> int:
-    """Return the number of channels that the heads have together: attention_dim, if it is given.
+    """Return the number of channels that the heads have together: attention_dim, or dim.
 
-    Args:
-        context: the context of the mixer, whose dim is the default.
-        num_heads: number of heads.
-        attention_dim: the option of the mixer, None if it is not set or does not exist.
     Raises: ValueError if num_heads does not divide the channels.
     """
     channels = attention_dim or context.dim
@@ -37,13 +33,7 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def latest_in_slots(x: Tensor, size: int) -> Tensor:
-    """Arrange the latest positions in a ring: slot p % size holds position p, or zeros.
-
-    Args:
-        x: (batch, length, ...), positions from 0 on.
-        size: slots.
-    Returns: (batch, size, ...).
-    """
+    """Arrange the latest of (batch, length, ...) in a ring: slot p % size holds position p."""
     length = x.shape[1]
     slots = x.new_zeros(len(x), size, *x.shape[2:])
     positions = torch.arange(max(0, length - size), length, device=x.device)

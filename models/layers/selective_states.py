@@ -22,19 +22,16 @@ DrawSteps = Callable[[int], Tensor]
 
 @dataclass(frozen=True)
 class Selection:
-    """The inputs of the states at each position.
-
-    Attributes:
-        x: (..., channels), the values that enter the states.
-        step: (..., channels) time steps, or (..., heads) for heads of equally many channels.
-        into: (..., groups, states), B.
-        out: (..., groups, states), C.
-    """
+    """The inputs of the states at each position."""
 
     x: Tensor
+    """(..., channels), the values that enter the states."""
     step: Tensor
+    """(..., channels) time steps, or (..., heads) for heads of equally many channels."""
     into: Tensor
+    """(..., groups, states), B."""
     out: Tensor
+    """(..., groups, states), C."""
 
     def masked(self, mask: Tensor | None) -> Selection:
         """Set time steps to 0 at padding, so that no state decays and nothing enters there."""
@@ -59,11 +56,7 @@ class SelectiveStates(nn.Module, abc.ABC):
     The input has two parts. The first, `convolved`, is the output of a short convolution; it holds
     x and often B and C. The second, `direct`, comes straight from the input projection.
 
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel.
-        convolved: number of channels of the first part.
-        direct: number of channels of the second part.
+    Both parts may have any number of channels, and x and the result have `channels`.
     """
 
     def __init__(self, channels: int, *, num_states: int, convolved: int, direct: int) -> None:

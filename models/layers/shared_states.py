@@ -24,10 +24,7 @@ class SharedStates(PositionOperator):
     """Complex states h[k] = poles * h[k - 1] + B x[k], and Re(C h) of them.
 
     With two directions, further states run from the other end of the sequence. They have the same
-    poles and B.
-
-    Args:
-        readout: (directions, dim, states) complex, the initial C.
+    poles and B. The initial C is (directions, dim, states).
     """
 
     def __init__(self, readout: Tensor) -> None:
@@ -130,13 +127,7 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         return self.project(x, self.states.run(x).to(x.dtype))
 
     def project(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the direct term D x, activate and gate.
-
-        Args:
-            x: (..., dim), the mixer's input.
-            mixed: (..., dim), what the states give.
-        Returns: (..., dim).
-        """
+        """Add the direct term D x to what the states give, activate and gate: (..., dim)."""
         y = mixed + self.direct.to(x.dtype) * x
         active = self.dropout(functional.gelu(y, approximate="tanh"))
         gate = self.output(active)

@@ -57,10 +57,7 @@ class Torus:
         return self
 
     def coordinates(self, position: Tensor) -> Tensor:
-        """Return the coordinates of positions (...) int64, in raster order: (..., axes) int64.
-
-        On one axis a place may be beyond the circle: distances and integer harmonics go around.
-        """
+        """Return the coordinates of positions (...) int64, in raster order: (..., axes) int64."""
         if len(self.sizes) == 1:
             return position[..., None]
         coordinates: list[Tensor] = []
@@ -84,8 +81,7 @@ class Torus:
 
         Args:
             places: (..., positions, axes) int64.
-            channels: of a head on a platter; twice the number of axes divides them.
-            harmonics: which there are.
+            channels: of a head on a platter.
             periods: (..., 1), of the one axis, where they are not the torus's own.
         Returns: (..., positions, num_platters, channels / 2) in radians, double precision.
         """
@@ -114,11 +110,7 @@ class Torus:
     def count_steps(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Tensor:
         """Count the steps between places along each axis, on a circle the shorter way around.
 
-        Args:
-            query: (..., queries, axes) int64, places.
-            key: (..., keys, axes) int64.
-            periods: (..., 1), of the one axis, where they are not the torus's own.
-        Returns: (..., queries, keys, axes) int64.
+        Places are (..., queries or keys, axes), steps (..., queries, keys, axes); see `angles`.
         """
         lag = (query[..., :, None, :] - key[..., None, :, :]).abs()
         if not self.wrap:
@@ -130,12 +122,9 @@ class Torus:
         return torch.minimum(lag, around - lag)
 
     def distance(self, steps: Tensor, periods: Tensor | None = None) -> Tensor:
-        """Compute distances: the steps along each axis divided by its size, summed over axes.
+        """Divide the steps of `count_steps` along each axis by its size, and sum: float64.
 
-        Args:
-            steps: (..., queries, keys, axes) from `count_steps`.
-            periods: as there.
-        Returns: (..., queries, keys) in double precision; at most half for each circle.
+        The result, (..., queries, keys), is at most half for each circle.
         """
         around = (
             _filled(self.sizes, steps.device) if periods is None else periods[..., None, None, :]
@@ -155,13 +144,7 @@ def _filled(numbers: tuple[int, ...], device: torch.device) -> Tensor:
 
 
 def integer_harmonics(count: int, periods: Tensor) -> Tensor:
-    """Return whole numbers from 1 to half of each period, evenly on a log axis.
-
-    Args:
-        count: how many.
-        periods: (...) int64.
-    Returns: (..., count), in double precision.
-    """
+    """Return whole numbers from 1 to half of each period, evenly on a log axis: (..., count)."""
     highest = torch.div(periods, 2, rounding_mode="floor").clamp(min=1).double()
     exponents = torch.linspace(0, 1, count, dtype=torch.float64, device=periods.device)
     return (highest[..., None] ** exponents).round()
@@ -188,12 +171,9 @@ class Pairs:
     """Whether the query may attend to the key. None: every query may attend to every key."""
 
     def among(self, real: Tensor, same: Tensor | None) -> Pairs:
-        """Allow attention to real places only.
+        """Allow attention to real places, (batch, keys), and to the same place, (queries, keys).
 
-        Args:
-            real: (batch, keys) bool.
-            same: (queries, keys) bool, whether query and key are of the same place, where there
-                is attention, too: a padded place might be left with nothing to attend to.
+        Else a padded place might be left with nothing to attend to.
         """
         allowed = real[:, None]
         allowed = allowed if same is None else allowed | same
@@ -202,9 +182,6 @@ class Pairs:
     def bias(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """Return the bias of the scores: minus the weighted distance, or -inf for no attention.
 
-        Args:
-            weight: (heads,) of the distance. None: distances cost nothing.
-            dtype: of the result.
         Returns: (batch or 1, heads or 1, queries, keys); None if it is 0.
         """
         if weight is None and self.allowed is None:
@@ -228,13 +205,9 @@ class Pairs:
 def pairs_of(
     torus: Torus, steps: Tensor, allowed: Tensor | None, periods: Tensor | None = None
 ) -> Pairs:
-    """Build the tables of all platters from the steps between places.
+    """Build the tables of all platters from the steps between places, see `Torus.count_steps`.
 
-    Args:
-        torus: of the places.
-        steps: (..., queries, keys, axes) int64, see `Torus.count_steps`.
-        allowed: (..., queries, keys) bool, whether there is attention. None: between all.
-        periods: (..., 1), of the one axis, where they are not the torus's own.
+    Attention is allowed, (..., queries, keys), between all if that is None.
     """
     platters = torus.num_platters
     across = torus.distance(steps, periods)
@@ -262,13 +235,7 @@ class Reach:
         return self.causal or self.window is not None
 
     def pairs(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Pairs:
-        """Build the tables of queries and keys.
-
-        Args:
-            query: (queries,) int64, positions in increasing order.
-            key: (keys,) int64, the same.
-            periods: (batch, 1), of the one axis, where they are not the torus's own.
-        """
+        """Build the tables of queries and keys, int64 positions in increasing order."""
         steps = self.torus.count_steps(
             self.torus.coordinates(query), self.torus.coordinates(key), periods
         )
@@ -317,10 +284,7 @@ class Reach:
     def blocks(self, length: int, most: int) -> list[tuple[Tensor, Tensor]]:
         """Cut queries into blocks: the positions of each, and those that it may attend to.
 
-        Args:
-            length: positions in all.
-            most: places and platters of a block, more only where one row of a grid has more. On
-                a grid a window cuts rows alone from what a block sees.
+        A block has at most so many places and platters, more only where one row of a grid has more.
         """
         in_a_row = math.prod(self.torus.sizes[1:])
         size = max(1, most // self.torus.num_platters // in_a_row) * in_a_row
