@@ -25,7 +25,6 @@ from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.hashed_attention import hashed_attention
 from models.ops.local_attention import local_attention
 from models.ops.recurrence import scan, scan_both_ways
-from models.ops.recurrence import scan, scan_both_ways
 from models.ops.reference import reference_forms, reference_forms_are_used
 from models.ops.selective_scan import selective_scan
 from models.ops.spectral_attention import spectral_attention
@@ -48,7 +47,6 @@ BLOCKS: list[dict[str, Any]] = [
         "models.fast.circulant.FEWEST_CHANNELS": 2,
         "models.fast.circulant.FEWEST_NUMBERS": 1,
         "models.fast.circulant.CHUNK_NUMBERS": 100,
-        "models.fast.delta_rule.CHUNK": 5,
         "models.fast.delta_rule.CHUNK": 5,
         "models.fast.delta_rule.TILE": 5,
         "models.fast.depthwise.CACHED": 20,
