@@ -17,6 +17,7 @@ from models.layers.damped_average import DampedAverage
 from models.mega import Mega
 from references import (
     close,
+    randomize,
 )
 
 
@@ -26,10 +27,7 @@ def build(length: int = 24, *, causal: bool = False, **options: Any) -> Mega:
         MixerContext.of(dim=6, length=length, causal=causal), attention_dim=5, value_dim=7,
         average_size=4, **options,
     ).double().eval()  # fmt: skip
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
+    return randomize(mixer)
 
 
 def averaged(average: DampedAverage, x: Tensor) -> Tensor:
