@@ -402,6 +402,15 @@ def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.Monkey
     assert cumulative_sum(x, 0).tolist() == [1, 3, -torch.inf, -torch.inf]
 
 
+def test_operators_of_nothing_are_empty() -> None:
+    for rows, length in ((0, 5), (2, 0)):
+        x = torch.zeros(rows, length, 3, dtype=torch.complex64)
+        assert diagonal_recurrence.diagonal_recurrence(torch.ones(3) + 0j, x).shape == x.shape
+        maps = torch.zeros(rows, length, 1, 2)
+        y = selective_scan(x.real, x.real, -torch.ones(3, 2), maps, maps)
+        assert y.shape == x.shape
+
+
 def test_products_refuse_what_they_cannot_do() -> None:
     x, coefficients = leaf(1, 8, 2), leaf(2, 15)
     y = LagKernel(coefficients, -7).multiply(x).square().sum()
