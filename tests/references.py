@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, State
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
+M = TypeVar("M", bound=nn.Module)
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
 
 
@@ -47,6 +48,20 @@ def assert_equal_with_gradients(
 def leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Draw a tensor that takes a gradient."""
     return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def randomize(mixer: M) -> M:
+    """Draw parameters of a size at which each of them matters."""
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return mixer
+
+
+def padded_rows(lengths: Sequence[int], padding: int) -> tuple[Tensor, Tensor]:
+    """Draw sequences of 8 channels, (sequences, longest + padding, 8), and make their mask."""
+    longest = max(lengths) + padding
+    return leaf(len(lengths), longest, 8), torch.arange(longest) < torch.tensor([lengths]).T
 
 
 def by_reference(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:

@@ -24,6 +24,7 @@ from lra.generate.sampling import generate
 from models.base import Recurrence, RecurrentMixer, State
 from models.layers.long_convolution import cache_kernels
 from models.s4d import S4D
+from references import randomize
 from requested import NOT_CAUSAL, resolve
 
 TRAINED = 24
@@ -52,11 +53,7 @@ def build(mixer: str, *changes: str, length: int = TRAINED) -> Classifier:
     )
     info = config.build_task().info
     longer = replace(info, max_length=max(length, TRAINED))
-    model = Classifier(config, longer, trained=info).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return model
+    return randomize(Classifier(config, longer, trained=info).eval())
 
 
 def decoded(decoder: Decoder, tokens: Tensor, *parts: int) -> Iterator[tuple[int, Tensor]]:

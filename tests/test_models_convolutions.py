@@ -227,13 +227,3 @@ def test_the_tilt_is_that_of_the_longest_length() -> None:
     part = convolution_of(mixer).kernel(9)
     close(part.coefficients, whole.cut(9).coefficients)
     assert convolution_of(mixer).kernel(60).last_lag == 59
-
-
-def test_frequencies_are_stretched() -> None:
-    context = MixerContext.of(dim=3, length=24)
-    plain, stretched = (
-        convolution_of(S4D(context, initialization="lin", frequency_scale=scale))
-        for scale in (1.0, 3.0)
-    )
-    torch.testing.assert_close(stretched.frequency, 3 * plain.frequency)
-    assert stretched.log_decay.equal(plain.log_decay)

@@ -31,6 +31,7 @@ from references import (
     assert_equal_with_gradients,
     close,
     leaf,
+    randomize,
 )
 from requested import resolve
 
@@ -39,10 +40,7 @@ def build(name: str, *, causal: bool = False, **options: Any) -> Any:
     torch.manual_seed(0)
     context = MixerContext(dim=8, max_length=64, layer=1, depth=3, causal=causal)
     mixer = EVERY_MIXER[name](context, **options).double().eval()
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
+    return randomize(mixer)
 
 
 def features(mixer: Linear, x: Tensor, *, are_keys: bool) -> Tensor:
@@ -300,10 +298,7 @@ def states_along(mixer: HGRN, x: Tensor, direction: int) -> Tensor:
 @pytest.mark.parametrize("grid", [None, (3, 4)])
 def test_hgrn_is_its_equations(grid: tuple[int, int] | None, causal: bool) -> None:
     context = MixerContext(dim=8, max_length=12, layer=1, depth=3, causal=causal, grid=grid)
-    mixer = HGRN(context).double()
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    mixer = randomize(HGRN(context).double())
     x = torch.randn(12, 8, dtype=torch.float64)
     places = torch.arange(12)
     lines = [places]

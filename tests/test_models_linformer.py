@@ -11,7 +11,6 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.classifier import Classifier
-from models.base import MixerContext
 from models.linformer import LengthProjection, Linformer, Sharing
 from references import (
     assert_equal_with_gradients,
@@ -86,12 +85,3 @@ def test_all_blocks_of_a_model_may_share_one(sharing: str, count: int) -> None:
     assert len(found) == count
     shapes = [p.shape for name, p in model.named_parameters() if "projection" in name]
     assert shapes == count * [(1, 1, 64, 144)]
-
-
-def test_blocks_of_different_lengths_share_none() -> None:
-    context = MixerContext(dim=8, max_length=9, layer=1, depth=2)
-    shared = Linformer.shared(context, sharing="layers", projected_length=4)
-    for length in (8, 10):
-        other = MixerContext(dim=8, max_length=length, layer=1, depth=2, shared=shared)
-        with pytest.raises(ValueError, match=f"for 9 positions, .* of {length}; use sharing"):
-            Linformer(other, sharing="layers", projected_length=4)

@@ -16,6 +16,7 @@ from models.base import MixerContext
 from models.mega import DampedAverage, Mega
 from references import (
     close,
+    randomize,
 )
 
 
@@ -25,10 +26,7 @@ def build(length: int = 24, *, causal: bool = False, **options: Any) -> Mega:
         MixerContext.of(dim=6, length=length, causal=causal), attention_dim=5, value_dim=7,
         average_size=4, **options,
     ).double().eval()  # fmt: skip
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
+    return randomize(mixer)
 
 
 def averaged(average: DampedAverage, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from conftest import build_mixer
 from lra.classifier.match_params import count_parameters
 from models.nystrom import Nystrom
-from references import assert_equal_with_gradients, close
+from references import assert_equal_with_gradients, close, padded_rows
 from requested import resolve
 
 LENGTHS = [5, 6, 7, 12, 31, 32]
@@ -22,13 +22,6 @@ def build(**options: Any) -> Nystrom:
     mixer = build_mixer("nystrom", **{"num_heads": 2, "num_landmarks": 5, **options})
     assert isinstance(mixer, Nystrom)
     return mixer.double().eval()
-
-
-def padded(lengths: list[int], padding: int = 3) -> tuple[Tensor, Tensor]:
-    """Make x (sequences, longest + padding, 8) and its mask."""
-    longest = max(lengths) + padding
-    x = torch.randn(len(lengths), longest, 8, dtype=torch.float64, requires_grad=True)
-    return x, torch.arange(longest) < torch.tensor(lengths)[:, None]
 
 
 def cut(length: int, count: int) -> list[range]:
@@ -87,7 +80,7 @@ def test_the_mixer_equals_a_plain_computation_of_each_sequence(
     convolution_size: int | None,
 ) -> None:
     mixer = build(convolution_size=convolution_size)
-    x, mask = padded(LENGTHS)
+    x, mask = padded_rows(LENGTHS, padding=3)
     assert_equal_with_gradients(
         lambda: mixer(x, mask)[mask],
         lambda: torch.cat([plain_result(mixer, row[real]) for row, real in zip(x, mask)]),  # noqa: B905

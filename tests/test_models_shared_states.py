@@ -12,7 +12,6 @@ from torch import Tensor
 from models.base import DecayingAt, MixerContext
 from models.layers.shared_states import SharedStateMixer
 from models.lru import LRU
-from models.ops.hippo import normal_part
 from models.s5 import S5
 from references import close
 
@@ -55,18 +54,6 @@ def test_a_mixer_is_its_equations(
     found = mixer(x)
     for row in range(2):
         close(found[row], unrolled(mixer, x[row]))
-
-
-def test_s5_starts_at_blocks_of_hippo() -> None:
-    mixer = S5(MixerContext.of(dim=4, length=8), state_size=24, num_blocks=3)
-    poles, vectors = normal_part(8)
-    torch.testing.assert_close(mixer.states.frequency.view(3, 4), poles.imag.float().expand(3, 4))
-    assert (mixer.states.real_part == -0.5).all()
-    assert mixer.states.input.shape == (12, 4, 2)
-    assert mixer.states.readout.shape == (2, 4, 12, 2)
-    # The eigenvectors, with their conjugates, are those of a normal matrix.
-    whole = torch.cat([vectors, vectors.conj()], dim=1)
-    close(whole @ whole.mH, torch.eye(8, dtype=whole.dtype))
 
 
 @pytest.mark.parametrize(("options", "expected"), [

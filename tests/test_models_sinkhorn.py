@@ -11,7 +11,7 @@ from torch import Tensor
 
 from conftest import build_mixer
 from models.sinkhorn import Sinkhorn
-from references import assert_equal_with_gradients, close
+from references import assert_equal_with_gradients, close, padded_rows
 
 LENGTHS = [1, 3, 4, 9, 12, 13]
 FORMS = [
@@ -25,13 +25,6 @@ def build(*, causal: bool = False, **options: Any) -> Sinkhorn:
     mixer = build_mixer("sinkhorn", causal=causal, max_length=64, **options)
     assert isinstance(mixer, Sinkhorn)
     return mixer.double().eval()
-
-
-def padded(lengths: list[int], padding: int = 5) -> tuple[Tensor, Tensor]:
-    """Make x (sequences, longest + padding, 8) and its mask."""
-    longest = max(lengths) + padding
-    x = torch.randn(len(lengths), longest, 8, dtype=torch.float64, requires_grad=True)
-    return x, torch.arange(longest) < torch.tensor(lengths)[:, None]
 
 
 def plain_matrix(logits: Tensor, iterations: int, *, causal: bool) -> list[list[Tensor]]:
@@ -123,7 +116,7 @@ def attend(query: Tensor, entries: list[Any]) -> Tensor:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_mixer_equals_a_plain_computation_of_each_sequence(form: dict[str, bool]) -> None:
     mixer = build(**form, iterations=3)
-    x, mask = padded(LENGTHS)
+    x, mask = padded_rows(LENGTHS, padding=5)
     assert_equal_with_gradients(
         lambda: mixer(x, mask)[mask],
         lambda: torch.cat([plain_result(mixer, row[real]) for row, real in zip(x, mask)]),  # noqa: B905

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.base import MixerContext
 from models.sparse import Sparse, draw_blocks
-from references import assert_equal_with_gradients, leaf
+from references import assert_equal_with_gradients, leaf, randomize
 
 MAX_LENGTH = 60
 """Of all mixers here; one of the lengths is above it."""
@@ -43,10 +43,7 @@ def sparse(name: str, *, causal: bool = False, **options: Any) -> Sparse:
     """Build a mixer of 8 channels and two heads in double precision."""
     context = MixerContext(dim=8, max_length=MAX_LENGTH, layer=1, depth=2, causal=causal)
     mixer = Sparse(context, **{"num_heads": 2, **OPTIONS[name], **options}).double()
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
+    return randomize(mixer)
 
 
 def attended_by_definition(mixer: Sparse, head: int, i: int, length: int) -> set[int]:

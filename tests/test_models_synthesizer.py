@@ -102,17 +102,3 @@ def test_it_equals_its_equations_with_gradients(
             return mixer(x, mask)[mask]
 
         assert_equal_with_gradients(computed, written_out, [x, *mixer.parameters()], 1e-12)
-
-
-@pytest.mark.parametrize("longest", [1, 2, 6, 36, 37, 1000])
-def test_factors_of_dense_scores_are_another_pair_for_each_position(longest: int) -> None:
-    scores = FactorizedDenseScores(4, 1, 4, longest, bias=False)
-    assert scores.rows * scores.columns >= longest > (scores.rows - 1) * scores.columns
-    assert abs(scores.rows - scores.columns) <= 1
-    nn.init.ones_(scores.hidden.weight)
-    primes = [p for p in range(2, 500) if all(p % q for q in range(2, p))]
-    with torch.no_grad():
-        scores.weight.copy_(torch.tensor(primes[: scores.weight.shape[-1]]) / 4.0)
-    found = scores(torch.ones(1, longest, 4) / 4)
-    assert found.shape == (1, 1, longest, longest)
-    assert len(found[0, 0, 0].unique()) == longest

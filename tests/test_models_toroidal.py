@@ -19,7 +19,7 @@ from models.ops.spectral_attention import spectral_attention
 from models.ops.torus import Reach, Torus
 from models.toroidal import Toroidal, build_fusion
 from models.transformer import Transformer
-from references import close
+from references import close, randomize
 
 
 def build(
@@ -30,10 +30,7 @@ def build(
     torch.manual_seed(0)
     context = MixerContext.of(dim=dim, length=length, causal=causal, grid=grid)
     mixer = Toroidal(context, **options).double().eval()
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
+    return randomize(mixer)
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 9])

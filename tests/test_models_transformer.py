@@ -4,27 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint
 
-from conftest import build_mixer
 from models.base import MixerContext
 from models.transformer import Transformer, rotate
-
-
-def test_blocks_computed_again_draw_the_same_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU, `checkpoint` keeps the random state of the devices of its tensors only."""
-    calls: list[int] = []
-
-    def watched(compute: object, *arguments: object, **options: object) -> object:
-        calls.append(sum(isinstance(argument, torch.Tensor) for argument in arguments))
-        return checkpoint(compute, *arguments, **options)  # pyright: ignore[reportArgumentType]
-
-    monkeypatch.setattr("models.ops.local_attention.checkpoint", watched)
-    mixer = build_mixer("transformer", window=4, attention_dropout=0.5)
-    mask = torch.arange(400) < 390
-    mixer(torch.randn(1, 400, 8), mask[None]).sum().backward()
-    assert len(calls) > 1
-    assert min(calls) == 3
 
 
 def test_attention_can_be_narrower_than_the_model_and_have_no_bias() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -73,16 +72,6 @@ def test_what_is_watched_is_computed_on_one_thread_to_the_same_bits() -> None:
     assert names.count("aten::_fft_r2c") == 3 * num_workers(CPU)
     for other in (counted, profiled):
         assert all(torch.equal(a, b) for a, b in zip(shared, other, strict=True))
-
-
-@pytest.mark.usefixtures("threads")
-def test_workers_have_their_share_of_the_threads_and_leave_the_others_theirs() -> None:
-    if num_workers(CPU) == 1:
-        pytest.skip("nothing here limits the threads of a thread")
-    found = on_workers(lambda _: (torch.get_num_threads(), threading.get_ident()), [0, 1])
-    assert [count for count, _ in found] == [1, 1]
-    assert threading.get_ident() not in {thread for _, thread in found}
-    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.usefixtures("threads")
