@@ -53,10 +53,9 @@ class Mixer(nn.Module, abc.ABC):
     """A token mixer: a module that moves information between positions.
 
     The block around it has the residual connection and the norm. A subclass sets `name`. Its
-    constructor takes the context and then its options, as typed keyword-only arguments; the
-    harness reads the options' names, types and defaults from the signature. The constructor
-    raises ValueError for options that do not work together, and for a causal context if the
-    mixer has no causal form.
+    constructor takes the context and then its options, as typed keyword-only arguments, which the
+    harness reads from the signature. It raises ValueError for options that do not work together,
+    and for a causal context if the mixer has no causal form.
     """
 
     name: ClassVar[str]
@@ -172,8 +171,7 @@ class GridModule(nn.Module):
 class GatedMixer(Mixer):
     """A mixer with a gate in place of the residual connection: x + gate * (value - x).
 
-    Here x is the input of the block, before its norm. A mixer that is used by itself has no block
-    and takes its own input as x, so that x + forward(x) is the formula above.
+    Here x is the input of the block, before its norm, or the mixer's own without a block.
     """
 
     @abc.abstractmethod
@@ -221,8 +219,8 @@ class PrefillRecurrence(Recurrence):
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
         """Process the first positions of sequences, one or more: x (batch, length, dim).
 
-        Returns: the results of all positions, (batch, length, dim), and the state after the last
-            one. A `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
+        Returns: all results, (batch, length, dim), and the state after the last. A
+            `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
         """
 
 
@@ -234,9 +232,7 @@ class RecurrentMixer(Mixer):
 
     @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:
-        """Convert the mixer into a recurrence that equals `forward` in evaluation mode.
-
-        It is equal for sequences of up to a length.
+        """Convert the mixer into a recurrence that equals `forward`, in evaluation, up to a length.
 
         Raises: ValueError if the context was not causal.
         """

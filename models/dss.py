@@ -98,8 +98,6 @@ class NormalizedConvolution(StateSpaceConvolution):
     def discretize(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return pole * Delta, the weights, and the lag at which each term has its weight.
 
-        Args:
-            length: of the kernel, in positions.
         Returns: (channels, states) complex, (directions, channels, states) complex and
             (channels, states) real.
         """

@@ -152,11 +152,7 @@ class Linear(RecurrentMixer):
         direction. Causal features are not, because that key could be a later one. They do not
         overflow unless a direction is very long: exponents are at most half its squared length.
 
-        Args:
-            key: (batch, heads, length, size).
-            position: (length,), whole numbers.
-            mask: (batch, length) bool; at padding features are undefined.
-        Returns: (batch, heads, length, features).
+        Returns: (batch, heads, length, features), undefined at padding.
         """
         if self.feature != "favor":
             return self._features(key, position)

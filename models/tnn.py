@@ -1,7 +1,6 @@
 """TNN: a gated unit around a Toeplitz matrix whose coefficients a small network computes.
 
-Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749), and
-"The Annotated TNN", the authors' commented code; citations give its headings.
+Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749).
 
 Symbols of the paper and their names here:
     n: length
@@ -52,15 +51,13 @@ LagInput = Literal["raw", "scaled"]
 class EncodedToeplitzOperator(LongConvolution):
     """The Toeplitz neural operator (TNO), with coefficients t[lag] = decay ** |lag| * RPE(lag).
 
-    Each head has its own encoder. With one head this is the published operator.
+    Each head has its own encoder. With one head this is the published operator. For other options
+    see `TNN`.
 
     Args:
         encoders: one encoder per head, for channels / len(encoders) channels each.
-        channels: in and out.
-        causal: whether the coefficients of negative lags are zero.
         lag_scale: factor of the encoders' inputs; it must not depend on the padded length.
         learned_decays: their number, each for as many channels. 0: the decay is fixed.
-        decay, decay_floor, window: see `TNN`.
     """
 
     def __init__(
@@ -209,13 +206,11 @@ class TNN(ToeplitzMixer):
 
 
 def _check_decay(decay: float | None, *, learned: bool, per: str, floor: float | None) -> None:
-    """Refuse options of the decay that contradict one another, with a ValueError."""
+    """Raise ValueError for options of the decay that contradict one another."""
     if not learned and (floor is not None or per != "channel"):
         name = "decay_per" if floor is None else "decay_floor"
         raise ValueError(f"{name} concerns learned decays, and decay_learned is false")
-    if not learned:
-        return
-    if decay is None and floor is None:
+    if learned and decay is None and floor is None:
         raise ValueError("decay_learned needs a decay to start from, and decay is null")
     if decay is not None and floor is not None and decay <= floor:
         raise ValueError(

@@ -57,12 +57,7 @@ def chunk_of(length: int, channels: int) -> int:
 
 
 def segment_sums(x: Tensor) -> Tensor:
-    """Compute x[j + 1] + ... + x[i] for all i >= j, without subtracting cumulative sums.
-
-    Args:
-        x: (..., positions).
-    Returns: (..., positions, positions), -inf where i < j.
-    """
+    """Compute x[j + 1] + ... + x[i], -inf where i < j, without subtracting cumulative sums."""
     count = x.shape[-1]
     rows = x[..., None].expand(*x.shape, count)
     is_later = torch.ones(count, count, dtype=torch.bool, device=x.device)

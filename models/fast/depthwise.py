@@ -80,11 +80,8 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
     of y[i] x[i + o]. Each block of y is multiplied by the same block of x and by the next one;
     the sums are along the diagonals of these products, added over all blocks.
 
-    Args:
-        y, x: (batch, length, channels).
-        first_lag: the lowest lag.
-        num_lags: how many lags, of which one is less than the length.
-    Returns: (channels, num_lags) for lags first_lag, first_lag + 1, ...
+    Returns: (channels, num_lags) for lags first_lag, first_lag + 1, ..., of which one is less than
+        the length.
     """
     shift = max(first_lag, 0) + min(first_lag + num_lags - 1, 0)  # 0 if lag 0 is one of them
     if shift:

@@ -153,19 +153,11 @@ class _MatrixRecurrence(Function):
 
 
 def recur_by_doubling(factors: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
-    """Run h[k] = factors[k] * h[k - 1] + x[k] in about 2 log2(length) rounds.
+    """Run `scan`, also of matrices, in about 2 log2(length) rounds; see `matrix_recurrence`.
 
     Positions are divided into about sqrt(length) chunks. They are doubled within chunks first and
     over the ends of chunks afterwards, so that only half of the rounds move all numbers. Nothing is
-    divided by a factor, so factors may be 0.
-
-    Args:
-        factors: (batch, length, channels), or (channels,) if they are the same at all positions;
-            or matrices, (batch, length, rows, rows).
-        x: (batch, length, channels), or (batch, length, rows, columns), of the same type, not
-            empty.
-        reverse: whether it runs from the last position to the first.
-    Returns: of the shape of x, a new tensor.
+    divided by a factor, so factors may be 0. x is not empty.
     """
     length = x.shape[1]
     chunk = 2 ** ((length - 1).bit_length() // 2)
@@ -237,12 +229,9 @@ def _halves(x: Tensor, half: int, reverse: bool) -> tuple[Tensor, Tensor]:
 
 
 def _carry(end: Tensor, beyond: Tensor, there: Tensor) -> None:
-    """Add to the states of blocks what a state before each of them becomes, in place.
+    """Add to the states of blocks what the end of the block before becomes, in place.
 
-    Args:
-        end: (batch, blocks, ...), the states before.
-        beyond: (batch, blocks, positions, ...) or (positions, channels), products of factors.
-        there: (batch, blocks, positions, ...), the states.
+    Products of factors are (batch, blocks, positions, ...), or (positions, channels).
     """
     if beyond.dim() == OF_MATRICES:
         there.add_(_multiply(beyond, end))

@@ -107,13 +107,7 @@ def run_compiled(
 
 @functools.cache
 def _pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
-    """Return the workers of a process, which a fork of it would lack.
-
-    Args:
-        process: its number.
-        workers: how many.
-        threads: of torch's, of each worker.
-    """
+    """Return the workers, of some of torch's threads each, which a fork of the process lacks."""
     return ThreadPoolExecutor(
         workers, thread_name_prefix="worker", initializer=_start, initargs=(threads,)
     )

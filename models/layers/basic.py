@@ -19,8 +19,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
     "gelu": functional.gelu,
 }
-SMALLEST_RMS = 1e-8
-"""Added to the root mean square, outside of the root, as in TNN's published code."""
 
 
 @has_fast_form("linear_map")
@@ -64,10 +62,6 @@ class Dropout(nn.Module):
         """Whether anything is dropped: in training, with a probability above 0."""
         return self.training and self.probability > 0
 
-    def extra_repr(self) -> str:
-        """Show the probability."""
-        return str(self.probability)
-
     def forward(self, x: Tensor) -> Tensor:
         """Drop numbers of x, of any shape."""
         return drop_out(x, self.probability) if self.is_active else x
@@ -96,7 +90,7 @@ class SimpleRMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x: (..., channels) -> the same shape."""
         rms = torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
-        return x / (rms + SMALLEST_RMS)
+        return x / (rms + 1e-8)  # outside of the root, as in the published code
 
 
 def build_norm(norm: Norm, dim: int) -> nn.Module:

@@ -124,10 +124,7 @@ class LongConvolution(PositionOperator):
         return 0
 
     def kernel(self, length: int) -> LagKernel:
-        """Generate the kernel for sequences of a length, or cut the cached kernel of longer ones.
-
-        Autocast is off for it: in bfloat16, neighbouring lags above 256 round to the same number.
-        """
+        """Generate the kernel for sequences of a length, or cut the cached one of longer ones."""
         kept = find_cache(self)
         role = ("kernel", self.resolution(length))
         if kept is not None and role in kept:
@@ -135,6 +132,7 @@ class LongConvolution(PositionOperator):
             if longest >= length:
                 return kernel.cut(length)
         device = next(self.parameters()).device.type
+        # In bfloat16, neighbouring lags above 256 round to the same number.
         with torch.autocast(device, enabled=False), record_function("kernel"):
             kernel = self.generate(length)
         if kept is not None:
@@ -151,11 +149,7 @@ class LongConvolution(PositionOperator):
         return self.kernel(length).matrix(length)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Multiply x by the kernel: (batch, length, channels) -> the same shape.
-
-        The cached transform of the kernel for longer sequences is used for shorter ones if that
-        costs less than another transform.
-        """
+        """Multiply x by the kernel: (batch, length, channels) -> the same shape."""
         batch, length, _ = x.shape
         kernel, kept = self.kernel(length), find_cache(self)
         if kept is None:
@@ -163,6 +157,7 @@ class LongConvolution(PositionOperator):
         size = fast_fft_length(kernel.smallest_circulant(length))
         role = ("responses", self.resolution(length), x.dtype)
         responses: list[tuple[int, int, Tensor]] = kept.setdefault(role, [])
+        # That of longer sequences serves if it costs less than another transform.
         for longest, greater, response in responses:
             if longest >= length and batch * (greater - size) <= size:
                 return circulant_multiply(response, greater, x)

@@ -74,25 +74,14 @@ class ConvolutionMixer(Mixer, Generic[Convolution]):
         return self.project(x, self.convolution(x))
 
     def project(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the direct term D x to the convolution's output, activate and project.
-
-        Args:
-            x: (..., channels), the convolution's input.
-            mixed: (..., channels), the convolution's output.
-        Returns: (..., dim).
-        """
+        """Add D x to the convolution's output, (..., channels), activate and project."""
         mixed = self.convolved_dropout(mixed + self.direct.to(x.dtype) * x)
         y = self.output(self.dropout(functional.gelu(mixed)))
         return functional.glu(y, dim=-1) if self.is_gated else y
 
 
 def join_directions(kernels: Tensor, length: int) -> LagKernel:
-    """Join a kernel for earlier positions and, if there is one, a kernel for later positions.
-
-    Args:
-        kernels: (directions, channels, length), for lags 0, 1, ...; ahead for lags -1, -2, ...
-        length: positions.
-    """
+    """Join kernels, (directions, channels, length): of lags 0, 1, ... and of lags -1, -2, ..."""
     ahead = kernels[1:, :, : length - 1].flip(-1)
     return LagKernel(torch.cat([*ahead, kernels[0]], dim=-1), (1 - length) * len(ahead))
 
@@ -138,8 +127,6 @@ class DiagonalStateSpace(TimeInvariantRecurrence):
     Its kernel at lag l is Re(sum of weights * poles ** l). Weights act on the input and not on the
     output. States are then as large as the outputs, even with growing poles and tiny weights.
 
-    Args:
-        poles, weights: (channels, states) complex.
     """
 
     def __init__(self, poles: Tensor, weights: Tensor) -> None:

@@ -1,7 +1,6 @@
 """What TNN, SKI-TNN and FD-TNN are made of: the gated unit, its encoder and its recurrence.
 
-The formulas are in The Annotated TNN, the commented code of Qin et al., ICLR 2023; citations give
-its headings.
+Citations give headings of The Annotated TNN, the commented code of Qin et al., ICLR 2023.
 """
 
 from __future__ import annotations
@@ -154,7 +153,6 @@ class GatedToeplitzUnit(nn.Module):
             nn.init.normal_(linear.bias, std=0.02)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Mix positions, see `Mixer.forward`."""
         gate, value = linear_pair(x, self.gate, self.value)
         value = self.activation(value)
         if mask is not None:

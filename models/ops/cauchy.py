@@ -29,15 +29,10 @@ def in_chunks_reference(
 
 @fast_form_of(in_chunks_reference)
 def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
-    """Compute a function of angles in chunks, to save memory.
+    """Compute a function of angles, (count,) -> (..., count), in chunks, to save memory.
 
-    Only results are kept; the backward pass computes each chunk again.
-
-    Args:
-        compute: maps a chunk of angles, (count,), to (..., count).
-        angles: (frequencies,), in radians.
-        numbers_each: numbers in the largest array that `compute` makes for one angle.
-    Returns: (..., frequencies).
+    Only results are kept; the backward pass computes each chunk again. `numbers_each` is how many
+    numbers the largest array has that the function makes for one angle.
     """
     limit = CHUNK_NUMBERS if angles.device.type == "cpu" else GPU_CHUNK_NUMBERS
     chunk = max(1, limit // numbers_each)
@@ -103,14 +98,8 @@ class _Reciprocals(Function):
     def forward(  # noqa: PLR0917 (an autograd function takes positional arguments alone)
         ctx: Any, rows: Tensor, a: Tensor, b: Tensor, sine: Tensor, cosine: Tensor
     ) -> Tensor:
-        """Compute the sums.
+        """Sum rows, (channels, sums, states), with a and b, (channels, states).
 
-        Args:
-            rows: (channels, sums, states) real.
-            a: (channels, states), negative real parts of the poles.
-            b: (channels, states), imaginary parts of the poles.
-            sine: s, (frequencies,).
-            cosine: c, (frequencies,).
         Returns: (2, channels, sums, frequencies), real and imaginary parts.
         """
         bc = b[..., None] * cosine

@@ -62,10 +62,8 @@ def hash_vectors(x: Tensor, rotations: Tensor, factors: Sequence[int]) -> Tensor
     used. With several factors, a bucket combines one hash per factor, as in the released code: the
     number of buckets is the product of the factors, that of random directions half of their sum.
 
-    Args:
-        x: (batch, heads, length, channels).
-        rotations: (heads, channels, rounds, `count_directions(factors)`).
-        factors: number of different values of each hash.
+    Rotations are (heads, channels, rounds, `count_directions(factors)`).
+
     Returns: (batch, heads, rounds, length), whole numbers from 0. They have no gradient.
     """
     directions = [count_directions([factor]) for factor in factors]

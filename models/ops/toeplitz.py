@@ -59,14 +59,11 @@ class LagKernel:
 
     @fast_form_of(multiply_reference)
     def multiply(self, x: Tensor) -> Tensor:
-        """Multiply by the matrices embedded in circulant ones, O(length log length).
+        """Multiply x, (batch, length, channels), by the matrices, O(length log length).
 
-        The result equals a product with `matrix` (The Annotated TNN, "Toeplitz matrix").
-        Transforms run in at least single precision.
+        They are embedded in circulant ones (The Annotated TNN, "Toeplitz matrix"). Transforms run
+        in at least single precision.
 
-        Args:
-            x: (batch, length, channels).
-        Returns: (batch, length, channels), in the type of x.
         Raises: ValueError for lags that do not fit the length.
         """
         size = fast_fft_length(self.smallest_circulant(x.shape[1]))
@@ -89,9 +86,8 @@ class LagKernel:
     def response(self, size: int, dtype: torch.dtype) -> Tensor:
         """Return the frequency response of circulant matrices that hold the Toeplitz ones.
 
-        Args:
-            size: rows of a circulant matrix, even.
-            dtype: type of what the matrices will multiply.
+        Their size is even, and they will multiply numbers of a type.
+
         Returns: (channels, size // 2 + 1) complex, of at least single precision.
         """
         types = torch.promote_types(dtype, self.coefficients.dtype)
@@ -123,13 +119,11 @@ def spectrum(circulant: Tensor) -> Tensor:
 
 @has_fast_form("circulant")
 def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
-    """Multiply x, padded with zeros, by circulant matrices of a given frequency response.
+    """Multiply x, padded with zeros to a size, by circulant matrices of a frequency response.
 
     Args:
         response: (channels, size // 2 + 1) complex, of at least single precision.
-        size: rows of a matrix, at least the length.
-        x: (batch, length, channels).
-    Returns: (batch, length, channels), the first `length` rows of the product, in the type of x.
+        x: (batch, length, channels), as is the result: the first rows of the product.
     """
     working = torch.promote_types(response.real.dtype, x.dtype)
     transformed = torch.fft.rfft(x.to(working), n=size, dim=-2) * response.T
