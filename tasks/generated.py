@@ -69,15 +69,19 @@ class GeneratedTask(Task):
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        cache = open_or_build(
+        cache = self.open_cache(data_dir)
+        with cache.explain_errors():
+            return check_dataset(self.open_dataset(cache), self.info)
+
+    def open_cache(self, data_dir: Path) -> Cache:
+        """Open the cache; where there is none, draw the examples."""
+        return open_or_build(
             self._folder(data_dir),
             task=self.name,
             source="generated",
             request=self.request(),
             build=lambda made: self.save(made, self.draw()),
         )
-        with cache.explain_errors():
-            return check_dataset(self.open_dataset(cache), self.info)
 
     def save(self, made: Build, arrays: Mapping[str, np.ndarray]) -> None:
         """Write the arrays of the cache and the accuracies of trivial baselines."""

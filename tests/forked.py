@@ -34,7 +34,7 @@ IMPORTED = """
     lra.classifier.resolve lra.classifier.match_params lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas altair PIL.Image PIL.PngImagePlugin
     matplotlib.figure matplotlib.backends.backend_svg matplotlib.backends.backend_pdf
-    tasks.listops.interpreter tasks.listops.official
+    tasks.listops.files
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
     tasks.pathfinder.official torch.utils.checkpoint
 """

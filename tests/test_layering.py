@@ -52,8 +52,6 @@ LATE = {
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
     "models.ops.delta_rule": "numba, for the delta rule",
     "models.ops.selective_scan": "numba, for states of single channels",
-    "tasks.listops.data": "numba, for data that is generated",
-    "tasks.listops.task": "numba, for data that is generated",
     "tasks.pathfinder.official": "numba, for data that is no release",
     "tasks.pathfinder.task": "numba, for data that is read",
 }

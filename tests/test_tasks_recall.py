@@ -116,8 +116,8 @@ def test_one_segment_is_the_default(tmp_path: Path) -> None:
 def test_the_mixture_has_the_published_segments(longest: int, tmp_path: Path) -> None:
     names = ["64x4", "64x8", "64x16", "128x32", "256x64", "512x128", "1024x256"]
     tested = [name for name in names if int(name.partition("x")[0]) <= longest]
-    sizes = {"train": 180, "val": 2 * len(tested), "test": 10 * len(tested)}
-    task = Recall(mixture=True, longest=longest, **sizes)
+    many = len(tested)
+    task = Recall(mixture=True, longest=longest, train=180, val=2 * many, test=10 * many)
     assert task.info.max_length == longest and task.advice == ""
     dataset = task.prepare(tmp_path)
     assert count_segments(dataset, "train") == {
