@@ -83,12 +83,11 @@ def check(options: argparse.Namespace) -> int:
         component, results = try_out(options)
     failed = [result for result in results if result.fault is not None]
     passed = [result for result in results if result.fault is None]
-    count = len(results)
-    verdict = f"{len(failed)} of {count} checks failed" if failed else f"all {count} checks passed"
-    kind = component.kind
-    width = terminal_width()
+    count, kind, width = len(results), component.kind, terminal_width()
+    verdict = f"all {count} checks passed"
+    step = wrap_words("next: correct what failed, and run the same command again", width)
     if failed:
-        step = wrap_words("next: correct what failed, and run the same command again", width)
+        verdict = f"{len(failed)} of {count} checks failed"
     else:
         chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
         settings = [word for change in _changes(options, kind) for word in ("--set", change.text)]

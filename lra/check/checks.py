@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from common.errors import KnownError, message
 from lra.config.components import Component
@@ -13,8 +13,7 @@ class NotChecked(KnownError):
     """A check does not apply; the message says why."""
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(NamedTuple):
     """The result of a check."""
 
     name: str
@@ -27,10 +26,8 @@ class CheckResult:
     @property
     def line(self) -> str:
         """The result as text: passed or FAILED, the statement, and what is wrong."""
-        said = self.fault or self.note
-        return f"{'passed' if self.fault is None else 'FAILED'}  {self.name}" + (
-            f": {said}" if said else ""
-        )
+        verdict, said = "passed" if self.fault is None else "FAILED", self.fault or self.note
+        return f"{verdict}  {self.name}" + (f": {said}" if said else "")
 
 
 _UNMADE = "the next check can run"
@@ -49,23 +46,19 @@ def carry_out(component: Component, checks: Iterable[tuple[str, Check]]) -> list
     """
     found: list[CheckResult] = []
     queue = iter(checks)
-    while (result := _next(component, queue)) is not None:
-        if result.name != _UNMADE or result.fault not in {one.fault for one in found}:
-            found.append(result)  # a check that could not be made repeats an earlier fault
-    return found
-
-
-def _next(component: Component, queue: Iterator[tuple[str, Check]]) -> CheckResult | None:
-    """Carry out the next check; None if there is none left."""
-    name = _UNMADE
-    try:
-        with component.explain_errors("it failed"):
-            chosen = next(queue, None)
-            if chosen is None:
-                return None
-            name, check = chosen
-            return CheckResult(name, note=check() or "")
-    except NotChecked as reason:
-        return CheckResult(name, note=f"does not apply, as {reason}")
-    except KnownError as error:
-        return CheckResult(name, message(error).removeprefix(f"{component.origin}: "))
+    while True:
+        name = _UNMADE
+        try:
+            with component.explain_errors("it failed"):
+                chosen = next(queue, None)
+                if chosen is None:
+                    return found
+                name, check = chosen
+                found.append(CheckResult(name, note=check() or ""))
+        except NotChecked as reason:
+            found.append(CheckResult(name, note=f"does not apply, as {reason}"))
+        except KnownError as error:
+            fault = message(error).removeprefix(f"{component.origin}: ")
+            # A check that could not be made repeats an earlier fault.
+            if name != _UNMADE or fault not in {result.fault for result in found}:
+                found.append(CheckResult(name, fault))

@@ -61,7 +61,10 @@ def read_official(path: Path) -> tuple[str, dict[str, Expressions], list[str]]:
     """
     copies: dict[str, dict[str, Expressions]] = {}
     for match, file in walk(path, _FILE, inside=INSIDE, largest=LARGEST_FILE):
-        copies.setdefault(match[1], {})[match[2]] = _read(file, f"{path}/{match.string}")
+        place, splits = f"{path}/{match.string}", copies.setdefault(match[1], {})
+        if match[2] in splits:
+            raise DataError(f"{place} occurs more than once; unpack the archive, and keep one")
+        splits[match[2]] = _read(file, place)
     folder, *others = sorted(copies, key=copy_order) or [""]
     splits = copies.get(folder, {})
     if missing := [file for name, file in FILES.items() if name not in splits]:
