@@ -193,12 +193,6 @@ def join_drawn(parts: Iterable[Drawn]) -> Drawn:
 
 
 def draw_in_groups(title: str, count: int, draw: Callable[[int], Drawn]) -> Drawn:
-    """Draw `count` sequences in groups of GROUP.
-
-    Args:
-        title: name of the progress bar.
-        count: at least 1.
-        draw: draws the group of a number, from 0.
-    """
+    """Draw `count` sequences in groups of GROUP, which a function draws by their number from 0."""
     groups = progress(title, range(-(-count // GROUP)), unit="groups")
     return join_drawn(draw(group) for group in groups).first(count)

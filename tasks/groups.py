@@ -77,14 +77,9 @@ def list_swaps(group: str) -> np.ndarray:
 
 
 def draw_elements(inputs: np.ndarray, length: int, seed: int, stream: int) -> np.ndarray:
-    """Draw GROUP sequences of independent, uniform elements: a function of its arguments.
+    """Draw independent, uniform elements from some: (GROUP, length) uint8.
 
-    Args:
-        inputs: the elements to draw from.
-        length: positions of a sequence.
-        seed: seed of all splits.
-        stream: number of the group of sequences, different for all splits and groups.
-    Returns: (GROUP, length) uint8.
+    They depend on the arguments alone. Streams are different for all splits and groups.
     """
     choices = RandomWords(seed, stream).draw_below(len(inputs), GROUP, length)
     return inputs.astype(np.uint8)[choices]
@@ -200,13 +195,7 @@ class Groups(GeneratedTask):
         return arrays
 
     def _draw_different(self, split: str, seen: np.ndarray) -> np.ndarray:
-        """Draw different sequences of a split.
-
-        Args:
-            split: name of the split.
-            seen: hashes of the sequences that must not be drawn.
-        Returns: (sequences, length) uint8.
-        """
+        """Draw different sequences, none of those with these hashes: (sequences, length) uint8."""
         count, length, first = self.counts[split], self.positions[split], SPLITS.index(split) << 32
         tokens, groups = np.empty((0, length), dtype=np.uint8), 0
         while len(tokens) < count:

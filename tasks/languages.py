@@ -177,12 +177,9 @@ class Language:
         return every[every >= least]
 
     def draw_group(self, lengths: np.ndarray, seed: int, stream: int) -> Drawn:
-        """Draw GROUP sequences: a function of its arguments.
+        """Draw GROUP sequences of some lengths, all equally likely.
 
-        Args:
-            lengths: the lengths to choose from, all equally likely.
-            seed: seed of all splits.
-            stream: number of the group, different for all splits and groups.
+        They depend on the arguments alone. Streams are different for all splits and groups.
         """
         random = RandomWords(seed, stream)
         chosen = lengths[random.draw_below(len(lengths), GROUP)]

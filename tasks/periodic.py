@@ -118,14 +118,7 @@ class PeriodicExamples(NamedTuple):
 
 
 def draw_examples(law: Law, seed: int, split: int, group: int) -> PeriodicExamples:
-    """Draw a group of GROUP examples: a function of its arguments.
-
-    Args:
-        law: law of the examples.
-        seed: seed of all splits.
-        split: number of the split.
-        group: number of the group within the split.
-    """
+    """Draw a group of GROUP examples, which depend on the arguments alone."""
     random = RandomWords(seed, split << 32 | group)
     shape = GROUP, law.length + 1
     periods = np.array(law.periods)[random.draw_below(len(law.periods), GROUP)]

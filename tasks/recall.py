@@ -65,14 +65,9 @@ class Segment(NamedTuple):
 
 
 def draw_sequences(segment: Segment, vocab_size: int, fill: Fill, seed: int, stream: int) -> Drawn:
-    """Draw GROUP sequences: a function of its arguments.
+    """Draw GROUP sequences, which depend on the arguments alone.
 
-    Args:
-        segment: their length and number of pairs.
-        vocab_size: different tokens.
-        fill: what is at positions without key, value or query: the filler, or random tokens.
-        seed: seed of all splits.
-        stream: number of the group, different for all splits, segments and groups.
+    Streams are different for all splits, segments and groups.
     """
     random = RandomWords(seed, stream)
     (length, pairs), half = segment, vocab_size // 2

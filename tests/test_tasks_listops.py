@@ -220,22 +220,6 @@ def test_an_export_of_the_official_law_is_generated(tmp_path: Path) -> None:
         ListOps(source="official").prepare(tmp_path / "b")
 
 
-def test_a_mark_counts_for_the_files_that_it_was_written_for(tmp_path: Path) -> None:
-    small_task().export(small_task().prepare(tmp_path / "a"), tmp_path / "b")
-    edit_lines(tmp_path / "b/basic_val.tsv", lambda lines: [*lines[:1], *lines[:0:-1]])
-    again = ListOps().prepare(tmp_path / "b")
-    assert again.source == "unofficial" and "exported-from" in again.unofficial_because
-
-
-def test_exports_never_overwrite_other_files(tmp_path: Path) -> None:
-    write_small(tmp_path / "theirs")
-    before = (tmp_path / "theirs/basic_val.tsv").read_bytes()
-    dataset = small_task().prepare(tmp_path)
-    with pytest.raises(DataError, match="which an export would overwrite"):
-        small_task().export(dataset, tmp_path / "theirs")
-    assert (tmp_path / "theirs/basic_val.tsv").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -271,18 +255,6 @@ def test_incomplete_files_are_neither_passed_over_nor_official(tmp_path: Path) -
         ListOps().prepare(tmp_path)
 
 
-def test_official_files_that_change_are_noticed(tmp_path: Path) -> None:
-    write_small(tmp_path)
-    first = ListOps().prepare(tmp_path)
-    path = tmp_path / "basic_test.tsv"
-    content = path.read_bytes()
-    path.write_bytes(content)  # another time, the same content
-    assert ListOps().prepare(tmp_path).fingerprint == first.fingerprint
-    path.write_bytes(content.rstrip()[:-1] + b"x\r\n")
-    with pytest.raises(DataError, match=r"basic_test.tsv has changed since"):
-        ListOps().prepare(tmp_path)
-
-
 def test_expressions_longer_than_the_model_are_refused(tmp_path: Path) -> None:
     write_small(tmp_path)
     line = b"[MAX " + b"3 " * 2500 + b"]\t3\r\n"
@@ -291,29 +263,6 @@ def test_expressions_longer_than_the_model_are_refused(tmp_path: Path) -> None:
         ListOps().prepare(tmp_path)
     longer = ListOps(sequence_length=2503)
     assert longer.prepare(tmp_path).splits["val"].lengths.max() == 2503
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "trace"),
-    [(b"Sou", b"\tSou", r"header is '\\tSource"), (b"\t", b",", "header is 'Source,Target'")],
-)
-def test_files_that_another_program_saved_again_are_refused(
-    tmp_path: Path, old: bytes, new: bytes, trace: str
-) -> None:
-    write_small(tmp_path)
-    path = tmp_path / "basic_val.tsv"
-    path.write_bytes(path.read_bytes().replace(old, new))
-    with pytest.raises(DataError, match=rf"basic_val.tsv: .*{trace}.*saved this file again"):
-        ListOps().prepare(tmp_path)
-
-
-def test_a_byte_order_mark_and_other_line_ends_change_nothing(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        write_small(tmp_path / folder)
-    for path in (tmp_path / "b").iterdir():
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\n"))
-    one, other = (ListOps().prepare(tmp_path / folder) for folder in "ab")
-    assert one.fingerprint == other.fingerprint
 
 
 def test_missing_files_and_nearly_right_names_are_named(tmp_path: Path) -> None:

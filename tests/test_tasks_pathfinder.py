@@ -89,29 +89,6 @@ def test_the_two_ways_to_split_and_to_show_levels(made: Dataset) -> None:
     np.testing.assert_allclose(scaled[:, 0], (levels / 255 - 0.5) / 0.5, atol=1e-6)
 
 
-def test_a_permutation_is_no_other_data(made: Dataset) -> None:
-    permuted = small(permutation=3).prepare(made.folder.parent.parent)
-    assert permuted.folder == made.folder and permuted.baselines == made.baselines
-    assert permuted.fingerprint != made.fingerprint
-    for name, split in permuted.splits.items():
-        assert isinstance(split, Pixels) and split.order is not None
-        moved, plain = (one.batch([1, 4]) for one in (split, made.splits[name]))
-        images = plain.inputs.reshape(2, 1024)
-        assert moved.inputs.reshape(2, 1024).tolist() == images[:, split.order].tolist()
-        assert moved.labels.tolist() == plain.labels.tolist()
-
-
-@pytest.mark.parametrize(
-    "options", [{"law": "clean"}, {"data_seed": 1}, {"contour": 9}, {"size": 64}]
-)
-def test_every_option_of_the_law_makes_other_data(
-    made: Dataset, tmp_path: Path, options: dict[str, Any]
-) -> None:
-    other = small(**options).prepare(tmp_path)
-    assert not same(made, other)
-    assert other.source == ("generated, clean law" if "law" in options else "generated")
-
-
 def test_path_x_is_pathfinder_at_its_size(tmp_path: Path) -> None:
     task = PathX(examples=10)
     assert (task.info.max_length, task.info.grid, task.info.name) == (16_384, (128, 128), "pathx")
@@ -271,12 +248,6 @@ def test_a_mark_counts_for_the_files_it_was_written_for(
     dataset = read(tmp_path)
     assert dataset.source == "unofficial"
     assert "not those that exported-from beside them" in dataset.unofficial_because
-
-
-def test_a_mark_makes_nothing_official(made: Dataset, tmp_path: Path) -> None:
-    mark = export(made, tmp_path, marked=True) / "exported-from"
-    mark.write_text(mark.read_text().replace('"generated"', '"official"'))
-    assert read(tmp_path).unofficial_because == "it lists 60 images, the release 200,000"
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,12 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
 
     expected = f"a mixer ({MixerComponent.expected}) or a task ({TaskComponent.expected})"
     _, cls = load_class(target, target, fits, expected)
-    section = "mixer" if MixerComponent.fits(cls) else "task"
-    changes = _changes(options, section)
-    if section == "mixer":
+    if MixerComponent.fits(cls):
         mixer = find_mixer(target, "--mixer")
-        chosen = compose_options(mixer, changes)
+        chosen = compose_options(mixer, _changes(options, mixer.kind))
         return mixer, carry_out(mixer, mixer_checks(mixer, chosen, options.dim))
     task = find_task(target, "--task")
+    changes = _changes(options, task.kind)
     chosen = compose_options(task, changes)
     return task, carry_out(task, task_checks(task, chosen, changes))
 

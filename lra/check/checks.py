@@ -9,10 +9,6 @@ from common.errors import KnownError, message
 from lra.config.components import Component
 
 
-class NotChecked(KnownError):
-    """A check does not apply; the message says why."""
-
-
 class CheckResult(NamedTuple):
     """The result of a check."""
 
@@ -21,7 +17,7 @@ class CheckResult(NamedTuple):
     fault: str | None = None
     """What is wrong; None if the check passed."""
     note: str = ""
-    """A remark on a check that passed, or the reason why it does not apply."""
+    """A remark on a check that passed."""
 
     @property
     def line(self) -> str:
@@ -55,8 +51,6 @@ def carry_out(component: Component, checks: Iterable[tuple[str, Check]]) -> list
                     return found
                 name, check = chosen
                 found.append(CheckResult(name, note=check() or ""))
-        except NotChecked as reason:
-            found.append(CheckResult(name, note=f"does not apply, as {reason}"))
         except KnownError as error:
             fault = message(error).removeprefix(f"{component.origin}: ")
             # A check that could not be made repeats an earlier fault.

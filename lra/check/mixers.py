@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lra.check.checks import Check, NotChecked
+from lra.check.checks import Check
 from lra.classifier.plugin_check import plug_in_checks
 from lra.config.components import MixerComponent
 from lra.config.options import Section
@@ -107,13 +107,14 @@ def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
     return None if is_trainable else "it has no trainable parameters"
 
 
-def _check_causal(component: MixerComponent, options: Section, context: MixerContext) -> None:
+def _check_causal(component: MixerComponent, options: Section, context: MixerContext) -> str | None:
     try:
         mixer = component.build(context, options)
     except UserError as error:
-        raise NotChecked(f"it refuses a causal model ({error})") from None
+        return f"does not apply, as it refuses a causal model ({error})"
     for _, check in plug_in_checks(component, mixer, context):
         check()
+    return None
 
 
 def _check_docstring(component: MixerComponent) -> None:

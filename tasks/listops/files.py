@@ -53,8 +53,6 @@ _LABELS = {str(digit).encode(): digit for digit in range(10)}
 def read_official(path: Path) -> tuple[str, dict[str, Expressions], list[str]]:
     """Read the three official files of a folder or an archive.
 
-    Args:
-        path: the folder or archive, which may hold several copies of the files.
     Returns: the folder of the copy that is to be read, within the path; its expressions by split;
         and the folders of the other copies.
     Raises: DataError naming a file that is missing, or file and line of anything malformed.
@@ -150,11 +148,8 @@ def _format(tokens: bytes) -> bytes:
 
 
 def check_answers(expressions: Expressions, place: Callable[[int], str]) -> Survey:
-    """Compare labels with the values of expressions.
+    """Compare labels with the values of expressions; `place` says where one is from, by its index.
 
-    Args:
-        expressions: the expressions and their labels.
-        place: says where the expression with an index is from.
     Raises: DataError naming the first that is malformed, or whose label is wrong.
     """
     found = survey(expressions)
@@ -174,10 +169,7 @@ def describe_other_law(
 ) -> str:
     """Say what expressions have in another way than those of the release; empty if nothing.
 
-    Args:
-        splits: the examples, by split.
-        surveys: what they are made of, by split.
-        is_whole: whether they are as many as the official ones, which reach the limits of the law.
+    The whole release reaches the limits of the law.
     """
     lengths = np.concatenate([split.lengths for split in splits.values()])
     fewest, most = min(s.fewest for s in surveys.values()), max(s.most for s in surveys.values())

@@ -28,13 +28,10 @@ def example_digest(tokens: bytes) -> bytes:
 def generate(
     law: Law, seed: int, counts: Mapping[str, int], workers: int | None = None
 ) -> dict[str, Expressions]:
-    """Generate splits without common expressions, which depend only on law, seed and counts.
+    """Generate splits without common expressions, filled in the order of the counts.
 
-    Args:
-        law: law of the expressions.
-        seed: seed of the generator.
-        counts: examples by split; the splits are filled in this order.
-        workers: threads, by default one per core; the result does not depend on it.
+    They depend on law, seed and counts alone, not on the number of threads (by default the cores).
+
     Raises: DataError if the law has too few distinct expressions.
     """
     total = sum(counts.values())

@@ -31,13 +31,9 @@ def draw_images(
 ) -> np.ndarray:
     """Draw the images first, first + 1, ... of a seed, without the interpreter's lock.
 
-    Args:
-        law: law of the images.
-        seed: seed of the random numbers.
-        first: index of the first image.
-        images: (n, size, size) uint8, to be filled.
-        labels: (n,) uint8, to be filled: 1 if both markers lie on one contour.
-        layouts: (n, LAYOUT_COLUMNS) int64, to be filled.
+    Fills images (n, size, size) uint8, labels (n,) uint8, which are 1 if both markers lie on one
+    contour, and layouts (n, LAYOUT_COLUMNS) int64.
+
     Returns: the dashes of the last image, see `DrawingState`.
     """
     if layouts is None:

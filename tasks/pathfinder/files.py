@@ -80,11 +80,6 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     Saves images (listed, size * size, 1) uint8, labels (listed,) uint8, and the rows of the
     images that could be read, (readable,) int64.
 
-    Args:
-        made: the cache to write to.
-        path: the folder, or an archive.
-        prefix: end of the folder's name in an archive.
-        size: rows and columns of an image.
     Returns: what the metadata says.
     Raises: DataError if there is no metadata, for images of another size, and if more than
         MOST_SKIPPED of the images or lines cannot be read.
@@ -124,14 +119,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
 def _walk(
     path: Path, folder: str, inside: str, names: str
 ) -> Iterator[tuple[str, str, str, bytes]]:
-    """Read the files whose names fit a pattern: each one's place, folder, name and content.
-
-    Args:
-        path: a folder or an archive.
-        folder: pattern of the folder of the names in an archive, with the slash at its end.
-        inside: pattern of the names for a folder, as `walk` takes it.
-        names: pattern of the names.
-    """
+    """Read the files whose folder and name fit patterns: their place, folder, name and content."""
     wanted = re.compile(rf"^({folder})({names})\Z")
     seen: set[str] = set()
     for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
@@ -192,15 +180,7 @@ def _list_rows(content: bytes, place: str) -> list[list[str]]:
 def write_release(
     folder: Path, images: np.ndarray, labels: np.ndarray, rows: np.ndarray, law: Law
 ) -> None:
-    """Write images and their labels in the official file structure.
-
-    Args:
-        folder: folder for images of this size and contour.
-        images: (n, size * size, 1) uint8.
-        labels: (n,) 0 or 1.
-        rows: (count,) indices of the images to write.
-        law: law of the images; the metadata repeats some of its numbers.
-    """
+    """Write some rows, (count,), of images and labels in the official file structure."""
     from PIL import Image
 
     facts = (
@@ -231,14 +211,9 @@ def describe_doubt(
     predictions: np.ndarray,
     law: Law,
 ) -> str:
-    """Say what speaks against images being the official ones; empty if nothing.
+    """Say what speaks against images being the official ones of a law; empty if nothing.
 
-    Args:
-        listing: what the metadata says.
-        images: (n, size * size, 1) uint8.
-        labels: (n,) 0 or 1.
-        predictions: (n,) labels as predicted from the places of the markers alone.
-        law: the law that they should have.
+    Predictions, (n,), are the labels as predicted from the places of the markers alone.
     """
     size, contour = law.size, law.contour_dashes
     if (count := len(listing.labels) + len(listing.skipped)) != OFFICIAL_COUNT:

@@ -24,14 +24,8 @@ CHUNKS_A_MARK = 32
 def generate(made: Build, law: Law, seed: int, count: int, workers: int | None = None) -> None:
     """Draw the images 0 ... count - 1; they depend only on law and seed.
 
-    Saves images (count, size * size, 1) uint8, labels (count,) uint8 and rows (count,) int64.
-
-    Args:
-        made: the cache to write to.
-        law: law of the images.
-        seed: seed of the random numbers.
-        count: number of images.
-        workers: threads, by default one a core; the result does not depend on it.
+    Saves images (count, size * size, 1) uint8, labels (count,) uint8 and rows (count,) int64, with
+    any number of threads, by default one a core.
     """
     images = made.mapped("images", (count, law.size**2, 1), np.uint8)
     labels = made.mapped("labels", (count,), np.uint8)

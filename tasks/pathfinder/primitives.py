@@ -160,13 +160,9 @@ def _compute_vectors(law: Law, margin: int, angles: list[float]) -> np.ndarray:
 def _list_turns(
     law: Law, angles: list[float], points: np.ndarray, first: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """List for each direction the turns that may follow and their weights.
+    """List the turns to points (n, 2), from direction `first` on, that may follow each direction.
 
-    Args:
-        law: law of the images.
-        angles: of all directions of a margin, those to the points last.
-        points: the points around a pivot, (n, 2).
-        first: index of the direction to the first point.
+    With the turns come their weights.
     """
     turn = np.abs(np.array(angles[DEGREES:]) - np.array(angles)[:, None])
     turn = np.minimum(turn, 2 * np.pi - turn)
@@ -211,12 +207,7 @@ def _draw_dash(law: Law, margin: int, angle: float) -> tuple[np.ndarray, np.ndar
 
 
 def _list_footprint(halo: np.ndarray, reach: int) -> np.ndarray:
-    """List where a halo is full, (n, 2), one pixel too far down and right, as in the original.
-
-    Args:
-        halo: (side, side) uint8 of odd side, with the anchor in the middle.
-        reach: greatest offset to list, in pixels.
-    """
+    """List where a halo is full, (n, 2), one pixel too far down and right, as in the original."""
     offsets = np.argwhere(halo == _FULL) - len(halo) // 2 + 1
     return offsets[(np.abs(offsets) <= reach).all(axis=1)]
 
