@@ -298,7 +298,7 @@ def test_what_cannot_be_read_is_counted_and_named(made: Dataset, tmp_path: Path)
     dataset = read(tmp_path / "a")
     assert dataset.notes["images skipped"] == 1
     (skipped,) = json.loads((dataset.folder / "manifest.json").read_text())["skipped"]
-    assert skipped.endswith("imgs/0/sample_17.png: missing or empty")
+    assert skipped.endswith("'imgs/0/sample_17.png' is missing or empty")
     assert sorted(rows_of(dataset)) == [i for i in range(COUNT) if i != 17]
     assert Pathfinder().verify(dataset)
     bad = "imgs/0 sample_4.png 4 maybe"

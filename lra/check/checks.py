@@ -33,11 +33,8 @@ Check = Callable[[], "str | None"]
 
 
 def carry_out(component: Component, checks: Iterable[tuple[str, Check]]) -> list[CheckResult]:
-    """Carry out all checks, also those after a failed one.
+    """Carry out all checks, each before the next one is made, also those after a failed one.
 
-    Args:
-        component: the mixer or task; whatever its code raises is its fault.
-        checks: checks by name; each is carried out before the next one is made.
     Raises: errors that do not come from the code of the component.
     """
     found: list[CheckResult] = []

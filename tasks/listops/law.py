@@ -30,6 +30,8 @@ VOCAB_SIZE = 17
 
 DEEPEST = 10_000
 """Levels of operators beyond which an expression is not read."""
+TOKENS_A_CHUNK = 2**20
+"""Tokens that are read at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,11 +198,11 @@ class Survey(NamedTuple):
 def survey(expressions: Expressions) -> Survey:
     """Evaluate expressions of one token or more, some at a time."""
     offsets, lengths = expressions.offsets, expressions.lengths
+    ends = np.flatnonzero(np.diff(offsets[:-1] // TOKENS_A_CHUNK)) + 1
     parts: list[Survey] = []
-    for start in range(0, len(lengths), GROUP):
-        some = lengths[start : start + GROUP]
-        tokens = expressions.tokens[offsets[start] : offsets[start + len(some)]]
-        parts.append(_survey_some(tokens, some))
+    for start, stop in itertools.pairwise([0, *ends.tolist(), len(lengths)]):
+        tokens = expressions.tokens[offsets[start] : offsets[stop]]
+        parts.append(_survey_some(tokens, lengths[start:stop]))
     return Survey(
         np.concatenate([part.values for part in parts]),
         max(part.depth for part in parts),

@@ -102,7 +102,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
         "lines of metadata skipped": len(listing.skipped),
         "images that no metadata lists": unlisted,
     }
-    skipped = [*listing.skipped, *(f"{path}/{name}: missing or empty" for name in lost)]
+    skipped = [*listing.skipped, *(f"{path}: {name[:99]!r} is missing or empty" for name in lost)]
     if len(skipped) > max(1, MOST_SKIPPED * len(images)):
         raise DataError(
             f"{path}: {len(lost)} of {len(images)} images and {len(listing.skipped)} lines of "
