@@ -32,6 +32,13 @@ class Scale(nn.Module):
 """
 
 
+PADDED = """x, n = self.linear(x), x.shape[1]
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        return"""
+AMOUNT = "results do not depend on the amount of padding: the results at "
+
+
 def shown_in_one_line(capsys: pytest.CaptureFixture[str]) -> str:
     """Return what was printed, which fits the terminal, with single spaces for all white space."""
     shown = capsys.readouterr().out
@@ -51,9 +58,11 @@ def test_sound_tasks_pass(name: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_task_whose_targets_are_positions_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text(
+        "from tasks.periodic import Periodic\n\nclass Own(Periodic):\n    name = 'own'\n"
+    )
     sizes = ["sequence_length=32", "vocab_size=999", "train=40", "val=10", "test=10"]
-    arguments = [part for size in sizes for part in ("--set", size)]
-    assert main(["tasks.periodic:Periodic", *arguments]) == 0
+    assert main(["own.py:Own", *(part for size in sizes for part in ("--set", size))]) == 0
     shown = shown_in_one_line(capsys)
     assert "all 7 checks passed" in shown
     assert "every class is in the training split: except " in shown
@@ -80,6 +89,9 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
         ("return self.linear(x) - self.linear(x).mean(0)", ["sequences of a batch"]),
         ("return self.linear(x) + torch.rand(1)", ["two evaluations", "saved weights give"]),
         ("return self.linear(x) * (x.shape[1] > 1 or 1 / 0)", ["it runs on 1 position"]),
+        (f"{PADDED} x + x.mean(1, keepdim=True)", [AMOUNT]),
+        (f"{PADDED} (x + 0.01 * torch.arange(n)[:, None]).flip(1).cumsum(1)", [AMOUNT]),
+        (f"{PADDED} x + nn.functional.pad(x, (0, 0, 0, -n % 128)).mean(1, True)", [AMOUNT]),
         ("return self.linear(x.cumsum(1) if mask is None else x) + x.roll(1, 1) * (mask is None)",
          ["with model.causal=true"]),
     ],
@@ -94,30 +106,6 @@ def test_every_failure_is_named_and_the_rest_goes_on(
     assert "next: correct what failed, and run the same command again" in shown
     for name in failed:
         assert f"FAILED {name}" in shown, shown
-
-
-ZEROS_AT_PADDING = """x = self.linear(x)
-        n = x.shape[1]
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
-        """
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        "return x + x.mean(1, keepdim=True)",
-        "return (x + 0.01 * torch.arange(n)[:, None]).flip(1).cumsum(1).flip(1)",
-        "return x + nn.functional.pad(x, (0, 0, 0, -n % 128)).mean(1, keepdim=True)",
-    ],
-)
-def test_the_amount_of_padding_changes_nothing(
-    result: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("own.py").write_text(SCALE.replace("RETURN", ZEROS_AT_PADDING + result))
-    assert main(["own.py:Scale"]) == 1
-    shown = shown_in_one_line(capsys)
-    assert "FAILED results do not depend on the amount of padding: the results at " in shown
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import dataclasses
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,15 +127,6 @@ def test_generation_depends_on_law_seed_and_counts_alone() -> None:
         assert len(one[name].labels) == count
         assert np.array_equal(one[name].tokens, four[name].tokens)
         assert not np.array_equal(one[name].tokens, other[name].tokens)
-
-
-def test_an_interrupt_while_its_threads_end_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: ThreadPoolExecutor, *arguments: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ThreadPoolExecutor, "__exit__", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        generate(OFFICIAL_LAW, 0, {"train": 1}, workers=1)
 
 
 def test_no_expression_occurs_twice() -> None:
