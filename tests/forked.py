@@ -34,9 +34,9 @@ IMPORTED = """
     lra.classifier.resolve lra.classifier.match_params lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas altair PIL.Image PIL.PngImagePlugin
     matplotlib.figure matplotlib.backends.backend_svg matplotlib.backends.backend_pdf
-    tasks.listops.interpreter tasks.listops.official
+    tasks.listops.files
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
-    tasks.pathfinder.official torch.utils.checkpoint
+    tasks.pathfinder.files torch.utils.checkpoint
 """
 """What commands import late, too."""
 
@@ -173,10 +173,13 @@ def _make_a_run() -> None:
 
 def _draw_an_image() -> None:
     """Draw an image, which compiles what draws: a child that is killed would not keep that."""
-    from tasks.pathfinder.draw import trace
+    import numpy as np
+
+    from tasks.pathfinder.draw import draw_images
     from tasks.pathfinder.law import find_law
 
-    trace(find_law(32, 14, border_quirk=True), 0, 0)
+    image, label = np.empty((1, 32, 32), dtype=np.uint8), np.empty(1, dtype=np.uint8)
+    draw_images(find_law(32, 14, border_quirk=True), 0, 0, image, label)
 
 
 def _work(job: dict[str, Any], number: int) -> None:

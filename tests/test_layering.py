@@ -33,7 +33,7 @@ ORDER = (
     "tasks.cache", "tasks.manifest", "tasks.order", "tasks.labelled", "tasks.next_token",
     "tasks.unlabelled", "tasks.splits", "tasks.base", "tasks.vocabulary",
     "tasks.random_words",
-    "models", "models.layers", "models.base", "models.fast", "models.ops",
+    "models", "models.layers", "models.base", "models.ops",
     "common", "common.cores", "common.kernel_choice", "common.progress", "common.strict_yaml",
     "common.tensors", "common.untrusted", "common.files", "common.errors", "common.options",
 )  # fmt: skip
@@ -50,9 +50,9 @@ LATE = {
     "lra.report.tables.published": "torch, for reports without estimates of time",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
-    "tasks.listops.data": "numba, for data that is generated",
-    "tasks.listops.task": "numba, for data that is generated",
-    "tasks.pathfinder.official": "numba, for data that is no release",
+    "models.ops.delta_rule": "numba, for the delta rule",
+    "models.ops.selective_scan": "numba, for states of single channels",
+    "tasks.pathfinder.files": "numba, for data that is no release",
     "tasks.pathfinder.task": "numba, for data that is read",
 }
 """Modules whose functions import others of ours, so as to be light: what they save."""
@@ -146,8 +146,8 @@ def test_imports_point_down() -> None:
         ("lra.train.run", "import importlib\nimportlib.import_module('lra.bench.steps')"),
         ("lra.classifier.block", "def f():\n    from lra.train.run import Run"),
         ("lra.config.compose", "from conftest import TINY"),
-        ("models.ops.toeplitz", "from models.layers import norms"),
-        ("models.ops.toeplitz", "from models.base import Mixer"),
+        ("models.ops.circulant", "from models.layers import norms"),
+        ("models.ops.circulant", "from models.base import Mixer"),
         ("models.base", "from models.tnn import TNN"),
         ("models.tnn", "from tasks.base import Task"),
         ("tasks.base", "from tasks.cache import Cache"),
@@ -280,7 +280,7 @@ BOUNDARY = {
     "common.untrusted": "regular files of a sane size, arrays, and images of a known size",
     "common.files": "files that are written or appended to",
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
-    "tasks.pathfinder.format": "arrays out of files that were read",
+    "tasks.pathfinder.files": "arrays out of files that were read",
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
     "common.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",
@@ -291,7 +291,8 @@ BOUNDARY = {
     "common.cores": "what the kernel says of control groups",
     "lra.runtime.environment": "what the kernel says",
     "lra.runtime.repository": "code of this repository",
-    "models.fast.linear_map": "what the kernel says of the processor",
+    "models.ops.circulant": "what the kernel says of the cache",
+    "models.ops.linear_map": "what the kernel says of the processor",
     "lra.runtime.console": "the null device",
 }
 """The only modules that call them: what they take in, and why it is safe there."""

@@ -282,7 +282,7 @@ def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
     output = capsys.readouterr()
     assert output.out.count("\nlistops/mean/") == 2
     assert "unknown" in output.out
-    assert "data of listops: generate 290 expressions (about " in output.out
+    assert "data of listops: generate 290 examples" in output.out
     assert "4 runs to carry out" in output.out
     assert not list(tmp_path.iterdir())
     folder = tmp_path / "results" / "runs" / "listops" / "mean" / "abc-s0"
