@@ -22,8 +22,7 @@ from attack import Place
 from conftest import ROOT, TINY, tiny_arguments
 from forked import Forked
 from lra.record.run import RunRecord, load_record
-from lra.runtime.cli import HELD, STOPPED
-from lra.runtime.interrupts import INTERRUPTED
+from lra.runtime.cli import HELD, INTERRUPTED, STOPPED
 from lra.runtime.repository import git_state
 from lra.train.checkpoint import load_newest
 from lra.train.stopping import StopRequest

@@ -18,7 +18,7 @@ import pytest
 from attack import DOCUMENTED, Place
 from conftest import ROOT, tiny_arguments
 from lra.record.run import load_record
-from lra.runtime.interrupts import INTERRUPTED
+from lra.runtime.cli import INTERRUPTED
 from run_checks import assert_same_run
 
 KIB = 1024

@@ -15,7 +15,7 @@ only_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc
 
 MULTIPLYING = """
 import torch
-from lra.runtime.allocator import keep_freed_memory
+from lra.runtime.environment import keep_freed_memory
 from lra.runtime.environment import peak_memory_mib
 from models.ops.toeplitz import LagKernel
 

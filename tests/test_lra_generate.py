@@ -19,7 +19,7 @@ from attack import Place
 from conftest import ROOT
 from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder
 from lra.generate.__main__ import TextPrinter, main
-from lra.runtime.interrupts import INTERRUPTED
+from lra.runtime.cli import INTERRUPTED
 from made_results import record as made_record
 from own_tasks import PARITY
 from tasks.vocabulary import Bytes

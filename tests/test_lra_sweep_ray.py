@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from lra.sweep.launcher import LaunchOptions
+from lra.sweep.parcel import pack, unpack
+from lra.sweep.ray_needs import Needs, read_parameters
 
 import run_task
 from common.errors import DataError
@@ -16,12 +19,9 @@ from conftest import PATIENCE, TINY
 from lra.runtime.cli import STOPPED, USER_ERROR
 from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main
-from lra.sweep.launcher import LaunchOptions
-from lra.sweep.parcel import pack, unpack
 from lra.sweep.plan import OPEN, Limits, plan
 from lra.sweep.ray_cluster import PROOF, shared_folder
 from lra.sweep.ray_connection import check_address
-from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import copy_once
 from run_checks import assert_same_run
 from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step

@@ -11,7 +11,7 @@ from lra.classifier.resolve import resolve
 from lra.config.request import RunRequest, parse_changes
 from lra.record.run import RunRecord
 from lra.runtime.cli import INCOMPLETE, USER_ERROR
-from lra.runtime.plain_table import cut, plain_matrix, plain_table
+from lra.runtime.terminal import cut, plain_matrix, plain_table
 from lra.sweep import __main__ as sweep_command
 from lra.sweep.__main__ import main
 from lra.sweep.data import SweepData

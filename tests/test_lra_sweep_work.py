@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from lra.sweep.launcher import AGAIN
 
 from lra.runtime.cli import HELD, OUT_OF_MEMORY
 from lra.runtime.errors import HeldError, UserError
-from lra.sweep.launcher import AGAIN
 from lra.sweep.plan import Failure, Limits, PlannedRun, plan
 from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
