@@ -82,9 +82,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--label", metavar="NAME",
         help="name of the run in tables, in place of its changed settings; a finished run is "
         "renamed")  # fmt: skip
-    add("--table", action="store_true",
-        help="also print the table of all runs of this task and preset when the run "
-        "ends")  # fmt: skip
     add("--verbose", action="store_true", help="also print messages about internals")
     add("--show-config", action="store_true",
         help="print all settings of the run and its estimated time, and exit")  # fmt: skip
@@ -174,10 +171,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
             record = made.execute()
         if group.is_main_process:
             from lra.report.run_screen import Screen
-            from lra.report.screen import task_table
 
-            if options.table:
-                write_out(task_table(options.results_dir, record))
             flags = [] if options.device == "auto" else ["--device", options.device]
             screen = Screen(
                 results_dir=options.results_dir, record=record, config=config, flags=flags,
