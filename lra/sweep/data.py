@@ -35,8 +35,11 @@ class SweepData:
             settings = run.config.task_component.spec, run.config.task.model_dump_json()
             name = by_settings.get(settings)
             if name is None:
-                changes = [change.text for change in run.changes if change.section == "task"]
-                name = by_settings[settings] = " ".join([run.config.task_name, *changes])
+                name = run.config.task_name
+                if name in self.runs:
+                    changes = [change.text for change in run.changes if change.section == "task"]
+                    name = " ".join([name, *changes])
+                by_settings[settings] = name
                 self.runs[name] = run
             self._names[run.name] = name
 

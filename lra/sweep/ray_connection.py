@@ -26,6 +26,8 @@ SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
 PARAMETERS = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 """What a run may request, and what Ray calls it among a node's resources; more in `read_needs`."""
+MOST = 9e14
+"""Less than the most that Ray counts of a resource, in units of 0.0001 and 64 bits."""
 _CONNECT = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, configure_logging=False)"
 
 
@@ -57,8 +59,8 @@ def read_needs(texts: Sequence[str]) -> dict[str, Any]:
         name, _, value = (part.strip() for part in text.partition("="))
         parsed = parse_yaml(value, f"--cluster {text}")
         is_number = isinstance(parsed, (int, float)) and not isinstance(parsed, bool)
-        # Ray counts shares of 0.0001 in 64-bit integers, and above 1 whole numbers alone.
-        is_number = is_number and 0 <= parsed < 9e14 and (parsed < 1 or parsed == int(parsed))
+        # Above 1 Ray takes whole numbers alone.
+        is_number = is_number and 0 <= parsed < MOST and (parsed < 1 or parsed == int(parsed))
         if name.startswith("resources.") and is_number:
             needs["resources"][name.removeprefix("resources.")] = parsed
         elif (name in PARAMETERS and is_number) or (
