@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -335,6 +336,9 @@ def join_processes(
         torch.cuda.set_device(device)
     with explain_lost_peers():
         store, rank, world_size = next(rendezvous("env://"))
+        if launch_number("LOCAL_WORLD_SIZE") == world_size:
+            # Hide what the processes before a restart left; several machines count differently.
+            store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
         group = ProcessGroup(rank, world_size, PrefixStore("lra", store))
         group.require_equal("settings", list_facts())
         mark_joined()
