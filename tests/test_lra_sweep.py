@@ -348,6 +348,7 @@ def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
     places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "it's mine")]
     command = ["--mixers", "mean", "--preset", "quick", *places, "--tasks"]
     tasks = f"retrieval,{tmp_path / 'own.py'}:Small,text"
+    shown = capsys.readouterr()
     for _ in range(2):  # all that is left of the second sweep is without data
         assert main([*command, tasks]) == INCOMPLETE
         shown = capsys.readouterr()

@@ -17,7 +17,7 @@ from lra.sweep.__main__ import main
 from lra.sweep.plan import Limits, plan
 from lra.sweep.ray_cluster import PROOF, shared_folder
 from lra.sweep.ray_connection import choose_needs, count_room
-from lra.sweep.ray_node import copy_once, pack, unpack
+from lra.sweep.ray_node import pack, unpack
 from lra.sweep.work import LaunchOptions
 from run_checks import assert_same_run
 from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step
@@ -111,17 +111,6 @@ def test_links_in_a_run_are_not_followed(tmp_path: Path, name: str) -> None:
         with pytest.raises(DataError, match=f"run/{name} is a link, which is not followed"):
             action()
     assert len([path for path in other.rglob("*") if path.is_file()]) == 2
-
-
-def test_data_is_copied_to_a_node_once(tmp_path: Path) -> None:
-    (tmp_path / "from" / "inner").mkdir(parents=True)
-    (tmp_path / "from" / "inner" / "a.tsv").write_text("a")
-    copied = tmp_path / "data" / "inner" / "a.tsv"
-    copy_once(tmp_path / "from", tmp_path / "data")
-    assert copied.read_text() == "a"
-    copied.write_text("b")
-    copy_once(tmp_path / "from", tmp_path / "data")
-    assert copied.read_text() == "b"
 
 
 def test_what_killed_sweeps_left_in_the_results_folder_is_removed(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def _preview(
     states = [RunState.read(run, limits) for run in runs]
     _show([*runs_table(states, terminal_width(), estimates.text), ""])
     data = SweepData(opened)
-    if _is_prepared_by_nodes(options):
+    if options.hand_back is not None:
         _show_sentences("each node prepares its own data")
     else:
         for name, what in data.check().items():
@@ -139,11 +139,6 @@ def _print_commands(runs: Sequence[PlannedRun], limits: Limits, options: argpars
         command = shlex.join(write_command(arguments, options.gpus_per_run or 1))
         write_out(f"{command}\n", whole_paths=True)
     return 0
-
-
-def _is_prepared_by_nodes(options: argparse.Namespace) -> bool:
-    """Whether the data folder of this machine says nothing about that of the nodes."""
-    return options.hand_back is not None or options.data_from is not None
 
 
 def make_launcher(name: str, options: LaunchOptions) -> Launcher:
@@ -172,7 +167,6 @@ def sweep(options: argparse.Namespace) -> int:
         cluster=options.cluster,
         ray_address=options.ray_address,
         hand_back=options.hand_back,
-        data_from=options.data_from,
         results_dir=options.results_dir,
         limits=limits,
         total_minutes=options.total_minutes,
@@ -187,7 +181,7 @@ def sweep(options: argparse.Namespace) -> int:
     opened = [run for run, state in before if state in (*states, "running")]
     logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
     data = SweepData(opened)
-    if not _is_prepared_by_nodes(options):
+    if options.hand_back is None:  # otherwise nodes have data folders of their own
         data.check()
     for run in runs if options.retry_failed else ():
         run.forget_failure()

@@ -22,8 +22,8 @@ LAUNCHERS = ("local", "slurm", "ray")
 MOST_AT_A_TIME = 1000
 """Most runs on a device, and most processes of a run."""
 IDLE = {
-    "local": ("cluster", "ray_address", "hand_back", "data_from"),
-    "slurm": ("total_minutes", "per_device", "ray_address", "hand_back", "data_from"),
+    "local": ("cluster", "ray_address", "hand_back"),
+    "slurm": ("total_minutes", "per_device", "ray_address", "hand_back"),
     "ray": (),
 }
 """Flags that have no effect with a launcher."""
@@ -120,6 +120,3 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     add("--hand-back", type=non_negative_float, metavar="MINUTES",
         help="with --launcher ray, for nodes that do not share the results folder: copy each run "
         "here when it ends, and its checkpoint every so many minutes")  # fmt: skip
-    add("--data-from", type=absolute_path, metavar="FOLDER",
-        help="with --launcher ray: each node first copies this folder, which it can read, into "
-        "its data folder")  # fmt: skip

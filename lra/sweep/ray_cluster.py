@@ -215,8 +215,6 @@ class RayWorkers:
                 ends=file_times(run.folder.path),
                 hand_back=options.hand_back,
                 parcel=None if is_shared else pack(run.folder.path),
-                data_dir=run.data_dir,
-                data_from=options.data_from,
             )
             actor = self.actor.options(**self.needs).remote()
             started = actor.start.remote(str(ROOT), self.code, vars(order))

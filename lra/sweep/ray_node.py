@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import FileLock
 
 from common.errors import DataError
 from common.files import write_atomically
@@ -105,10 +102,6 @@ class Order:
     """Minutes between two copies of the run's folder; None: the results folder is shared."""
     parcel: Parcel | None = None
     """The run's folder as it was handed back last."""
-    data_dir: Path
-    """Data folder of the run."""
-    data_from: Path | None = None
-    """Folder whose files are copied into the data folder first."""
 
 
 class NodeRun:
@@ -125,11 +118,6 @@ class NodeRun:
         """Start the process of the run; return why this node can make no run, if it cannot."""
         order = self.order
         arguments = [*order.arguments]
-        if order.data_from is not None:
-            try:
-                copy_once(order.data_from, order.data_dir)
-            except OSError as error:
-                return f"{platform.node()} cannot copy --data-from {order.data_from}: {error}"
         if order.hand_back is not None:
             self.scratch = tempfile.TemporaryDirectory(prefix="lra-", ignore_cleanup_errors=True)
             self.folder = Path(self.scratch.name) / order.place
@@ -169,15 +157,3 @@ class NodeRun:
         """Ask the run to save and to end at its next step."""
         if self.process is not None:
             self.process.terminate()
-
-
-def copy_once(source: Path, target: Path) -> None:
-    """Copy the files of a folder into another, unless an earlier run of this node has done so."""
-    if source == target:
-        return
-    target.mkdir(parents=True, exist_ok=True)
-    done = target / ".copied"
-    with FileLock(target / ".copied.lock"):
-        if not (done.exists() and done.read_text() == f"{source}\n"):
-            shutil.copytree(source, target, dirs_exist_ok=True)
-            write_atomically(done, f"{source}\n".encode())

@@ -50,8 +50,6 @@ class LaunchOptions:
     """Address of a Ray cluster; None: one is started on this machine."""
     hand_back: float | None = None
     """Minutes between two copies of a run's folder; None: nodes share the results folder."""
-    data_from: Path | None = None
-    """Folder whose files each node copies into its data folder first."""
     results_dir: Path
     limits: Limits
     total_minutes: float | None = None
