@@ -82,7 +82,6 @@ from lra.classifier.classifier import Classifier
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset, Split, TaskInfo
-from tasks.next_token import NextToken, windows
 from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
 DEVICE = torch.device("cuda", 0)
@@ -469,11 +468,6 @@ def random_split(info: TaskInfo, examples: int) -> Split:
         levels = None if info.channels is None else scale([(128.0, 64.0)] * channels)
         return Pixels(images, labels, np.arange(examples), levels)
     assert info.vocab_size is not None
-    if info.targets == "position":
-        total = examples * info.max_length + 1
-        tokens = rng.integers(0, info.vocab_size, total).astype(np.uint16)
-        starts, lengths, skipped = windows(total, info.max_length)
-        return NextToken(tokens, starts, lengths, skipped=skipped)
     count = examples * info.towers
     lengths = rng.integers(-(-info.max_length // 4), info.max_length + 1, count)
     tokens = rng.integers(1, info.vocab_size, lengths.sum()).astype(np.uint8)

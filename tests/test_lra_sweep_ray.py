@@ -15,7 +15,6 @@ from conftest import PATIENCE, TINY
 from lra.runtime.cli import STOPPED, USER_ERROR
 from lra.sweep.__main__ import main
 from lra.sweep.plan import Limits, plan
-from lra.sweep.ray_cluster import PROOF, shared_folder
 from lra.sweep.ray_connection import choose_needs, count_room
 from lra.sweep.ray_node import pack, unpack
 from lra.sweep.work import LaunchOptions
@@ -113,13 +112,6 @@ def test_links_in_a_run_are_not_followed(tmp_path: Path, name: str) -> None:
     assert len([path for path in other.rglob("*") if path.is_file()]) == 2
 
 
-def test_what_killed_sweeps_left_in_the_results_folder_is_removed(tmp_path: Path) -> None:
-    (tmp_path / f"{PROOF}killed").touch()
-    with shared_folder(tmp_path / f"{PROOF}one"), shared_folder(tmp_path / f"{PROOF}two"):
-        assert {path.name for path in tmp_path.iterdir()} == {f"{PROOF}one", f"{PROOF}two"}
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Start three nodes on this machine, of which the first makes no runs."""
@@ -153,7 +145,6 @@ def test_runs_survive_the_loss_of_a_node(tmp_path: Path, cluster: Any) -> None:
         assert sweeps[name].returncode == 0, (out, err)
         assert "2 runs: 2 done" in out
         assert "(raylet)" not in out + err and "Token" not in err
-        assert not list((tmp_path / name / "results").glob(".shared-*"))
     assert "lost: " in "".join(err for _, err in ends.values())
     changes = [*TINY, *SLOW[1::2]]
     for alone in plan(sweep_options(tmp_path / "alone", overrides=changes, seeds=[0])):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from common.errors import DataError
-from common.files import is_locked, open_to_append
+from common.files import open_to_append
 from lra.runtime.cli import STOPPED
 from lra.runtime.errors import UserError
 from lra.runtime.repository import ROOT, code_digest
@@ -27,13 +24,11 @@ from lra.sweep.ray_connection import (
     import_ray,
     read_needs,
 )
-from lra.sweep.ray_node import Order, file_times, pack, unpack
+from lra.sweep.ray_node import Order, pack, unpack
 from lra.sweep.work import AGAIN, LaunchOptions, Work
 
 logger = logging.getLogger(__name__)
 
-PROOF = ".shared-"
-"""Start of the names of files by which nodes see that they share the results folder."""
 MESSAGES = "ray.log"
 """File in the results folder for what Ray prints: hundreds of lines if a node is lost."""
 SECONDS_BETWEEN_POLLS = 0.5
@@ -159,8 +154,6 @@ class RayWorkers:
         self.device = "cuda" if self.needs.get("num_gpus") else "cpu"
         self.code = code_digest()
         self.actor = self.ray.remote(_make_actor())
-        self.proof = f"{PROOF}{uuid.uuid4().hex[:16]}"
-        """File in the results folder by which nodes see that they share it."""
         self._room = 0
         self._next_count = 0.0
 
@@ -211,8 +204,6 @@ class RayWorkers:
                 working_folder=Path.cwd(),
                 place=run.folder.path.relative_to(run.results_dir),
                 results_dir=run.results_dir,
-                proof=self.proof,
-                ends=file_times(run.folder.path),
                 hand_back=options.hand_back,
                 parcel=None if is_shared else pack(run.folder.path),
             )
@@ -245,21 +236,4 @@ class RayLauncher:
             if options.ray_address is None:
                 data.prepare()
             logger.info(workers.describe())
-            with shared_folder(options.results_dir / workers.proof):
-                return Work(data.ready(runs), workers, options).execute()
-
-
-@contextlib.contextmanager
-def shared_folder(proof: Path) -> Iterator[None]:
-    """Leave a file in the results folder that nodes see if they share the folder.
-
-    It is locked, so that later sweeps can remove what a sweep that was killed has left.
-    """
-    for path in proof.parent.glob(f"{PROOF}*"):
-        if not is_locked(path):
-            path.unlink(missing_ok=True)
-    try:
-        with FileLock(proof):
-            yield
-    finally:
-        proof.unlink(missing_ok=True)
+            return Work(data.ready(runs), workers, options).execute()

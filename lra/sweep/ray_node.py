@@ -13,11 +13,9 @@ from pathlib import Path
 from common.errors import DataError
 from common.files import write_atomically
 from common.untrusted import read_regular
-from lra.runtime.cli import HELD
 from lra.sweep.run_process import start_run, write_command
 from lra.train.checkpoint_files import NAME, newest_first
 
-FileTimes = tuple[int | None, ...]
 Parcel = dict[str, bytes]
 """Contents of a run's files by their path in its folder."""
 
@@ -74,12 +72,6 @@ def _refuse_links(folder: Path) -> None:
             )
 
 
-def file_times(folder: Path) -> FileTimes:
-    """Read when the files that say how a run ended were written; None for one that is missing."""
-    paths = (folder / RECORD, folder / "failure.json")
-    return tuple(path.stat().st_mtime_ns if path.exists() else None for path in paths)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """One run that a node is to make."""
@@ -94,10 +86,6 @@ class Order:
     """Folder of the run, relative to the results folder."""
     results_dir: Path
     """Results folder of the sweep."""
-    proof: str
-    """Name of a file in the results folder, which a node sees if it shares the folder."""
-    ends: FileTimes
-    """See `file_times`: of the run's folder, when the run was put into the queue."""
     hand_back: float | None = None
     """Minutes between two copies of the run's folder; None: the results folder is shared."""
     parcel: Parcel | None = None
@@ -124,13 +112,11 @@ class NodeRun:
             self.folder.mkdir(parents=True)
             unpack(order.parcel or {}, self.folder)
             arguments += ["--results-dir", self.scratch.name]
-        elif not (order.results_dir / order.proof).is_file():
+        elif not self.folder.is_dir():  # which the sweep has made
             return (
                 f"{platform.node()} does not share the folder {order.results_dir} with the sweep: "
                 f"mount it there, or let runs be handed back with --hand-back 10"
             )
-        elif file_times(self.folder) != order.ends:
-            return None  # another sweep has ended the run while this one had it in a queue
         variables = {}
         if order.processes > 1 and (threads := os.environ.get("OMP_NUM_THREADS")):
             variables["OMP_NUM_THREADS"] = str(max(1, int(threads) // order.processes))
@@ -142,7 +128,8 @@ class NodeRun:
 
     def poll(self) -> tuple[int | None, Parcel | None]:
         """Return the run's exit code, None while it works, and its folder if it is time for it."""
-        code = HELD if self.process is None else self.process.poll()
+        assert self.process is not None
+        code = self.process.poll()
         parcel = None
         if self.order.hand_back is not None:
             now = time.monotonic()
