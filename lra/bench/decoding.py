@@ -23,9 +23,8 @@ from lra.record.schema import ThreadsRecord
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, device_name, is_gpu_shared, versions
 from lra.runtime.errors import UserError
-from lra.runtime.plain_table import plain_matrix
 from lra.runtime.repository import git_state
-from lra.runtime.terminal import terminal_width, wrap_words
+from lra.runtime.terminal import plain_matrix, terminal_width, wrap_words
 from models.base import MixerContext, RecurrentMixer
 
 WINDOW = 16

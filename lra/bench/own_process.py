@@ -18,18 +18,16 @@ import torch
 from tqdm import tqdm
 
 from lra.bench.case import Case
-from lra.runtime.allocator import (
-    keep_freed_memory,
-    return_freed_memory,
-)
 from lra.runtime.console import show_messages
 from lra.runtime.environment import (
     choose_device,
     is_out_of_memory,
+    keep_freed_memory,
     memory_mib,
     peak_memory_mib,
     reserved_memory_mib,
     reset_peak_memory,
+    return_freed_memory,
 )
 from lra.runtime.errors import UserError
 from lra.runtime.threads import SHORT_SPIN
