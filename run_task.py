@@ -176,7 +176,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     if options.label is not None:
         row_label(options.label, "--label")
     from lra.runtime.environment import choose_device, use_threads
-    from lra.train.session import common_facts
+    from lra.train.setup import common_facts
 
     config = configure(options)
     use_threads(options.threads)

@@ -23,12 +23,6 @@ FAVOR = [
     "mixer.feature=favor", "mixer.decay=none", "mixer.num_random=4", "mixer.redraw_steps=2",
     "model.dropout=0.2", "train.batch_size=64",
 ]  # fmt: skip
-PERFORMER = [
-    "model.dim=16", "model.depth=2", "task.train=100", "task.val=20", "task.test=20",
-    "task.min_length=100", "task.max_length=400",
-    "mixer.feature=favor", "mixer.num_random=2", "mixer.redraw_steps=1",
-]  # fmt: skip
-"""The published settings of the Performer on ListOps, with a smaller model and less data."""
 
 
 def config_of(*changes: str) -> RunConfig:
@@ -60,7 +54,7 @@ def used_in_each_step(trainer: Trainer, steps: int) -> list[list[Tensor]]:
 
 @pytest.mark.parametrize(
     "change",
-    ["train.micro_batch=null", "train.micro_batch=24", "train.checkpoint_activations=true"],
+    ["train.micro_batch=24", "train.checkpoint_activations=true"],
 )
 def test_directions_are_drawn_once_in_so_many_steps(
     dataset: Dataset, change: str, monkeypatch: pytest.MonkeyPatch
@@ -74,18 +68,6 @@ def test_directions_are_drawn_once_in_so_many_steps(
     assert same == [True, False, True, False, True]
 
 
-def test_computing_activations_again_changes_no_number(dataset: Dataset) -> None:
-    trainers = [
-        trainer_of(dataset, f"train.checkpoint_activations={again}") for again in ("false", "true")
-    ]
-    for trainer in trainers:
-        torch.manual_seed(0)
-        for _ in range(3):
-            trainer.train_step()
-    one, two = (trainer.model.state_dict() for trainer in trainers)
-    assert all(torch.equal(value, two[name]) for name, value in one.items())
-
-
 def test_directions_survive_stops(tmp_path: Path) -> None:
     folders = []
     settings = [*FAVOR, "train.steps=7"]
@@ -96,13 +78,3 @@ def test_directions_survive_stops(tmp_path: Path) -> None:
         assert run_task.main(arguments) == 0
         folders += (tmp_path / name).glob("results/runs/*/*/*")
     assert_same_run(*folders)
-
-
-def test_the_published_performer_trains_on_listops(tmp_path: Path) -> None:
-    config = resolve("listops", "linear", protocol="lra", overrides=PERFORMER)
-    dataset = config.build_task().prepare(tmp_path)
-    trainer = Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
-    steps = used_in_each_step(trainer, 3)
-    assert all(len(calls) > 1 for calls in steps)
-    assert not torch.equal(steps[0][0], steps[1][0])
-    assert not torch.equal(steps[1][0], steps[2][0])

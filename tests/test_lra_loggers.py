@@ -38,13 +38,6 @@ def test_tensorboard_has_what_the_metrics_have_after_a_resume_too(tmp_path: Path
     assert found.keys() >= {"training/lr", "training/grad_norm", "validation/loss"}
 
 
-def test_no_run_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    assert run_task.main(tiny_arguments(tmp_path)) == 0
-    assert not list(tmp_path.glob("results/runs/*/*/*/tensorboard"))
-
-
 @pytest.mark.parametrize(
     ("package", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")]
 )
@@ -87,11 +80,3 @@ def test_weights_and_biases_gets_the_same_numbers(
     assert started["config"]["model"]["dim"] == 16
     assert [step for _, (step, _) in logged] == [4, 8, 10, 12, 16, 20, 20]
     assert any("validation/accuracy" in values for _, (_, values) in logged)
-
-
-def test_what_is_shown_changes_no_result(tmp_path: Path) -> None:
-    from requested import resolve
-
-    plain = resolve("listops", "tnn", preset="quick")
-    shown = resolve("listops", "tnn", preset="quick", overrides=["log.tensorboard=true"])
-    assert plain.hash == shown.hash

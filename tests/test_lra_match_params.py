@@ -79,20 +79,12 @@ def test_count_leaves_out_what_is_not_trained() -> None:
     ("mixer", "reference", "overrides"),
     [
         ("tnn", "transformer", ()),
-        ("transformer", "tnn", ()),
-        ("tnn", "tnn", ()),
-        ("tnn", "transformer", ("mixer.expand_ratio=0.1", "model.depth=2")),
-        ("tnn", "transformer", ("mixer.expand_ratio=9.0",)),
         ("transformer", "tnn", ("model.dim=4",)),
-        ("tnn", "shapes.py:Whole", ("model.dim=200",)),
-        ("shapes.py:Whole", "tnn", ()),
         ("shapes.py:Whole", "tnn", ("mixer.heads=4", "mixer.extra=100")),
     ],
 )
 def test_the_nearest_dim_is_found(mixer: str, reference: str, overrides: tuple[str, ...]) -> None:
     dim = matched(mixer, reference, *overrides)
-    if mixer == reference:
-        assert dim == 64
     if "mixer.heads=4" in overrides:
         assert dim % 4 == 0
 

@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 import report
 import run_task
 from conftest import tiny_arguments
-from lra.record.run import folder_of, load_record
+from lra.record.run import load_record
 from lra.report.scores import cell_of
 from lra.train.evaluation import Evaluator
-from made_results import NOT_DONE, next_token_run, record
+from made_results import record
 from tasks.base import Batch, TaskInfo
 
 MIXER = """
@@ -103,16 +102,3 @@ def test_cells_are_marked() -> None:
     assert both.text() == "28.50 ± 16.26 (n=2), 1 of 2 at chance, 1 with non-finite logits"
     lost = cell_of([record(test_accuracy=0.0, test_non_finite=2000)])
     assert lost.text() == "at chance: 0.00 (n=1), 1 with non-finite logits"
-
-
-def test_records_without_the_count_are_read_and_impossible_ones_are_not(tmp_path: Path) -> None:
-    record().save(folder_of(tmp_path, record()))
-    path = folder_of(tmp_path, record()) / "result.json"
-    values = json.loads(path.read_text())
-    del values["test_non_finite"]
-    path.write_text(json.dumps(values))
-    assert load_record(path).test_non_finite is None
-    for wrong in ({"test_non_finite": 1201}, {"status": "oom", "test_non_finite": 1, **NOT_DONE}):
-        with pytest.raises(ValidationError):
-            record(**wrong)
-    assert next_token_run(2.0, test_non_finite=500).test_non_finite == 500

@@ -19,7 +19,7 @@ from lra.runtime import peers
 from lra.runtime.errors import UserError
 from lra.runtime.repository import code_digest
 from lra.train.checkpoint import load_newest
-from lra.train.session import common_facts
+from lra.train.setup import common_facts
 from own_tasks import PARITY
 from ranks import ends, started, torchrun_environment
 from requested import resolve

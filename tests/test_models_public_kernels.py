@@ -19,7 +19,7 @@ from torch import Tensor
 from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
-from lra.train.session import common_facts
+from lra.train.setup import common_facts
 from models.base import MixerContext
 from models.mamba2 import Mamba2
 from models.ops import public_kernels

@@ -15,7 +15,6 @@ import torch
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.match_params import count_parameters
-from lra.config.compose import list_layers
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.config.settings_files import (
@@ -24,6 +23,7 @@ from lra.config.settings_files import (
     Entry,
     SettingsFile,
     list_files,
+    list_layers,
     read_file,
 )
 from lra.report.published import published_runs, repeats

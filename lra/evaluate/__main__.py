@@ -30,7 +30,7 @@ from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_matrix
 from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
-from lra.train.messages import RIGHT, WRONG
+from lra.train.evaluation import RIGHT, WRONG
 
 logger = logging.getLogger("lra.evaluate")
 

@@ -24,6 +24,8 @@ from tasks.order import evaluation_batches
 
 logger = logging.getLogger(__name__)
 
+RIGHT, WRONG = 90.0, 50.0
+"""Accuracies in percent from which a model is called right, and below which it is called wrong."""
 MOST_UNREAD = 2**24
 """Largest number of positions whose losses an evaluation keeps on the device."""
 
@@ -267,14 +269,18 @@ class Evaluator:
         return score
 
 
-def compute_position_scores(score: Score | None, dataset: Dataset) -> PositionScores:
+def compute_position_scores(
+    score: Score | None, dataset: Dataset, val_loss: float | None = None
+) -> PositionScores:
     """Describe what is measured where positions are targets.
 
     Args:
         score: of the test set; None as long as it is not known.
+        val_loss: of the validation set, in nats.
     """
     text_bytes = dataset.splits["test"].text_bytes
     return PositionScores(
+        val_loss=val_loss,
         loss=score.loss if score and math.isfinite(score.loss) else None,
         bits_per_byte=score and bits_per_byte_of(score.loss, score.total, text_bytes),
         perplexity=score and perplexity_of(score.loss),
