@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-import run_task
-from conftest import tiny_arguments, tiny_settings
+from conftest import tiny_settings
 from lra.classifier import packing
 from lra.config.schema import RunConfig
 from lra.train.trainer import Trainer
 from models.linear import Linear
 from requested import resolve
-from run_checks import assert_same_run
 from tasks.base import Dataset
 
 FAVOR = [
@@ -66,15 +63,3 @@ def test_directions_are_drawn_once_in_so_many_steps(
     assert all(torch.equal(calls[0], used) for calls in steps for used in calls)
     same = [torch.equal(one[0], two[0]) for one, two in itertools.pairwise(steps)]
     assert same == [True, False, True, False, True]
-
-
-def test_directions_survive_stops(tmp_path: Path) -> None:
-    folders = []
-    settings = [*FAVOR, "train.steps=7"]
-    for name, stops in {"whole": [], "parts": [3, 4]}.items():
-        arguments = tiny_arguments(tmp_path / name, mixer="linear", settings=settings)
-        for stop in stops:
-            run_task.main([*arguments, "--max-steps", str(stop)])
-        assert run_task.main(arguments) == 0
-        folders += (tmp_path / name).glob("results/runs/*/*/*")
-    assert_same_run(*folders)

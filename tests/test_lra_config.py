@@ -14,7 +14,7 @@ from common.strict_yaml import parse_yaml
 from lra.config.options import options_model
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, flag_changes
-from lra.config.settings_files import ALL, CONFIGS, Entry, published_presets, read_file
+from lra.config.settings_files import CONFIGS, Entry, published_presets, read_file
 from lra.record.changes import write_changes
 from lra.runtime.errors import UserError
 from requested import NOT_CAUSAL, compose_task, resolve
@@ -101,12 +101,6 @@ def test_what_a_flag_replaced_is_shown() -> None:
     assert "# --set model.head_bias=false\n" in shown
     budget = tnn(preset="budget").show()
     assert "steps: 4500" in budget and "(presets.budget), in place of train.epochs 40" in budget
-
-
-def test_a_null_that_changes_the_run_is_among_its_changes() -> None:
-    config = tnn("train.warmup_share=null", preset="budget")
-    assert config.hash != tnn(preset="budget").hash
-    assert write_changes(config.changes) == ("train.warmup_share=null",)
 
 
 @pytest.mark.parametrize(
@@ -215,13 +209,6 @@ def test_every_shipped_file_belongs_to_a_class_whose_options_are_named() -> None
         assert kinds <= {inspect.Parameter.KEYWORD_ONLY}
 
 
-def test_origins_are_those_of_the_settings_named() -> None:
-    with pytest.raises(UserError) as caught:
-        tnn("train.steps=null", preset="quick")
-    assert "train.steps is from --set train.steps=null" in str(caught.value)
-    assert "task.train" not in str(caught.value)
-
-
 def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copy(CONFIGS / "tasks/listops.yaml", tmp_path / "tasks")
@@ -247,18 +234,6 @@ def test_task_alone_takes_task_settings_only() -> None:
     assert compose_task("listops", preset="quick").info.max_length == 144
     with pytest.raises(UserError, match="has no effect on the data"):
         compose_task("listops", overrides=["train.lr=1"])
-
-
-def tasks_of(mixer: str) -> set[str]:
-    """List the tasks that a mixer has settings of its own for, beyond those of presets."""
-    entries = read_file("mixers", mixer).entries
-    return {entry.task for entry in entries if not (entry.preset or entry.protocol)} - {ALL}
-
-
-def test_a_mixer_has_settings_for_all_tasks_of_the_benchmark_or_for_none() -> None:
-    found = {mixer for mixer in MIXERS.classes if tasks_of(mixer) & {*BENCHMARK}}
-    assert len(found) > 20
-    assert all({*BENCHMARK} <= tasks_of(mixer) for mixer in found)
 
 
 def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:

@@ -128,9 +128,10 @@ def test_an_interrupt_saves_the_run_and_is_raised_again(
     ],
 )
 def test_mistakes_are_explained(arguments: Settings, message: str, tmp_path: Path) -> None:
-    names = {"task": "listops", "mixer": "mean", "results_dir": tmp_path, "data_dir": tmp_path}
+    places = {"results_dir": tmp_path, "data_dir": tmp_path}
+    task: Any = arguments.pop("task", "listops")
     with pytest.raises(lra.UserError, match=re.escape(message)):
-        lra.run(**{**names, **arguments})
+        lra.run(task, "mean", **{**places, **arguments})
     assert not [*tmp_path.iterdir()]
 
 
