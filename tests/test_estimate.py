@@ -16,7 +16,6 @@ from lra.report.tables.published import reproduce_table
 from lra.train.stopping import StopRequest
 from lra.train.training_time import Speeds, TrainingTime, count_steps
 from made_results import bench_record, record, save_all
-from own_tasks import PARITY
 from requested import compose
 from tasks.base import BENCHMARK
 
@@ -63,7 +62,6 @@ def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> Non
     assert speeds.find(CONFIG, HERE) is None
     text = TrainingTime(CONFIG, speeds, HERE).describe()
     assert text.startswith("not known, because no step of tnn was timed at this preset")
-    assert "--task listops --mixers tnn --preset paper --protocol s4" in text
 
 
 def test_settings_that_change_no_step_are_no_others() -> None:
@@ -88,18 +86,6 @@ def test_an_estimate_ends_where_the_run_does() -> None:
     limited = TrainingTime(minutes, speeds, HERE)
     assert limited.describe() == "10 min of training"
     assert limited.seconds(100, 480.0) == 120
-
-
-def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_path: Path) -> None:
-    task, mixer = tmp_path / "a task.py", tmp_path / "mixer.py"
-    task.write_text(PARITY)
-    mixer.write_text(
-        "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context): ...\n"
-    )
-    config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick")
-    text = TrainingTime(config, Speeds([]), "H100").describe()
-    assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
-    assert text.endswith("--device cuda)")
 
 
 def test_the_last_smaller_batch_of_an_epoch_is_a_step() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
-from lra.runtime.cli import USER_ERROR
 
 TENSORBOARD = ("--set", "log.tensorboard=true")
 WANDB = ("--set", "log.wandb=true")
@@ -36,21 +35,6 @@ def test_tensorboard_has_what_the_metrics_have_after_a_resume_too(tmp_path: Path
     assert [step for step, _ in found["training/loss"]] == [4, 8, 12, 16, 20]
     assert [step for step, _ in found["validation/accuracy"]] == [10, 20]
     assert found.keys() >= {"training/lr", "training/grad_norm", "validation/loss"}
-
-
-@pytest.mark.parametrize(
-    ("package", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")]
-)
-def test_a_missing_package_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    package: str,
-    module: str,
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    assert run_task.main(tiny_arguments(tmp_path, "--set", f"log.{package}=true")) == USER_ERROR
-    assert f"pip install {package}" in capsys.readouterr().err
 
 
 def test_weights_and_biases_gets_the_same_numbers(

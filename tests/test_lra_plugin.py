@@ -117,19 +117,6 @@ def test_siblings_modules_and_type_hints() -> None:
     assert sys.path[-1].endswith("pack")
 
 
-def test_dotted_modules_are_found_here_too() -> None:
-    write(name="package_of_own/inner.py")
-    write("from package_of_own.inner import Scale\n", "package_of_own/__init__.py")
-    direct, through = resolved("package_of_own.inner:Scale"), resolved("package_of_own:Scale")
-    assert direct.mixer_component.cls is through.mixer_component.cls
-    assert direct.mixer_component.code != through.mixer_component.code, (
-        "both files can change the run"
-    )
-    assert direct.mixer_component.code == hashlib.sha256(
-        Path("package_of_own/inner.py").read_bytes()
-    ).hexdigest()[:16]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("spec", "part"),
     [

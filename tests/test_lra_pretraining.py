@@ -107,45 +107,6 @@ def test_the_next_input_is_asked_for_within_each_sequence(
         assert last.isnan().all() if labels.is_floating_point() else last == NOT_SCORED
 
 
-SHORT = """
-class Short:
-    def __init__(self, *, length: int = 2):
-        self.length = length
-
-    def examples(self, split, rng):
-        lengths = rng.integers(1, self.length + 1, 40)
-        return [rng.integers(0, 2, n) for n in lengths], rng.integers(0, 2, 40)
-"""
-
-
-@pytest.mark.parametrize("length", [2, 1])
-def test_a_sequence_of_one_position_has_no_next_one(
-    tmp_path: Path, length: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A step without targets teaches nothing; where there is none at all, this is said."""
-    (tmp_path / "short.py").write_text(SHORT)
-    changes = [
-        "model.causal=true", "model.norm=layer", "model.dim=8", "pretrain.objective=next",
-        "pretrain.steps=20", "train.steps=2", "train.batch_size=1", f"task.length={length}",
-    ]  # fmt: skip
-    code = run_task.main([
-        "--task", f"{tmp_path / 'short.py'}:Short", "--mixer", "tnn", "--preset", "quick",
-        "--device", "cpu", "--data-dir", str(tmp_path / "data"),
-        "--results-dir", str(tmp_path / "results"),
-        *(word for change in changes for word in ("--set", change)),
-    ])  # fmt: skip
-    if length == 1:
-        assert code == 2
-        assert "all sequences of split train of Short have one position" in capsys.readouterr().err
-        return
-    assert code == 0
-    (path,) = (tmp_path / "results" / "runs" / "Short").glob("*/*/result.json")
-    found = load_record(path).pretraining
-    assert found is not None
-    assert found.val_loss is not None
-    assert 0 < found.val_loss < 2
-
-
 def test_real_numbers_are_learned_by_their_absolute_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -149,25 +149,6 @@ def test_log_lines_are_printed_unless_quiet(
     assert loud.out == ""
 
 
-def test_a_label_and_another_attempt(command: Path, tmp_path: Path) -> None:
-    first = train_beside(command, tmp_path, label="first", max_steps=1)
-    assert first.record.label == "first"
-    assert train_beside(command, tmp_path, resume="never", max_steps=1).folder.name.endswith("-r2")
-
-
-def test_data_is_that_of_a_run(command: Path) -> None:
-    dataset, info = lra.data(
-        "listops", preset="quick", data_dir=command / "data", task=tiny_sections()["task"]
-    )
-    built = lra.build(
-        "listops", "mean", preset="quick", data_dir=command / "data", **tiny_sections()
-    )
-    assert dataset.fingerprint == built.dataset.fingerprint
-    assert info == built.info
-    inputs, mask = dataset.splits["test"].batch(np.arange(4)).padded()
-    assert inputs.shape == mask.shape
-
-
 @pytest.mark.parametrize(
     ("task", "options"),
     [

@@ -81,11 +81,10 @@ class Component:
         except BrokenPromise as error:
             raise UserError(f"{self.origin}: {error}") from None
         except BaseException as error:
-            if (
-                self.file is None
-                or is_out_of_memory(error)
-                or _is_file_system_error(error, self.file)
-            ):
+            if self.file is None or is_out_of_memory(error):
+                raise
+            files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+            if isinstance(error, OSError) and error.errno is not None and self.file not in files:
                 raise
             raise UserError(f"{self.origin}: {what}: {describe_error(error, self.file)}") from error
 
@@ -102,20 +101,11 @@ class Component:
 def describe_error(error: BaseException, file: str) -> str:
     """Describe an exception and its line, in a file whose path contains `file` if possible."""
     text = describe(error)
-    if isinstance(error, SyntaxError):
-        return text  # names the place itself
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
+    if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names its line itself
         return text
     place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
     return f"{text} ({place.filename}, line {place.lineno})"
-
-
-def _is_file_system_error(error: BaseException, file: str) -> bool:
-    """Whether an error is one of the file system that did not pass through a file of code."""
-    if not isinstance(error, OSError) or error.errno is None:
-        return False
-    return all(file != frame.filename for frame in traceback.extract_tb(error.__traceback__))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,15 +100,11 @@ class StopRequest:
         """
         if (found := self.stop_now()) is not None:
             return found
-        if self.is_last(step):
+        if self.max_steps is not None and step >= self.max_steps:
             return "--max-steps"
         if self.max_seconds is not None and made > 0 and seconds >= self.max_seconds:
             return self.time_flag
         return None
-
-    def is_last(self, step: int) -> bool:
-        """Whether the run stops after this step in any case."""
-        return self.max_steps is not None and step >= self.max_steps
 
     def last_step(self, total: int) -> int:
         """Return the step at which a run of this many steps ends or stops."""

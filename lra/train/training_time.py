@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from lra.record.changes import select_sections
 from lra.record.run import RunRecord
 from lra.record.schema import is_cpu, shipped_dir
 from lra.record.table import read_runs
-from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
@@ -174,10 +172,16 @@ class TrainingTime:
         return min(limits, default=None)
 
     def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
-        """Describe the time that is left, or say how to measure what is missing."""
+        """Describe the time that is left, or say why it is not known."""
         seconds = self.seconds(steps_made, seconds_made)
+        if seconds is None and self.total_steps is None:
+            return "not known before the data is there; the progress bar shows it"
         if seconds is None:
-            return self._describe_missing()
+            mixer = self.config.mixer_name
+            return (
+                f"not known, because no step of {mixer} was timed at this preset; the progress bar "
+                f"shows it"
+            )
         text = f"{duration(seconds)} of training{' left' * bool(steps_made)}"
         if self.speed is None or self.config.train.minutes is not None:
             return text
@@ -185,16 +189,3 @@ class TrainingTime:
         settings = "" if self.speed.has_settings else ", with the preset's settings"
         speed = f"{self.speed.steps_per_second:.3g} steps/s"
         return f"{text} (an earlier run{place}{settings} made {speed})"
-
-    def _describe_missing(self) -> str:
-        if self.total_steps is None:
-            return "not known before the data is there; the progress bar shows it"
-        config = self.config
-        flags = ["--task", config.task_component.spec, "--mixers", config.mixer_component.spec]
-        flags += ["--preset", config.preset, "--protocol", config.protocol]
-        flags += [] if is_cpu(self.here) else ["--device", "cuda"]
-        command = shlex.join(command_words("bench", "step", *flags))
-        return (
-            f"not known, because no step of {config.mixer_name} was timed at this preset; the "
-            f"progress bar shows it (to time one: {command})"
-        )
