@@ -11,3 +11,5 @@ from lra.api.model import build as build
 from lra.api.model import load as load
 from lra.api.training import run as run
 from lra.runtime.errors import UserError as UserError
+
+__all__: list[str]

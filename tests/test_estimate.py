@@ -81,15 +81,6 @@ def test_an_estimate_ends_where_the_run_does() -> None:
     assert limited.seconds(100, 480.0) == 120
 
 
-<<<<<<< HEAD
-def test_the_last_smaller_batch_of_an_epoch_is_a_step() -> None:
-    assert count_steps(CONFIG) == 40 * 750
-    changed = compose("listops", "tnn", overrides=["task.train=1281"])
-    assert count_steps(changed) == 40 * 11
-
-
-=======
->>>>>>> main
 @pytest.mark.parametrize(
     ("task", "examples"),
     list(zip(BENCHMARK, (96_000, 22_500, 147_086, 45_000, 160_000, 160_000), strict=True)),

@@ -19,12 +19,6 @@ from torch import Tensor
 from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
-<<<<<<< HEAD
-from lra.train.setup import common_facts
-from models.base import MixerContext
-from models.mamba2 import Mamba2
-=======
->>>>>>> main
 from models.ops import public_kernels
 from models.ops.decaying_attention import decaying_attention
 from models.ops.delta_rule import delta_rule
