@@ -29,7 +29,7 @@ from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.terminal import plain_matrix, terminal_width, wrap_command, wrap_words
-from lra.train.messages import RIGHT, WRONG
+from lra.train.evaluation import RIGHT, WRONG
 
 logger = logging.getLogger("lra.evaluate")
 
