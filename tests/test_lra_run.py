@@ -279,8 +279,8 @@ def test_data_of_a_task_of_ones_own(tmp_path: Path) -> None:
     ("task", "settings", "message"),
     [
         ("listop", {}, "did you mean listops?"),
-        (3, {}, "lra.data: task: got 3, expected a name"),
-        ("listops", {"preset": 3}, "lra.data: preset: got 3, expected a name"),
+        (3, {}, "lra.data: task: got 3, expected a valid string"),
+        ("listops", {"preset": 3}, "lra.data: preset: got 3, expected a valid string"),
         ("listops", {"preset": "quik"}, "did you mean quick?"),
         ("listops", {"train": {"lr": 1}}, "has no effect on the data"),
         ("listops", {"task": {"max_lenght": 1}}, "did you mean max_length?"),
