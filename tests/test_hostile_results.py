@@ -71,8 +71,10 @@ def test_files_of_records(place: Place, done: Path, file: str) -> None:
     path = copied(done, place) / file
     for content in FILES.values():
         path.write_bytes(content)
-        place.attack(RECORD, ["validate"], {int(file != "failure.json")})
-    place.attack("lra.sweep.__main__", [*SWEEP, "--dry-run"], {0})
+        if file == "failure.json":
+            place.attack("lra.sweep.__main__", [*SWEEP, "--dry-run"], {0})
+        else:
+            place.attack(RECORD, ["validate"], {1})
 
 
 SHOWN: Mapping[str, Mapping[str, Any]] = {
@@ -276,9 +278,7 @@ def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None
     place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {code})
 
 
-@pytest.mark.parametrize(
-    "file", ["result.json", "metrics.jsonl", "checkpoint", "evaluation-0.json"]
-)
+@pytest.mark.parametrize("file", ["result.json", "metrics.jsonl", "checkpoint"])
 def test_what_is_no_file(place: Place, done: Path, file: str) -> None:
     run = copied(done, place)
     path = max((run / "checkpoints").iterdir()) if file == "checkpoint" else run / file
@@ -327,18 +327,3 @@ def test_code_that_a_record_names_is_not_run(place: Place, done: Path) -> None:
         arguments = ["--run", str(path.parent), "--lengths", "90"]
         place.attack("lra.evaluate.__main__", arguments, says="--trust-code")
     place.attack("report", ["--format", "csv"], {0})
-
-
-@pytest.mark.parametrize("kind", ["pipe", "outside"])
-def test_nothing_is_appended_to_what_is_no_file(place: Place, stopped: Path, kind: str) -> None:
-    run = copied(stopped, place)
-    for name in ("log.txt", "metrics.jsonl"):
-        path = run / name
-        path.unlink(missing_ok=True)
-        if kind == "outside":
-            path.symlink_to(place.outside / "new")
-        else:
-            put(path, kind)
-        if name == "log.txt":
-            place.attack("lra.sweep.__main__", SWEEP, {1})  # this run alone has failed
-    go_on(place, 2)

@@ -349,17 +349,3 @@ def test_no_process_stays_when_the_command_is_killed(tmp_path: Path) -> None:
     for child in alive:
         child.kill()
     assert not alive
-
-
-@pytest.mark.thorough
-def test_steps_are_measured_in_processes_of_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = measure(tmp_path, "step --preset quick --mixers tnn,mean --lengths 32")
-    assert [(r.mixer, r.length) for r in records] == [("mean", 32), ("tnn", 32)]
-    for r in records:
-        assert r.low_quartile and r.steps_per_second and r.high_quartile
-        assert r.low_quartile <= r.steps_per_second <= r.high_quartile
-        assert r.peak_memory_mib and r.flops_per_step
-        assert r.measured_with == ("tnn", "mean")
-    assert "(1.00 x)" in capsys.readouterr().out

@@ -79,25 +79,6 @@ def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> N
     assert found == {"1,000 steps": (60, "0 of 2"), "2,000 steps": (96, "1 of 2")}
 
 
-def test_variants_are_named_by_what_the_command_changed(tmp_path: Path) -> None:
-    settings = {"task.length": 64, "task.pairs": 4, "task.longest": 1024, "task.mixture": False,
-                "task.val": 9}  # fmt: skip
-    names = {
-        "default": [],
-        "length 128, pairs 8": ["task.length=128", "task.pairs=8"],
-        "length 128, pairs 4": ["task.length=128", "task.pairs=4", "task.val=8"],
-        "longest 256, mixture": ["task.mixture=true", "task.longest=256"],
-    }
-    runs = [
-        record(task="recall", run_id=f"{n:08x}-s0", overrides=changes, settings=settings,
-               data={"source": "generated", "fingerprint": str(n) * 64, "sizes": {"test": 100}})
-        for n, changes in enumerate(names.values())
-    ]  # fmt: skip
-    _, probe = probe_of(tmp_path, *runs)
-    assert probe.differing == "length, longest, mixture, pairs"
-    assert {variant.name for variant in probe.variants} == names.keys()
-
-
 def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
     data, probe = probe_of(tmp_path, record(), attempt(1, 95, state_size=640))
     assert {run.task for board in data.boards for run in board.records} == {"listops"}

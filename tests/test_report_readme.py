@@ -12,9 +12,8 @@ import report
 from conftest import ROOT
 from lra.report.boards import boards, leading_board
 from lra.report.data import Data
-from lra.report.figures.drawing import ReportFigure
-from lra.report.readme import BLOCKS, FILES, check_readmes, make_items, write_readmes
-from made_results import bench_record, made_records, next_token_run, record, save, save_all
+from lra.report.readme import FILES, check_readmes, write_readmes
+from made_results import bench_record, record, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
 FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
@@ -60,25 +59,6 @@ def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixtur
     assert "**50.00 (n=1)**" in text
     assert "mean of 6" not in text, "no run has this average, so its column would be empty"
     assert " **50.00** |" in (root / "README.md").read_text()
-
-
-def test_figures_that_are_missing_or_stale_are_found(root: Path) -> None:
-    results = root / "results"
-    write_readmes(Data(results), root)
-    (figure,) = results.glob("leaderboard-*.svg")
-    assert f"](results/{figure.name})" in (root / "README.md").read_text()
-    assert f"](../results/{figure.name})" in (root / "docs" / "results.md").read_text()
-    figure.unlink()
-    first, line, *_ = check_readmes(Data(results), root)
-    assert first == "README.md, block leaderboard-figure:"
-    assert line == f"there is no figure {figure}"
-    save(results, record(seed=1, run_id="abc-s1", test_accuracy=60.0))
-    (results / "mine.svg").write_text("the user's")
-    write_readmes(Data(results), root)
-    (new,) = results.glob("leaderboard-*.svg")
-    assert new.name != figure.name
-    assert (results / "mine.svg").read_text() == "the user's"
-    assert check_readmes(Data(results), root) == []
 
 
 @pytest.mark.parametrize(
@@ -148,16 +128,3 @@ def test_the_readmes_here_agree_with_the_records(tmp_path: Path) -> None:
         assert (tmp_path / file).read_text() == (ROOT / file).read_text(), file
     shown = {path.name for path in copy.glob("*.svg")}
     assert shown == {path.name for path in SHIPPED.glob("*.svg")}
-
-
-def test_blocks_of_many_records_are_made(tmp_path: Path) -> None:
-    """No block fails, whatever the runs are of, and no text in it begins HTML or a column."""
-    save_all(tmp_path, [*made_records(80), next_token_run(2.0), record(label="<b>|", run_id="x")])
-    for length in (1024, 2048):
-        bench_record(mode="op", part="mixing", length=length).save(tmp_path / "bench")
-    data = Data(tmp_path)
-    for name in BLOCKS:
-        for item in make_items(data, [name]):
-            text = item.title if isinstance(item, ReportFigure) else item.block()
-            assert text
-            assert "<b>" not in text

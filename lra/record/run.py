@@ -114,7 +114,7 @@ class RunRecord(TestedRecord):
             raise ValueError(f"changed settings without a value: {', '.join(sorted(unknown))}")
         tested = self.test_accuracy, self.test_correct, self.test_total
         is_consistent = None not in tested if self.status == "done" else tested == (None,) * 3
-        if not is_consistent:
+        if not is_consistent or (self.status != "done" and self.test_non_finite):
             raise ValueError(f"status {self.status} with test accuracy, correct, total {tested}")
         return self
 
