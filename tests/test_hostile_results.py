@@ -161,13 +161,8 @@ def test_metrics(place: Place, stopped: Path) -> None:
         assert all(isinstance(number, (int, float)) for number in run.last_metrics().values())
         run.drop_later_metrics(12, 10)
         assert path.read_bytes() == before
-    line = b'{"step": 1, "seconds": 1, "val_accuracy": 50}\n'
-    for content, says in (
-        (b'{"step": 1, "\x1b[2J": 1}\n' * 1000, "no line of metrics"),
-        (line * 20_000, "more than can be shown"),
-    ):
-        path.write_bytes(before + content)
-        place.attack("report", ["--format", "html"], {1}, says=says)
+    path.write_bytes(before + b'{"step": 1, "\x1b[2J": 1}\n' * 1000)
+    place.attack("report", ["--format", "html"], {1}, says="is no line of metrics")
     path.write_bytes(before + METRICS[0])
     go_on(place, 0)
     assert json.loads((run.path / "result.json").read_text())["status"] == "done"

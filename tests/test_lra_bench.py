@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 import torch
@@ -24,14 +23,12 @@ from conftest import ROOT, python_example
 from lra.bench import __main__ as bench
 from lra.bench import rounds
 from lra.bench.case import Case, InOwnProcess, InThisProcess, Memory, Subject
-from lra.bench.steps import SyntheticSplit
 from lra.bench.time_breakdown import profile_steps
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.commands import bench_command
 from lra.runtime.errors import UserError
 from made_results import bench_record
 from run_checks import next_command
-from tasks.base import TaskInfo
 
 MEMORY = Memory(base=3.0, peak=5.0, reserved=None)
 
@@ -231,7 +228,7 @@ def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
     """A varied setting wins over flags."""
     arguments = "step --preset quick --mixers tnn,fd-tnn --lengths 32,16 --batch-size 2 --set "
     arguments += "mixer.rpe_dim=4 --vary mixer.rpe_layers=2,1 --vary train.batch_size=8"
-    short, long = bench.list_classifiers(bench.parse_arguments(arguments.split()))
+    short, long = bench.list_classifiers(bench.parse_arguments(shlex.split(arguments)))
     found = [case.settings() for case in short]
     assert {one["length"] for one in found} == {16}
     assert {case.settings()["length"] for case in long} == {32}
@@ -240,14 +237,6 @@ def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
     )
     assert {one["batch_size"] for one in found} == {8}
     assert found[0]["varied"] == {"mixer.rpe_layers": [2, 1], "train.batch_size": [8]}
-
-
-def test_synthetic_positions_have_labels_of_their_own() -> None:
-    info = TaskInfo(name="made", num_classes=7, max_length=5, vocab_size=9, targets="position")
-    split = SyntheticSplit(info, 4)
-    assert split.labels.shape == (20,)
-    labels = split.batch(np.array([2, 0])).labels
-    assert labels.tolist() == [*split.labels[10:15], *split.labels[:5]]
 
 
 def test_a_newer_measurement_replaces_that_of_the_same_settings_alone(tmp_path: Path) -> None:

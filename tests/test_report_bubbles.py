@@ -90,23 +90,3 @@ def test_points_have_the_numbers_of_their_runs_on_each_device(tmp_path: Path) ->
     with style():
         assert circles(made.draw()).keys() == {(2.5, 40.0), (4.0, 51.0), (2.5, 17.0)}
     assert made.svg() == made.svg(), "equal bytes"
-
-
-def test_an_average_has_a_panel_once_two_mixers_have_all_its_tasks(tmp_path: Path) -> None:
-    speeds = {"tnn": 2.0, "s4": 8.0}
-    runs = [record(task=t, mixer=m, steps_per_second=speeds[m]) for t in FIVE for m in speeds]
-    found, made = bubbles_of(tmp_path / "all", runs)
-    assert found.panels == [*FIVE, "mean of 5"]
-    average = [point for point in found.points if point["panel"] == "mean of 5"]
-    assert [(p["row"], p["speed0"], p["score"]) for p in average] == [
-        (mixer, pytest.approx(speeds[mixer]), 40) for mixer in ("s4", "tnn")
-    ]
-    low, high = wilson_interval(0.4, 2000)
-    half = (high - low) / 2 / 5**0.5
-    assert average[0]["low"] == pytest.approx(40 - half), "independent errors"
-    with style():
-        assert [axes.get_title() for axes in made.draw().axes] == found.panels
-    found, made = bubbles_of(tmp_path / "one", runs[:-1])
-    assert [point["row"] for point in found.points if point["panel"] == "mean of 5"] == ["tnn"]
-    with style():
-        assert [axes.get_title() for axes in made.draw().axes] == FIVE[:4]

@@ -17,7 +17,6 @@ from lra.record.run import folder_of
 from lra.report.data import Data
 from lra.report.page.runs import describe_runs
 from lra.report.tables.table import Table, escape, text_column
-from lra.train.training_time import Speeds
 from made_results import bench_record, made_records, record, save, save_all, write_predictions
 
 
@@ -155,10 +154,5 @@ def test_a_shipped_result_stands_beside_ones_own_unfinished_run(
     }  # fmt: skip
     fact = facts_of(tmp_path / "report" / "results.csv")[data.boards[0].name, "tnn", "listops"]
     assert (fact["value"], fact["remarks"]) == ("40.0", shown)
-    runs = describe_runs(data, tmp_path / "report")["runs"]
-    records = {run["record"] for run in runs.values()}
-    assert len(records) == len(runs) == 4
+    assert len(describe_runs(data, tmp_path / "report")["runs"]) == 4
     assert [r.steps_per_second for r in data.bench] == [3.0]
-    assert all((tmp_path / "report" / link).is_file() for link in records)
-    speeds = [r.steps_per_second for r in Speeds.read(tmp_path).records if r.mixer == "tnn"]
-    assert speeds[:2] == [3.5, 2.5], "one's own first"

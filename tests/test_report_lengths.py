@@ -110,13 +110,6 @@ def test_sequence_accuracy_is_of_labels_up_to_a_length(tmp_path: Path) -> None:
     assert table.headings == ["mixer", "1", "2", "4", "8", "16"]
 
 
-def test_lengths_need_a_label_at_every_position(tmp_path: Path) -> None:
-    data = save_labelled(tmp_path, [-1] * 10, positions=32)
-    ((variant,),) = (probe.variants for probe in probes(data))
-    assert longest_right(data, variant.cell("tnn")) is None
-    assert not length_tables(data, variant.board)
-
-
 def test_an_example_without_a_prediction_is_wrong(tmp_path: Path) -> None:
     run = record(test_accuracy=50.0, test_correct=2, test_total=4)
     save(tmp_path, run)
@@ -124,27 +117,6 @@ def test_an_example_without_a_prediction_is_wrong(tmp_path: Path) -> None:
     found = Data(tmp_path).predictions(run)
     assert found is not None
     assert found.right.tolist() == [True, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("rows", "what"),
-    [
-        ([(0, 0, 5)] * 3, "3 of 3 right, its record says 20 of 40"),
-        ([(0, 10**9, 5)] * 40, "from 0 to 1000"),
-        ([(0, "x", 5)] * 40, "predictions are not all whole numbers"),
-        ([(0, k % 2, 0.5) for k in range(40)], "neither whole numbers nor words"),
-        ([], "not the predictions"),
-    ],
-)
-def test_predictions_that_contradict_the_record_are_named(
-    tmp_path: Path, rows: list[tuple[Any, ...]], what: str
-) -> None:
-    run = record(test_accuracy=50.0, test_correct=20, test_total=40)
-    save(tmp_path, run)
-    write_predictions(tmp_path, run, rows)
-    data = Data(tmp_path)
-    assert data.predictions(run) is None
-    assert what in data.faults[0]
 
 
 def curve_of(data: Data) -> Any:

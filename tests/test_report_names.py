@@ -13,8 +13,6 @@ from lra.record.run import RunRecord
 from lra.report.boards import boards
 from lra.report.commands import command
 from lra.report.names import RowNames, complete
-from lra.report.tables.results import leaderboard
-from lra.report.tables.speeds import PresetSpeeds
 from lra.runtime.errors import UserError
 from made_results import record
 
@@ -98,8 +96,6 @@ def test_no_two_settings_have_one_name(
         (["a.py"], ["M"]),
         (["a.py", "there/b.py"], ["M (a.py)", "M (b.py)"]),
         (["a.py", "a.py"], ["M (code aaaaaaaa)", "M (code bbbbbbbb)"]),
-        (["a.py", "a.py", "c.py"], ["M (c.py)", "M (code aaaaaaaa)", "M (code bbbbbbbb)"]),
-        (["package.one", "package.two"], ["M (package.one)", "M (package.two)"]),
         ([None, "b.py"], ["M (b.py)", "M (code aaaaaaaa)"]),
     ],
 )
@@ -124,13 +120,6 @@ def test_a_label_takes_the_place_of_code_and_settings_where_it_is_unique() -> No
     alike = [changed("train.lr=1", label="x"), changed("train.lr=2", label="x"),
              changed(label="x (train.lr=2)")]  # fmt: skip
     assert len(rows(*alike)) == 3, "a label that reads as settings joins no rows"
-
-
-def test_a_labelled_run_is_on_the_leaderboard_if_no_other_has_its_settings() -> None:
-    other = changed("train.lr=1", label="fast", mixer="s4")
-    for runs, names in (([other], ["tnn: mine"]), ([other, changed(seed=1)], ["tnn"])):
-        (board,) = boards([changed(label="mine"), *runs])
-        assert leaderboard(board, PresetSpeeds()).methods == names
 
 
 KNOWN = ["s4", "s4d", "tnn", "GatedConv (a.py)", "GatedConv: wide", "Mine (train.lr=1)"]

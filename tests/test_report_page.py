@@ -16,7 +16,7 @@ from lra.report.data import Data
 from lra.report.page.page import make_data, write_page
 from lra.report.page.sheets import views
 from lra.report.published import choose_published
-from made_results import bench_record, next_token_run, record, save, save_all, write_metrics
+from made_results import record, save_all, write_metrics
 
 LARGEST = 3_000_000
 """Most bytes of the page of all shipped runs."""
@@ -69,22 +69,6 @@ def test_cells_have_numbers_marks_and_their_runs(tmp_path: Path) -> None:
     assert (chance["classes"], chance["small"]) == ("own chance", "chance")
     assert "ranked" not in chance
     assert row_of(main, "trivial baseline: majority class")["listops"]["value"] == 17.0
-
-
-def test_next_tokens_speeds_and_published_results_are_there(tmp_path: Path) -> None:
-    save(tmp_path, next_token_run(2.0))
-    for length in (512, 1024):
-        bench_record(length=length).save(tmp_path / "bench")
-    page = data_of(tmp_path)
-    (bits,) = sheets_of(page, "results")
-    assert row_of(bits, "tnn")["bits per byte"]["value"] == 2.0
-    curves = bits["charts"][1]
-    assert row_of(bits, "tnn")[curves["panels"][0]]["runs"], "whose learning curves are drawn"
-    measured = sheets_of(page, "speed")[0]
-    assert [chart["kind"] for chart in measured["charts"]] == ["lines", "dots"]
-    assert len(sheets_of(page, "published")[0]["rows"]) > 50
-    name = row_of(measured, "tnn")["listops 512 (batch 8)"]["runs"][0]
-    assert page["runs"][name]["command"].startswith("python -m lra.bench step")
 
 
 def hostile_results(folder: Path) -> Path:

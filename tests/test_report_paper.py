@@ -17,7 +17,6 @@ from figure_checks import overlaps
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.paper import PaperOptions, column_style, make_paper
-from lra.report.tables.latex import escape
 from made_results import MIXERS, TASKS, record, save_all
 
 HOSTILE = r"""a<b >c|d "e" --f ---g \h {i} j_k & l% $m #n ~o ^p [q] *r ± – ?`s !`t ,,u"""
@@ -150,19 +149,6 @@ def test_the_document_fits_with_letters_of_6_points(tmp_path: Path, width: int) 
     fonts = re.findall(rb"/FontName /\w+\+CM[A-Z]+(\d+)", (folder / "paper.pdf").read_bytes())
     for before, after in shrunk:
         assert min(map(int, fonts)) * float(after) / float(before) >= 6
-
-
-def test_text_stands_as_it_is_and_a_table_too_wide_is_named(tmp_path: Path) -> None:
-    """In the encoding OT1, in which < > | " and pairs of hyphens are other characters, too."""
-    save_all(tmp_path, [run("m" * 99, task) for task in TASKS])
-    paper(tmp_path)
-    path = tmp_path / "report" / "paper" / "paper.tex"
-    more = f"{escape(HOSTILE)}\n\n\\begin{{tabular}}{{l}}[v] \\\\ {escape(HOSTILE)}\\end{{tabular}}"
-    path.write_text(path.read_text().replace("\\end{document}", f"{more}\\end{{document}}"))
-    log, shown = compiled(path.parent)
-    assert shown.count(as_printed(HOSTILE)) == 2
-    assert "accuracy-paper-s4: letters are smaller than 6 pt" in log
-    assert "Overfull" not in log.partition("[v]")[0]
 
 
 @pytest.mark.thorough

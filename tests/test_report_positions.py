@@ -17,7 +17,6 @@ from lra.report.styles import assign_styles
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.results import position_table
 from lra.report.tables.table import Table
-from lra.train.scores import position_losses
 from made_results import next_token_run, record, save_all, save_evaluation, scores
 
 LN2 = math.log(2)
@@ -113,15 +112,3 @@ def test_bits_over_length_and_those_as_trained_are_one_table(data: Data, board: 
     lines = [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
     assert lines[0] == [[length, pytest.approx(2**2.5)] for length in LENGTHS]
     assert [[512, 0], [512, 1]] in lines, "the length in training"
-
-
-def test_losses_of_the_ideal_predictor_are_summed_as_those_of_models() -> None:
-    losses = np.array([[2.0, 6.0], [4.0, 0.0]])
-    targets = np.array([[1.0, 2.0], [1.0, 0.0]])
-    found = position_losses(losses, targets, {"kind": np.array(["a", "b"])}, losses / 2)
-    assert [(one.value, one.first, one.loss, one.ideal) for one in found] == [
-        ("", 0, 3.0, 1.5), ("", 1, 3.0, 1.5), ("a", 0, 2.0, 1.0), ("a", 1, 3.0, 1.5),
-        ("b", 0, 4.0, 2.0),
-    ]  # fmt: skip
-    (lost,) = position_losses(np.array([[math.inf]]), np.ones((1, 1)), {})
-    assert (lost.loss, lost.ideal) == (None, None)

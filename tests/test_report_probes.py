@@ -56,16 +56,6 @@ def test_the_settings_best_in_validation_count_and_successes_are_of_all(tmp_path
     assert scaled.columns[2].texts == ["-", "0.860", "0.960"]
 
 
-def test_a_seed_that_fails_in_validation_counts_in_the_mean(tmp_path: Path) -> None:
-    _, probe = probe_of(
-        tmp_path,
-        attempt(1, 60, overrides=["train.lr=1e-3"]),
-        attempt(2, 90, overrides=["train.lr=1e-2"]),
-        attempt(2, 0, overrides=["train.lr=1e-2"], seed=1),
-    )
-    assert probe.variants[0].cell("tnn").numbers() == [60.0]
-
-
 def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> None:
     longer = ["train.steps=2000"]
     _, probe = probe_of(

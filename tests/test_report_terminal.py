@@ -11,10 +11,7 @@ import pytest
 from lra.report.compare import compare
 from lra.report.data import Data
 from lra.report.screen import summarize
-from lra.report.tables.table import Column, Entry, Table
-from lra.report.tables.terminal import fit_table
 from made_results import TASKS, next_token_run, record, save_all
-from tasks.base import BENCHMARK
 
 LONG = ["mixer.rpe_layers=6", "model.dim=96", "train.steps=20000"]
 
@@ -85,23 +82,6 @@ def test_nothing_is_wider_than_the_terminal(
         assert not any(mark in text for mark in ("**", "<u>", "&nbsp;", "|"))
         has_all = all(f" {task}" in text for task in TASKS)
         assert has_all or columns == 1, "columns with results of one's own are always there"
-
-
-def test_required_columns_stand_in_blocks_and_others_fill_the_rest() -> None:
-    own = Entry("", 60.0, deviation=1.25, seeds=2, is_own=True, remarks=["1 diverged"])
-    entries = [own, Entry("", 9.0, seeds=1)]
-    columns = [Column(name, entries) for name in (*BENCHMARK, "other")]
-    names = Column("mixer", [Entry("mine", is_own=True), Entry("row-of-twenty-letters " * 3)])
-    fitted = fit_table(Table("t", "", "", [names, *columns]), BENCHMARK)
-    first, second = fitted.text.split("\n\n")
-    assert first.splitlines()[0].split()[1:] == [*BENCHMARK[:3]]
-    assert second.splitlines()[0].split()[1:] == [*BENCHMARK[3:]]
-    assert "60.00 ± 1.25" in first
-    assert " 9.00" in first, "decimal points stand below each other"
-    assert second.count("> mine") == 1
-    assert second.count("row-of-twenty-letters") == 3, "long names have several lines"
-    assert fitted.left_out == ["other"]
-    assert "a: 1 diverged, b: 1 seed." in fitted.legend
 
 
 def test_the_interval_of_several_seeds_covers_their_spread() -> None:

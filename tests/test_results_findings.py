@@ -9,12 +9,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from conftest import ROOT
-from figure_checks import overlaps
 from lra.config.registry import MIXERS
-from lra.report.figures.drawing import style
 from requested import compose
 from results.findings import learning_rates
 
@@ -58,14 +55,6 @@ def test_a_figure_shows_the_shipped_runs(
     printed = capsys.readouterr().out
     assert bool(printed) == (name in ("learning_rates", "bits_by_period"))
     assert printed.strip() in PAGES[-1].read_text(), f"docs/results.md is stale: {stale}"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_no_text_of_a_figure_overlaps(name: str) -> None:
-    with style():
-        figure: Figure = script(name).draw()
-        assert overlaps(figure) == []
 
 
 def test_every_mixer_of_the_leaderboard_has_the_best_rate_of_the_search() -> None:

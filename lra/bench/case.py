@@ -239,11 +239,10 @@ def _environment_of(case: Case) -> Iterator[None]:
     # Or PyTorch's profiler writes to the terminal; it reads this when it is loaded.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     if case.is_reference:
-        for name in SHORT_SPIN.items() & os.environ.items():
-            del os.environ[name[0]]
+        for name, _ in SHORT_SPIN.items() & before.items():
+            del os.environ[name]
     try:
         yield
     finally:
-        for name in set(os.environ) - set(before):
-            del os.environ[name]
+        os.environ.clear()
         os.environ.update(before)

@@ -188,8 +188,9 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
                 f"{trained.max_length:,} positions"
             )
     model = Classifier(config, info, trained=trained)
-    trainer = state["trainer"]
-    _refuse_other_weights(folder, trainer["best"])
+    trainer, path = state["trainer"], folder / "result.json"
+    if path.exists():
+        _refuse_other_weights(folder, load_record(path), trainer["best"])
     weights = (trainer["best"] or trainer)["model"]
     own = model.state_dict()
     other = [n for n in own if n not in weights or weights[n].shape != own[n].shape]
@@ -201,18 +202,11 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
     return model.eval()
 
 
-def _refuse_other_weights(folder: Path, best: Best | None) -> None:
-    """Refuse the best weights of a checkpoint if a finished run was tested with others.
-
-    Raises: UserError naming the step of both.
-    """
-    path = folder / "result.json"
-    record = load_record(path) if path.exists() else None
-    if record is None or record.status != "done" or record.best_step is None:
-        return
+def _refuse_other_weights(folder: Path, record: RunRecord, best: Best | None) -> None:
+    """Refuse the best weights of a checkpoint if a finished run was tested with others."""
     pretrained = record.pretraining.steps if record.pretraining else 0
     found = None if best is None else pretrained + best["step"]
-    if found != record.best_step:
+    if record.status == "done" and record.best_step not in (None, found):
         raise UserError(
             f"{folder}: the run was tested with the weights of step {record.best_step:,}, and its "
             f"newest checkpoint has {'no best weights' if found is None else f'step {found:,}'}; "

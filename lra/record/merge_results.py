@@ -45,11 +45,9 @@ def merge_results(
     Returns: how many were copied, how many were already there, and the faults of unreadable files.
     Raises: UserError listing what the target has with another record, and for an unknown run.
     """
-    _choose(target, folders, runs, packed=packed)  # so that a mistake makes no folder
+    new, present, faults = _choose(target, folders, runs, packed=packed)
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
-        # Another merge may have copied meanwhile.
-        new, present, faults = _choose(target, folders, runs, packed=packed)
         if packed:
             files = read_pack(target)
             for place, (root, record) in new.items():
