@@ -77,8 +77,8 @@ BOUNDARY = {
 
 
 ROOTS = ("lra", "models", "tasks", "common")
-FILES = [ROOT / "run_task.py", ROOT / "report.py"]
-FILES += [path for package in ROOTS for path in sorted((ROOT / package).rglob("*.py"))]
+FILES = [path for package in ROOTS for path in sorted((ROOT / package).rglob("*.py"))]
+FILES += [ROOT / "run_task.py", ROOT / "report.py"]
 TREES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
         path.read_text()

@@ -135,15 +135,6 @@ def test_presets_protocols_and_next_tokens_never_mix() -> None:
     assert small == [False, False, True]
 
 
-def test_trivial_baselines_and_own_tasks_are_in_the_table() -> None:
-    baselines = {"majority class": 17.0, "root operator": 36.0}
-    rows = rows_of(boards([record(task=t, baselines=baselines) for t in (*FIVE, "adding")])[0])
-    assert rows["trivial baseline: root operator"]["listops"] == "36.00"
-    assert rows["trivial baseline: root operator"]["pathx"] == "-"
-    assert rows["tnn"]["adding"] == rows["tnn"]["listops"] == "40.00 (n=1)"
-    assert (rows["tnn"]["mean of 5"], rows["tnn"]["mean of 6"]) == ("40.00", "-")
-
-
 @pytest.mark.parametrize("status", ["diverged", "oom"])
 def test_no_average_over_a_hole(status: str) -> None:
     cells = {

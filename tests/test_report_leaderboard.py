@@ -48,17 +48,6 @@ def test_numbers_are_means_over_seeds_and_a_note_counts_them() -> None:
     assert table.notes[0].startswith("Means over 2 seeds on listops: tnn. All other")
 
 
-def test_the_mean_of_4_needs_no_retrieval_which_nobody_else_can_repeat() -> None:
-    pairs = {"source": "unofficial", "fingerprint": "p" * 64, "sizes": {"train": 1}}
-    listops, text, _, *others = row("tnn", *[40.0] * 5)
-    four = [one for one in row("s4", *[50.0] * 5) if one.task != "retrieval"]
-    table = table_of([listops, text, *others], row("tnn", *[40.0] * 3, data=pairs)[2:], four)
-    means = {line[0]: line[6:8] for line in table.rows}
-    assert means["s4"] == ["-", "50.00"] and means["tnn"][1] == "40.00"
-    assert any("nobody else can repeat this column" in note for note in table.notes)
-    assert not any("repeat" in note for note in table_of(four).notes)
-
-
 def test_results_at_chance_count_in_the_mean_and_failed_runs_leave_none() -> None:
     failed = [*row("s4d", *[50.0] * 5), *row("s4d", *[0.0] * 5, seed=1, status="diverged")[4:]]
     tnn, s4d = table_of(row("tnn", 16.0, *[40.0] * 4), failed).rows[:2]

@@ -110,15 +110,6 @@ def test_sequence_accuracy_is_of_labels_up_to_a_length(tmp_path: Path) -> None:
     assert table.headings == ["mixer", "1", "2", "4", "8", "16"]
 
 
-def test_an_example_without_a_prediction_is_wrong(tmp_path: Path) -> None:
-    run = record(test_accuracy=50.0, test_correct=2, test_total=4)
-    save(tmp_path, run)
-    write_predictions(tmp_path, run, [(0, 0, 5), (1, 1, 5), (0, NO_PREDICTION, 5), (1, 0, 5)])
-    found = Data(tmp_path).predictions(run)
-    assert found is not None
-    assert found.right.tolist() == [True, True, False, False]
-
-
 def curve_of(data: Data) -> Any:
     (board,) = data.boards
     (drawn,) = curve_figures(data, board, assign_styles(board.rows))

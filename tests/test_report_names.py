@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lra.record.run import RunRecord
 from lra.report.boards import boards
 from lra.report.commands import command
-from lra.report.names import RowNames, complete
-from lra.runtime.errors import UserError
+from lra.report.names import RowNames
 from made_results import record
 
 CODES = [digit * 16 for digit in "abc"]
@@ -120,19 +119,3 @@ def test_a_label_takes_the_place_of_code_and_settings_where_it_is_unique() -> No
     alike = [changed("train.lr=1", label="x"), changed("train.lr=2", label="x"),
              changed(label="x (train.lr=2)")]  # fmt: skip
     assert len(rows(*alike)) == 3, "a label that reads as settings joins no rows"
-
-
-KNOWN = ["s4", "s4d", "tnn", "GatedConv (a.py)", "GatedConv: wide", "Mine (train.lr=1)"]
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [("s4", "s4"), ("S4D", "s4d"), ("t", "tnn"), ("mine", "Mine (train.lr=1)"),
-     ("gatedconv:", "GatedConv: wide")],
-)  # fmt: skip
-def test_flags_find_rows_by_how_their_names_begin(given: str, found: str) -> None:
-    assert complete(given, KNOWN, "mixer", "--rows") == found
-    with pytest.raises(UserError, match=r"--rows.*unknown mixer 'conv'"):
-        complete("conv", KNOWN, "mixer", "--rows")
-    with pytest.raises(UserError, match=r"2 names begin with it \(GatedConv \(a.py\); GatedC"):
-        complete("GatedConv", KNOWN, "mixer", "--rows")

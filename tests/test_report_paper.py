@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 
 import report
-from conftest import ROOT
-from figure_checks import overlaps
 from lra.record.run import RunRecord
-from lra.report.data import Data
-from lra.report.paper import PaperOptions, column_style, make_paper
 from made_results import MIXERS, TASKS, record, save_all
 
 HOSTILE = r"""a<b >c|d "e" --f ---g \h {i} j_k & l% $m #n ~o ^p [q] *r ± – ?`s !`t ,,u"""
@@ -149,16 +145,6 @@ def test_the_document_fits_with_letters_of_6_points(tmp_path: Path, width: int) 
     fonts = re.findall(rb"/FontName /\w+\+CM[A-Z]+(\d+)", (folder / "paper.pdf").read_bytes())
     for before, after in shrunk:
         assert min(map(int, fonts)) * float(after) / float(before) >= 6
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("width", [234, 345])
-def test_figures_of_the_shipped_runs_can_be_read(width: int) -> None:
-    figures = make_paper(Data(ROOT / "results" / "shipped"), PaperOptions()).figures
-    assert len(figures) > 10
-    for figure in figures:
-        with column_style(2 * width + 20 if figure.is_wide and width == 234 else width):
-            assert overlaps(figure.draw()) == [], figure.slug
 
 
 @pytest.mark.parametrize(

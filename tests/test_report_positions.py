@@ -49,14 +49,6 @@ def board(data: Data) -> Board:
     return data.boards[-1]
 
 
-def test_no_run_is_in_tables_of_accuracies(data: Data) -> None:
-    of_examples, of_positions = data.boards
-    assert {run.task for run in of_examples.records} == {"listops"}
-    assert {run.task for run in of_positions.records} == {"lm"}
-    assert of_positions.tasks == ["lm"]
-    assert data.leading_board is of_examples
-
-
 def test_bits_come_first_and_the_lowest_are_the_best(board: Board) -> None:
     table = position_table(board)
     rows = rows_of(table)

@@ -55,15 +55,6 @@ def test_boards_with_runs_of_ones_own_come_first(tmp_path: Path) -> None:
     )
 
 
-def test_without_runs_of_ones_own_the_main_shipped_board_is_printed(tmp_path: Path) -> None:
-    text = summarize(Data(shipped(tmp_path)))
-    first, title, *_, others = text.strip().split("\n\n")
-    assert "is your own" in first.replace("\n", " ") and ">" not in text
-    assert title.startswith("Preset budget, protocol s4") and "quick" in others
-    (tmp_path / "none").mkdir()
-    assert summarize(Data(tmp_path / "none")).startswith("There are no runs in")
-
-
 @pytest.mark.parametrize("columns", [1, 40, 80, 250])
 def test_nothing_is_wider_than_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int

@@ -79,17 +79,6 @@ def test_the_result_comes_first_and_one_command_last(results: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [40, 80])
-@pytest.mark.parametrize("status", ["done", "stopped", "diverged", "oom"])
-def test_every_screen_fits_the_terminal(results: Path, width: int, status: str) -> None:
-    run = quick(
-        status=status, message=None if status == "done" else "stopped by --max-steps", seed=3,
-        overrides=["model.dim=32", "mixer.rpe_dim=16", "train.lr=0.003"], steps=5,
-    )  # fmt: skip
-    narrow = screen(results, run, width, ["--data-dir", "my data"])
-    assert " ".join(" ".join(narrow).replace("\\", "").split()).count("record: results/runs/") == 1
-
-
 @pytest.mark.parametrize(
     ("accuracies", "accuracy", "shown"),
     [

@@ -35,11 +35,7 @@ ROOM = 2
 
 
 class TimedCase:
-    """A case that is set up, with its times so far. If memory runs out, it has none.
-
-    Args:
-        case: what is timed.
-    """
+    """A case that is set up, with its times so far. If memory runs out, it has none."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -90,13 +86,7 @@ def set_up(case: Case) -> Place:
 def make_record(
     mixers: tuple[str, ...], timed: TimedCase, reference: TimedCase | None = None
 ) -> BenchRecord:
-    """Describe a case whose rounds are timed, beside its reference if the two are compared.
-
-    Args:
-        mixers: names of the mixers measured in the same rounds.
-        timed: the case.
-        reference: its reference.
-    """
+    """Describe a case that was timed with some mixers, beside its reference if it has one."""
     repetitions = timed.place.repetitions if timed.place else 1
     slow, middle, fast = quartiles([repetitions / seconds for seconds in timed.seconds])
     pairs = list(zip(reference.seconds if reference else (), timed.seconds, strict=False))

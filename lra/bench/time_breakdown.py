@@ -25,9 +25,6 @@ _OPERATIONS = {
 def profile_steps(step: Callable[[], None], device: torch.device) -> dict[str, float]:
     """Profile training steps, and divide their time by purpose.
 
-    Args:
-        step: function that makes one training step.
-        device: device that the steps are made on.
     Returns: percent of the time by purpose. A backward pass counts with its forward pass, and
         matrix products and transforms that generate kernels count as kernels.
     """

@@ -117,12 +117,6 @@ def evaluate_on(
 ) -> EvaluationRecord:
     """Evaluate the best model of a run on the test set of other data.
 
-    Args:
-        folder: the run's folder.
-        record: the run's record.
-        other: how the data differs from that of the training.
-        data_dir: where the task finds its files and its cache.
-        device: where the model is evaluated.
     Raises: UserError if there is no checkpoint, and as `compose_other` and `load_best_model` do.
     """
     config = compose_other(folder, record, other)

@@ -136,11 +136,6 @@ def _difference(record: RunRecord, config: RunConfig) -> str:
 def prepare_data(folder: Path, record: RunRecord, config: RunConfig, data_dir: Path) -> Dataset:
     """Prepare the data of a run.
 
-    Args:
-        folder: the run's folder.
-        record: the run's record.
-        config: the run's settings.
-        data_dir: official files and caches.
     Raises: DataError if it can neither be found nor made; UserError if it is other data.
     """
     dataset = config.build_task().prepare(data_dir)

@@ -139,10 +139,6 @@ class BenchRecord(MeasuredRecord):
 
 
 def all_bench_records(results_dir: Path, name: str = "*") -> tuple[list[BenchRecord], list[str]]:
-    """Read the measurements of a results folder; list the faults of unreadable files.
-
-    Args:
-        name: a pattern of the names of their files, without the ending.
-    """
+    """Read the measurements of a results folder whose names match a pattern; list the faults."""
     paths = list_files(results_dir, f"bench/*/{name}.json")
     return read_all(BenchRecord, paths, lambda record: record.path(results_dir))

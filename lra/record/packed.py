@@ -54,11 +54,7 @@ def file_on_disk(path: Path) -> Path:
 
 
 def list_files(results_dir: Path, pattern: str) -> list[Path]:
-    """List the files of a results folder, packed or not, whose relative path matches a pattern.
-
-    Args:
-        pattern: a pattern of `Path.glob`: "runs/*/*/*/result.json".
-    """
+    """List the files of a results folder, packed or not: those of "runs/*/*/*/result.json"."""
     names = _list_names(results_dir / PACK)
     packed = (results_dir / name for name in names if PurePosixPath(name).match(pattern))
     return sorted({*results_dir.glob(pattern), *packed})
@@ -84,11 +80,7 @@ def read_pack(results_dir: Path) -> dict[str, bytes]:
 
 
 def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
-    """Write the pack of a results folder. The same files give the same bytes.
-
-    Args:
-        files: contents, by relative path.
-    """
+    """Write contents by relative path as a pack. The same files give the same bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

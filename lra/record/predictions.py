@@ -59,11 +59,8 @@ class Predictions:
 
 
 def read_predictions(record: RunRecord, path: Path) -> Predictions:
-    """Read the predictions of a run.
+    """Read the predictions of a run from its file.
 
-    Args:
-        record: the run.
-        path: its file of predictions.
     Raises: DataError, KeyError, OSError, OverflowError or ValueError if the file cannot be read, or
         contradicts the record.
     """

@@ -134,11 +134,7 @@ class ThreadsRecord(Record):
 
     @classmethod
     def now(cls, count: int, device: str) -> ThreadsRecord | None:
-        """Describe this process, of so many threads; None for one that computes on a GPU.
-
-        Args:
-            device: type of the device that it computes on.
-        """
+        """Describe this process, of so many threads on a type of device; None on a GPU."""
         if device != "cpu":
             return None
         return cls(count=count, **dataclasses.asdict(threads()))
@@ -243,7 +239,7 @@ def read_all(
 
     Args:
         kind: of all the records.
-        paths: files, read in the order of their names.
+        paths: their files.
         path_of: returns the file that a record belongs into.
     """
     records: list[AnyRecord] = []

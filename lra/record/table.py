@@ -34,11 +34,9 @@ def read_runs(
     a shipped one that has one.
 
     Args:
-        results_dir: results folder.
         flag: what gave it, for the error; None: a missing folder has no runs.
         shipped: whether the runs that come with the suite are read, too.
-        task: the only task, or * for all of them.
-        mixer: the only mixer, or * for all of them.
+        task, mixer: the only ones, or * for all of them.
     Raises: UserError if there is no such folder, except for ./results, which the first run makes.
     """
     if flag is not None and not results_dir.is_dir():
@@ -68,13 +66,10 @@ def _read_folder(results_dir: Path, task: str, mixer: str) -> tuple[Runs, list[s
 
 
 def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
-    """Make a frame with a row for each run and a column for each field and setting.
+    """Make a frame with a row for each run of a results folder, or shown with it.
 
-    Lists are joined by semicolons; settings that are lists are written as `--set` takes them.
-
-    Args:
-        found: records, each with the folder of its run.
-        folder: the results folder, whose runs are one's own unless they are shipped.
+    It has a column for each field and setting. Lists are joined by semicolons; settings that are
+    lists are written as `--set` takes them.
     """
     import pandas as pd
 

@@ -15,11 +15,8 @@ from lra.record.packed import read_file
 def upgrade_record(values: dict[str, Any], path: Path) -> dict[str, Any]:
     """Turn the values of a record of schema 1, of any kind, into those of schema 2.
 
-    The settings of a run are read from the config.yaml beside its record. Where they came from is
-    not.
+    The settings of a run are read from the config.yaml beside its record, their origins are not.
 
-    Args:
-        path: the record's file.
     Raises: DataError, UserError or OSError if the settings cannot be read.
     """
     values = {**values, "schema_version": 2}
