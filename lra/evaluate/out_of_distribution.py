@@ -24,7 +24,7 @@ from lra.evaluate.trained import (
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
-from lra.runtime.environment import device_name, use_kernels, use_tf32, versions
+from lra.runtime.environment import device_name, is_gpu_shared, use_kernels, use_tf32, versions
 from lra.runtime.errors import UserError
 from lra.runtime.repository import git_state
 from lra.train.checkpoint import describe_missing
@@ -166,6 +166,7 @@ def evaluate_on(
         examples_per_second=score.total / seconds,
         device=device_name(device),
         threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
+        gpu_shared=is_gpu_shared(device),
         precision=config.train.precision,
         versions=versions(),
         git=git_state(),
