@@ -16,7 +16,6 @@ from lra.config.registry import TASKS
 from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig
 from lra.evaluate.trained import (
-    has_changed_code,
     list_changed_code,
     load_best_model,
     recompose_config,
@@ -150,7 +149,7 @@ def evaluate_on(
         mixer=record.mixer,
         seed=record.seed,
         config_hash=record.config_hash,
-        has_changed_code=has_changed_code(config, record),
+        has_changed_code=bool(list_changed_code(record)),
         length=other.length,
         changes=other.values,
         trained_length=record.length,

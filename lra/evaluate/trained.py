@@ -87,12 +87,6 @@ def recompose_config(
     return resolve(replace(request, changes=(*own, *changes)))
 
 
-def has_changed_code(config: RunConfig, record: RunRecord) -> bool:
-    """Whether settings composed again are of other code than a run's."""
-    codes = config.task_component.code, config.mixer_component.code
-    return codes != (record.task_code, record.mixer_code)
-
-
 def list_changed_code(record: RunRecord) -> list[tuple[str, str, Path | None]]:
     """List plug-ins that are not there as they were: kind, name, and the file if there is one."""
     changed: list[tuple[str, str, Path | None]] = []

@@ -109,16 +109,14 @@ def _list(options: argparse.Namespace) -> list[str]:
 
 
 def _merge(options: argparse.Namespace) -> list[str]:
-    folder = options.results_dir
-    copied, present, faults = merge_results(folder, options.folders)
-    write_out(f"{copied} records copied into {folder}, {present} were there already\n")
-    return faults
-
-
-def _ship(options: argparse.Namespace) -> list[str]:
-    source, target = [options.results_dir], options.to
-    copied, present, faults = merge_results(target, source, options.runs, packed=True)
-    write_out(f"{copied} records added to {target / PACK}, {present} were there already\n")
+    if options.command == "ship":
+        place, sources, runs = options.to / PACK, [options.results_dir], options.runs
+        found = merge_results(options.to, sources, runs, packed=True)
+    else:
+        place = options.results_dir
+        found = merge_results(place, options.folders)
+    copied, present, faults = found
+    write_out(f"{copied} records copied into {place}, {present} were there already\n")
     return faults
 
 
@@ -138,7 +136,7 @@ def _export(options: argparse.Namespace) -> list[str]:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
-    "validate": _validate, "list": _list, "export": _export, "merge": _merge, "ship": _ship,
+    "validate": _validate, "list": _list, "export": _export, "merge": _merge, "ship": _merge,
 }  # fmt: skip
 """What carries out each command, and returns the faults of what it left out."""
 
