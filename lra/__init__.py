@@ -6,10 +6,9 @@ Importing this package is cheap: what it offers is imported when it is first use
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING
 
-from lra.runtime.packages import describe_shadow, is_command
+from lra.runtime.packages import refuse_shadow
 
 if TYPE_CHECKING:
     from common.errors import DataError
@@ -39,21 +38,12 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used, because torch takes seconds to import."""
     for module, names in _MODULES.items():
         if name in names:
-            _refuse_shadow()
+            refuse_shadow()
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _refuse_shadow() -> None:
-    shadow = describe_shadow()
-    if shadow is not None and is_command():
-        sys.stderr.write(f"lra: error: {shadow}\n")
-        sys.exit(2)
-    if shadow is not None:
-        raise ImportError(shadow)
-
-
-_refuse_shadow()
+refuse_shadow()
 
 
 def __dir__() -> list[str]:

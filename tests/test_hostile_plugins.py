@@ -10,7 +10,7 @@ import pytest
 
 from attack import Place
 from conftest import tiny_arguments
-from lra.runtime.interrupts import INTERRUPTED
+from lra.runtime.cli import INTERRUPTED
 
 START = """
 import os, sys, threading

@@ -21,7 +21,7 @@ import run_task
 from attack import Place
 from conftest import tiny_arguments
 from lra.report.data import Data
-from lra.sweep.plan import Limits, limit_flags
+from lra.sweep.plan import Limits
 from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder
 from made_data import Attack, put
@@ -240,7 +240,7 @@ def test_states_of_checkpoints(place: Place, stopped: Path, name: str) -> None:
     """What is no state is set aside, one of another run is refused, an odd one goes on."""
     run = copied(stopped, place)
     put_state(run, changed_state(run, CHANGES[name]))
-    limit_flags(Limits(minutes=1.0), RunFolder(run))  # what a sweep asks of every run
+    Limits(minutes=1.0).flags(RunFolder(run))  # what a sweep asks of every run
     if name in NO_STATES:
         assert load_newest(run / "checkpoints") is None
         assert {path.suffix for path in (run / "checkpoints").iterdir()} == {".damaged"}

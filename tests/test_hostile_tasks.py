@@ -9,7 +9,7 @@ import pytest
 
 from attack import Place
 from lra.report.data import Data
-from lra.runtime.interrupts import INTERRUPTED
+from lra.runtime.cli import INTERRUPTED
 
 DEATHS = {
     "exit 0": "sys.exit(0)",

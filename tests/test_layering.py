@@ -40,9 +40,7 @@ LATE = {
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
     "models.ops.delta_rule": "numba, for the delta rule",
     "models.ops.selective_scan": "numba, for states of single channels",
-    "tasks.listops.data": "numba, for data that is generated",
-    "tasks.listops.task": "numba, for data that is generated",
-    "tasks.pathfinder.official": "numba, for data that is no release",
+    "tasks.pathfinder.files": "numba, for data that is no release",
     "tasks.pathfinder.task": "numba, for data that is read",
 }
 """Modules whose functions import others of ours, so as to be light: what they save."""
@@ -58,7 +56,7 @@ BOUNDARY = {
     "common.untrusted": "regular files of a sane size, arrays, and images of a known size",
     "common.files": "files that are written or appended to",
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
-    "tasks.pathfinder.format": "arrays out of files that were read",
+    "tasks.pathfinder.files": "arrays out of files that were read",
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
     "common.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",

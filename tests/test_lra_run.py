@@ -249,7 +249,7 @@ def test_processes_of_torchrun_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_names_are_those_of_the_commands() -> None:
-    assert lra.tasks() == run_task.task_names()
+    assert lra.tasks() == run_task.list_names("TASKS")
     assert lra.mixers() == run_task.mixer_names()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from common.files import name_file_in_errors, stream_atomically, write_atomically
-from tasks.pathfinder.format import write_release
+from tasks.pathfinder.files import write_release
 from tasks.pathfinder.law import find_law
 
 

@@ -17,9 +17,8 @@ from lra.classifier.match_params import match_parameters
 from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.record.schema import row_label
-from lra.runtime.allocator import return_freed_memory
 from lra.runtime.console import display_messages, make_absolute
-from lra.runtime.environment import choose_device
+from lra.runtime.environment import choose_device, return_freed_memory
 from lra.runtime.errors import UnknownName, UserError
 from lra.runtime.launch import is_launched
 from lra.train.setup import set_up_run

@@ -17,14 +17,15 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from lra.runtime.allocator import keep_freed_memory, return_freed_memory
 from lra.runtime.console import show_messages
 from lra.runtime.environment import (
     choose_device,
+    keep_freed_memory,
     memory_mib,
     peak_memory_mib,
     reserved_memory_mib,
     reset_peak_memory,
+    return_freed_memory,
 )
 from lra.runtime.errors import UserError
 from lra.runtime.threads import SHORT_SPIN

@@ -26,8 +26,7 @@ from lra.runtime.console import MISSING, as_typed, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.plain_table import plain_matrix
-from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
+from lra.runtime.terminal import plain_matrix, terminal_width, wrap_command, wrap_words
 
 logger = logging.getLogger("lra.evaluate")
 

@@ -18,7 +18,7 @@ from lra.record.run import NO_PREDICTION
 from lra.record.scores import PositionLoss, PositionScores, TokenScores
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.train.scores import bin_of, bits_per_byte_of, perplexity_of, position_losses, token_scores
-from models.layers.kernel_cache import cache_kernels
+from models.layers.long_convolution import cache_kernels
 from tasks.base import Batch, Dataset, Split, TaskInfo
 from tasks.order import evaluation_batches
 

@@ -12,7 +12,7 @@ from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import device_name, peak_memory_mib, reset_peak_memory, versions
 from lra.runtime.repository import code_digest, git_state
 from lra.train.state import RunState
-from models.ops.public_kernels import installed_packages
+from models.fast.public_kernels import installed_packages
 
 
 class Session:

@@ -9,9 +9,8 @@ import torch
 
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from lra.runtime.allocator import keep_freed_memory
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.runtime.environment import device_name
+from lra.runtime.environment import device_name, keep_freed_memory
 from lra.runtime.launch import is_restart
 from lra.train.run import Run
 from lra.train.run_folder import choose_folder
