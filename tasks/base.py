@@ -159,6 +159,9 @@ def check_indices(given: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
 class Split(abc.ABC):
     """The examples of one split, which are assembled into batches without a loop over them."""
 
+    stored: ClassVar[tuple[str, ...]] = ()
+    """Names of attributes that may lie on a GPU, see `tasks.resident`: tensors that `assemble`
+    gathers inputs from, or a split."""
     lengths: np.ndarray
     """(examples,) int64, positions of the longest tower of each example."""
     labels: np.ndarray

@@ -11,7 +11,7 @@ import numpy as np
 
 from tasks.base import NOT_SCORED, Split
 from tasks.labelled import LabelledTokens
-from tasks.splits import Packed, PackedReals, PackedTokens, RealSequences, Sequences
+from tasks.splits import PackedReals, PackedTokens, Sequences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +103,11 @@ class Examples:
         ]
 
 
-class _OwnExamples(Packed):
-    """Examples that a user's class has made, with their metadata."""
+class OwnTokens(PackedTokens):
+    """Sequences of tokens that a user's class has made, with their metadata."""
 
     def __init__(self, examples: Examples) -> None:
-        kind = Sequences if examples.channels is None else RealSequences
-        sequences = kind(examples.values, examples.offsets)
+        sequences = Sequences(examples.values, examples.offsets)
         super().__init__(sequences, examples.labels, examples.which)
         self.examples = examples
 
@@ -117,9 +116,5 @@ class _OwnExamples(Packed):
         return dict(self.examples.metadata)
 
 
-class OwnTokens(_OwnExamples, PackedTokens):
-    """Sequences of tokens."""
-
-
-class OwnReals(_OwnExamples, PackedReals):
-    """Sequences of real numbers."""
+class OwnReals(OwnTokens, PackedReals):
+    """Sequences of real numbers that a user's class has made."""
