@@ -18,13 +18,7 @@ from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.examples import Examples
 from tasks.returned import pack_examples
-from tasks.stated import (
-    check_info,
-    check_kind,
-    data_file_digests,
-    declared_info,
-    describe_long_positions,
-)
+from tasks.stated import check_info, check_kind, declared_info, describe_long_positions
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +76,7 @@ class OwnTask(Task):
     def info(self) -> TaskInfo:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the class states of its examples, and what they show."""
         declared = self.declared
-        known = declared.model_dump(exclude_none=True)
+        known = declared.model_dump(exclude_none=True, exclude={"data_files"})
         has_inputs = declared.vocab_size is not None or declared.channels is not None
         if declared.num_classes is None or declared.max_length is None or not has_inputs:
             known = {**self._shown(), **known}
@@ -149,7 +143,7 @@ class OwnTask(Task):
         Raises: DataError if the same seed gives other examples of any split.
         """
         for split, one in self.drawn.items():
-            if not one.identical(self.draw(split)):
+            if one.digest() != self.draw(split).digest():
                 raise DataError(
                     f"{self.task_name}: drawn twice by the same seed, its {split} split differs; "
                     f"draw by rng alone"
@@ -163,8 +157,7 @@ class OwnTask(Task):
 
     def _file_request(self) -> dict[str, Any]:
         """Return the request, with digests of the data files that the class names."""
-        with self.explain_errors("its attribute data_files"):
-            digests = data_file_digests(self.own, self.task_name)
+        digests = self.declared.file_digests(self.task_name)
         return self.request if digests is None else {**self.request, "data_files": digests}
 
     def describe_preparation(self, data_dir: Path) -> str:
@@ -270,7 +263,7 @@ class OwnTask(Task):
         cache.check_files(checksums=True)
         total = 0
         for split in SPLITS:
-            if not self._cached(cache, split).identical(self.draw(split)):
+            if self._cached(cache, split).digest() != self.draw(split).digest():
                 raise DataError(
                     f"{dataset.folder}: the {split} examples drawn again are others; delete that "
                     f"folder to make it anew, and draw by rng alone"

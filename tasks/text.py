@@ -35,8 +35,7 @@ OFFICIAL_TRAIN = 25_000
 """Labelled reviews to train on, those to select on among them."""
 
 LARGEST_REVIEW = 2**20
-LARGEST_TOTAL = 4 * 2**30
-"""Most bytes that a review may have, and all that is unpacked from an archive."""
+"""Most bytes that a review may have."""
 
 ARCHIVE_BLOCK = 128
 """Reviews of a class that the official archive, and so a table, has in falling order."""
@@ -70,10 +69,6 @@ RELEASE = Release(
         bytes=84_125_825,
         sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     ),
-    not_read={
-        "*[Ii][Mm][Dd][Bb]*.csv": "a single table does not say which reviews are for training and "
-        "which for testing, so results on it could not be compared"
-    },
     accept=_accept,
     inside="*/*/*.txt",
 )
@@ -206,8 +201,7 @@ def _reviews(
 def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
     """Read an archive or folder of reviews; yield split, label, number and text of each."""
     known: set[tuple[str, int, int]] = set()
-    limits = {"largest": LARGEST_REVIEW, "total": LARGEST_TOTAL}
-    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, **limits):
+    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
         split, label, number = found[1], _CLASSES[found[2]], int(found[3])
         if number > LARGEST_NUMBER:
             raise DataError(f"{path}: {found.string} has a number above {LARGEST_NUMBER}")

@@ -144,10 +144,6 @@ class Documents:
             self._texts.append(self._cut(text))
         return index
 
-    def find(self, text: bytes) -> int | None:
-        """Return the index of a document, or None if it has not been added."""
-        return self._index.get(hashlib.blake2b(text, digest_size=16).digest())
-
     def renumber(self, appearances: np.ndarray) -> np.ndarray:
         """Number the documents in the order in which they first appear in a list of indices.
 
