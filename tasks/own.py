@@ -18,7 +18,7 @@ from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.examples import Examples
 from tasks.returned import pack_examples
-from tasks.stated import check_info, check_kind, declared_info, describe_long_positions
+from tasks.stated import check_info, check_kind, declared_info
 
 logger = logging.getLogger(__name__)
 
@@ -84,24 +84,23 @@ class OwnTask(Task):
 
     def _shown(self) -> dict[str, Any]:
         """Describe the examples: as many classes and tokens as they have."""
-        every = self.drawn.values()
-        found: dict[str, Any] = {
-            "num_classes": 1 + max(int(one.classes.max()) for one in every),
-            "max_length": max(int(one.lengths.max()) for one in every),
-        }
-        if found["num_classes"] == 1:
+        every, first = self.drawn.values(), self.drawn["train"]
+        num_classes = 1 + max(int(one.classes.max()) for one in every)
+        if num_classes == 1:
             raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
-        first = self.drawn["train"]
-        if first.channels is None:
-            found["vocab_size"] = 1 + max(int(one.values.max()) for one in every)
-        kind = {"channels": first.channels, "towers": first.towers, "targets": first.targets}
-        return found | kind
+        tokens = first.channels is None
+        return {
+            "num_classes": num_classes,
+            "max_length": max(int(one.lengths.max()) for one in every),
+            "vocab_size": 1 + max(int(one.values.max()) for one in every) if tokens else None,
+            "channels": first.channels,
+            "towers": first.towers,
+            "targets": first.targets,
+        }
 
     def draw(self, split: str, data_seed: int | None = None) -> Examples:
-        """Make the examples of a split, with a generator of its own.
+        """Make the examples of a split, with a generator of this or the options' seed.
 
-        Args:
-            data_seed: of the generator; None: that of the options.
         Raises: DataError for what is not examples; what the class raises as `explain_errors` does.
         """
         seed = self.data_seed if data_seed is None else data_seed
@@ -169,7 +168,7 @@ class OwnTask(Task):
         """See `Task.prepare`.
 
         A class that does not name its data files draws its examples each time. If they differ from
-        those in the cache, because a file has changed, they get a cache of their own.
+        those in the cache, they get a cache of their own.
         """
         if self.was_prepared:
             vars(self).pop("drawn", None)
@@ -207,8 +206,6 @@ class OwnTask(Task):
             if self.data_seed != 0:
                 raise DataError(f"{fixed}; leave it out")
             logger.info(fixed)
-        if remark := describe_long_positions(self.info):
-            logger.info(f"{self.task_name}: {remark}")
         for split, one in self.drawn.items():
             try:
                 check_kind(one, self.info)

@@ -92,13 +92,3 @@ def check_kind(examples: Examples, info: TaskInfo) -> None:
         shown, stated = getattr(examples, name), getattr(info, name)
         if shown != stated:
             raise ValueError(f"{name} is {shown!r}, not {stated!r}")
-
-
-def describe_long_positions(info: TaskInfo) -> str:
-    """Say that sequences may be transposed, if a position has more numbers than there are."""
-    if info.channels is None or info.channels <= info.max_length:
-        return ""
-    return (
-        f"sequences have up to {info.max_length:,} positions of {info.channels:,} numbers; if "
-        f"arrays are (channels, length), transpose them"
-    )

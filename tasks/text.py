@@ -40,9 +40,6 @@ LARGEST_REVIEW = 2**20
 ARCHIVE_BLOCK = 128
 """Reviews of a class that the official archive, and so a table, has in falling order."""
 
-LARGEST_NUMBER = 2**31
-"""Highest number of a review; those of the release end at 50,000."""
-
 
 def _accept(path: Path) -> Path | None:
     if path.suffix == ".parquet":
@@ -73,7 +70,7 @@ RELEASE = Release(
     inside="*/*/*.txt",
 )
 
-_REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d+)_(\d+)\.txt$")
+_REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d{1,9})_(\d+)\.txt$")
 SPLITS = ("train", "test")
 _CLASSES = {"neg": 0, "pos": 1}
 _HOLDOUT, _TRAIN, _TEST = range(3)
@@ -203,8 +200,6 @@ def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
     known: set[tuple[str, int, int]] = set()
     for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
         split, label, number = found[1], _CLASSES[found[2]], int(found[3])
-        if number > LARGEST_NUMBER:
-            raise DataError(f"{path}: {found.string} has a number above {LARGEST_NUMBER}")
         if (split, label, number) in known:
             raise DataError(
                 f"{path}: {found.string} is the second review {number} of {split}/{found[2]}; keep "

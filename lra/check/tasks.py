@@ -19,7 +19,6 @@ from lra.config.request import Change, RunRequest, list_changes
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, Task, TaskInfo
 from tasks.own import SPLITS, OwnTask
-from tasks.stated import describe_long_positions
 
 TINY = list_changes(
     {
@@ -106,8 +105,7 @@ def _describe_info(info: TaskInfo) -> str:
 def _describe_drawn(task: OwnTask) -> str:
     shortest = min(one.lengths.min() for one in task.drawn.values())
     longest = max(one.lengths.max() for one in task.drawn.values())
-    parts = [_describe_info(task.info), f"lengths {shortest:,} to {longest:,}"]
-    return "; ".join(filter(None, [*parts, describe_long_positions(task.info)]))
+    return f"{_describe_info(task.info)}; lengths {shortest:,} to {longest:,}"
 
 
 def _drawn(task: OwnTask) -> Iterator[tuple[str, Check]]:

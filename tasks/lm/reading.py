@@ -19,9 +19,8 @@ from tasks.sources.archives import GIB, is_zip, read_unpacked, walk
 LARGEST_TEXT = 4 * GIB
 """Most bytes of a file of text."""
 
-DIGESTS = {32: "md5", 40: "sha1", 64: "sha256"}
+_DIGESTS = {32: "md5", 40: "sha1", 64: "sha256"}
 """Names of digests, by their length in hexadecimal digits."""
-
 _ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.\w+)?)$")
 _ALIASES = {"valid": "val", "validation": "val"}
 
@@ -92,7 +91,7 @@ def differences(texts: TextFiles, digests: Mapping[str, str]) -> list[str]:
     return [
         texts[name].file
         for name, digest in digests.items()
-        if texts[name].digest(DIGESTS[len(digest)]) != digest
+        if texts[name].digest(_DIGESTS[len(digest)]) != digest
     ]
 
 

@@ -61,13 +61,8 @@ def mark_export(
             f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
             f"folder"
         )
-    mark = Mark.model_validate(
-        {
-            "source": cache.manifest.source,
-            "unofficial_because": cache.unofficial_because,
-            "content": content_digest(content),
-        }
-    )
+    facts = {"source": cache.manifest.source, "unofficial_because": cache.unofficial_because}
+    mark = Mark.model_validate({**facts, "content": content_digest(content)})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (mark.model_dump_json(indent=2) + "\n").encode())
 

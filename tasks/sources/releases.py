@@ -73,10 +73,9 @@ class Release:
         return sorted(path for path in found if path.is_file())
 
     def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
-        """Find the official files, or the address of a download, as the option `source` allows.
+        """Find the official files, the ones to read first; or else the address of a download.
 
-        Returns: archives and folders, the one to read first; where there is none, the address.
-        Raises: DataError if there are no files, and they cannot be downloaded.
+        Raises: DataError if there are none, and the option `source` allows no download.
         """
         found = self.find(data_dir) if source in ("auto", "official") else []
         if not found and source in ("auto", "download") and self.address is not None:
