@@ -144,9 +144,7 @@ def test_wrong_content_never_gets_the_name(
     download(address(server, other_server), tmp_path / "x.tar.gz")
 
 
-def test_the_last_error_names_every_place_and_the_other_way(
-    server: Server, tmp_path: Path
-) -> None:
+def test_the_last_error_names_every_place_and_the_other_way(server: Server, tmp_path: Path) -> None:
     server.status = 404
     nowhere = "http://127.0.0.1:9/x.tar.gz"
     places = address(server, nowhere, "http://no-such-host.invalid/x")

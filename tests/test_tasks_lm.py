@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import lzma
 import math
-import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -60,10 +58,10 @@ def place(data_dir: Path, kind: str) -> Path:
         return write_zip(data_dir / "wikitext-2-v1.zip", {"wikitext-2/": b"", **FILES})
     if kind.startswith("tar"):
         return write_archive(data_dir / "deep" / f"wikitext-2.{kind}", short)
-    return write_files(data_dir, {"folder": FILES, "short names": short, "nested": deep}[kind])
+    return write_files(data_dir, {"short names": short, "nested": deep}[kind])
 
 
-@pytest.mark.parametrize("kind", ["tar.xz", "tar.gz", "folder", "short names", "nested"])
+@pytest.mark.parametrize("kind", ["tar.gz", "short names", "nested"])
 def test_every_file_structure_gives_the_same_data(tmp_path: Path, kind: str) -> None:
     place(tmp_path / "one", kind)
     dataset = small().prepare(tmp_path / "one")
@@ -72,24 +70,13 @@ def test_every_file_structure_gives_the_same_data(tmp_path: Path, kind: str) -> 
     assert dataset.unofficial_because.startswith("the checksum is not that of the release")
     place(tmp_path / "two", "zip")
     assert small().prepare(tmp_path / "two").fingerprint == dataset.fingerprint
+    assert dataset.fingerprint.startswith("89d3f8fe"), "the same in any version"
 
 
 def test_the_raw_version_is_another_text(tmp_path: Path) -> None:
     write_zip(tmp_path / "wikitext-2-raw-v1.zip", FILES)
     with pytest.raises(DataError, match=r"expected wikitext-2\*\.zip .* Get https://wikitext"):
         small().prepare(tmp_path)
-
-
-def test_windows_hold_the_text_in_order(tmp_path: Path) -> None:
-    place(tmp_path, "zip")
-    train = small().prepare(tmp_path).splits["train"]
-    batch = train.batch(np.array([2, 0]))
-    content = np.frombuffer(TEXTS["train"], dtype=np.uint8)
-    assert batch.inputs.tolist() == [*content[32:48], *content[:16]]
-    assert batch.labels.tolist() == [*content[33:49], *content[1:17]]
-    assert (
-        len(train) == math.ceil((len(content) - 1) / 16) == small().prepare(tmp_path).sizes["train"]
-    )
 
 
 def expected_words(content: bytes) -> list[bytes]:
@@ -120,15 +107,7 @@ def test_words_are_numbered_by_how_often_they_occur(tmp_path: Path) -> None:
     assert len(task.verify(dataset)) == 5
 
 
-def test_a_vocabulary_keeps_the_commonest_words(tmp_path: Path) -> None:
-    (tmp_path / "own.txt").write_text("b a c b a b d\n" * 60)
-    task = small(corpus=str(tmp_path / "own.txt"), unit="word", vocab_size=4)
-    dataset = task.prepare(tmp_path)
-    line = written(task, dataset, tokens(dataset, "train")[:8])
-    assert line == b"b a <unk> b a b <unk> \n"
-
-
-@pytest.mark.parametrize("limit", [None, 17, 40])
+@pytest.mark.parametrize("limit", [None, 17])
 def test_targets_stand_for_the_bytes_behind_the_first(tmp_path: Path, limit: int | None) -> None:
     place(tmp_path, "zip")
     of_bytes = small(test=limit).prepare(tmp_path).splits["test"]
@@ -143,24 +122,19 @@ def test_targets_stand_for_the_bytes_behind_the_first(tmp_path: Path, limit: int
     assert of_words.text_bytes == ends[-1] - ends[1]
 
 
-ONE_FILE = {
-    "shakespeare": {
-        "tinyshakespeare.txt": PLAY,
-        "deep/tinyshakespeare.txt.xz": lzma.compress(PLAY),
-        "tinyshakespeare.txt.gz": gzip.compress(PLAY),
-        "tinyshakespeare/input.txt": PLAY,
-        "nanoGPT/data/shakespeare_char/input.txt": PLAY,
-    },
-    "enwik8": {"enwik8": PLAY, "enwik8/enwik8": PLAY, "raw/enwik8.xz": lzma.compress(PLAY)},
-    "text8": {"a/b/c/text8": PLAY, "text8.gz": gzip.compress(PLAY)},
-}
-
-
 @pytest.mark.parametrize(
-    ("corpus", "name"), [(corpus, name) for corpus, names in ONE_FILE.items() for name in names]
+    ("corpus", "name"),
+    [
+        ("shakespeare", "tinyshakespeare.txt"),
+        ("shakespeare", "deep/tinyshakespeare.txt.xz"),
+        ("shakespeare", "nanoGPT/data/shakespeare_char/input.txt"),
+        ("enwik8", "enwik8/enwik8"),
+        ("text8", "a/text8.gz"),
+    ],
 )
 def test_a_corpus_in_one_file_is_divided_in_order(tmp_path: Path, corpus: str, name: str) -> None:
-    write_files(tmp_path, {name: ONE_FILE[corpus][name]})
+    pack = {".xz": lzma.compress, ".gz": gzip.compress}.get(Path(name).suffix, bytes)
+    write_files(tmp_path, {name: pack(PLAY)})
     dataset = small(corpus=corpus).prepare(tmp_path)
     parts = [text(dataset, split) for split in SPLITS]
     assert parts[0] == PLAY[: len(PLAY) * 9 // 10] and dataset.source == "unofficial"
@@ -172,13 +146,12 @@ def test_a_corpus_in_one_file_is_divided_in_order(tmp_path: Path, corpus: str, n
         assert abs(len(parts[1]) - len(parts[2])) <= 1
 
 
-@pytest.mark.parametrize("corpus", ["enwik8", "text8"])
-def test_the_archive_of_a_corpus_in_one_file(tmp_path: Path, corpus: str) -> None:
-    write_zip(tmp_path / f"{corpus}.zip", {corpus: PLAY})
-    assert text(small(corpus=corpus).prepare(tmp_path), "train") == PLAY[: len(PLAY) * 9 // 10]
-    write_zip(tmp_path / "other" / f"{corpus}.zip", {"readme": PLAY})
+def test_the_archive_of_a_corpus_in_one_file(tmp_path: Path) -> None:
+    write_zip(tmp_path / "enwik8.zip", {"enwik8": PLAY})
+    assert text(small(corpus="enwik8").prepare(tmp_path), "train") == PLAY[: len(PLAY) * 9 // 10]
+    write_zip(tmp_path / "other" / "text8.zip", {"readme": PLAY})
     with pytest.raises(DataError, match="has no file of text"):
-        small(corpus=corpus).prepare(tmp_path / "other")
+        small(corpus="text8").prepare(tmp_path / "other")
 
 
 def test_an_own_text_is_known_by_its_content(tmp_path: Path) -> None:
@@ -195,7 +168,7 @@ def test_an_own_text_is_known_by_its_content(tmp_path: Path) -> None:
     assert changed.fingerprint != dataset.fingerprint and b"JULIA" in text(changed, "train")
 
 
-@pytest.mark.parametrize("names", ["{}.txt", "{}", "wiki.{}.tokens"])
+@pytest.mark.parametrize("names", ["{}.txt", "{}"])
 def test_an_own_text_in_splits(tmp_path: Path, names: str) -> None:
     parts = {"train": PLAY, "valid": PLAY[:200], "test": PLAY[200:500]}
     files = {names.format(part): content for part, content in parts.items()}
@@ -204,12 +177,6 @@ def test_an_own_text_in_splits(tmp_path: Path, names: str) -> None:
     for path in (folder, archive):
         dataset = small(corpus=str(path)).prepare(tmp_path / "data")
         assert [text(dataset, split) for split in SPLITS] == list(parts.values())
-
-
-def test_a_name_wins_over_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_files(tmp_path, {"text8": b"own " * 500, "data/text8": PLAY})
-    assert text(small(corpus="text8").prepare(tmp_path / "data"), "train") in PLAY
 
 
 def test_limits_take_the_first_tokens_of_the_same_cache(tmp_path: Path) -> None:
@@ -247,20 +214,6 @@ def test_other_lengths_see_the_same_test_text(tmp_path: Path, unit: str) -> None
     assert short.baseline_bits == long.baseline_bits
 
 
-def test_an_interrupt_does_not_wait_for_a_compression() -> None:
-    """Text of random letters, for which xz takes many seconds."""
-    text = np.random.default_rng(0).integers(97, 107, 10_000_000).astype(np.uint8)
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
-    start = time.monotonic()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            tasks.lm.baselines.xz(text, text[:1000])
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - start < 10
-
-
 def xz_bits(train: bytes, test: bytes) -> float:
     sizes = [len(lzma.compress(train + rest, preset=9)) for rest in (test, b"")]
     return 8 * (sizes[0] - sizes[1]) / len(test)
@@ -278,17 +231,6 @@ def test_baselines_are_of_what_is_used(tmp_path: Path, limits: dict[str, int]) -
     ((common, _),) = counts.most_common(1)
     share = 100 * test[1:].count(common) / (len(test) - 1)
     assert dataset.baselines == {"majority class": pytest.approx(share)}
-
-
-def test_baselines_of_words_are_bits_a_byte(tmp_path: Path) -> None:
-    place(tmp_path, "zip")
-    dataset = small(unit="word", test=50).prepare(tmp_path)
-    train, test = tokens(dataset, "train"), tokens(dataset, "test")
-    counts = np.bincount(train[1:], minlength=33_278) + 1
-    nats = -np.log(counts / counts.sum())[test[1:]].sum()
-    text_bytes = dataset.splits["test"].text_bytes
-    assert text_bytes is not None and text_bytes > 2 * len(test)
-    assert dataset.baseline_bits["order-0"] == pytest.approx(nats / math.log(2) / text_bytes)
 
 
 def test_baselines_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,16 +258,11 @@ def test_options_that_cannot_work_together(options: dict[str, Any], message: str
 
 OWN_FAULTS = {
     "empty": (b"", {}, "the train split of .* has 0 bytes to use, expected at least 17"),
-    "short": (PLAY[:300], {}, "the val split of .* has 15 bytes to use, expected at least 17"),
     "short words": (PLAY, {"unit": "word", "val": 9}, "the val split of .* has 9 words to use"),
     "few words": (b" " * 300 + PLAY[:60], {"unit": "word"}, "train split of .* has 6 words"),
-    "blank": (b" \t " * 300, {"unit": "word"}, "the train split of .* has 0 words"),
     "no text": (PLAY + b"\xff" + PLAY, {"unit": "word"}, r"own\.txt: byte 3,690 is not UTF-8"),
-    "late": (
-        PLAY * 600 + b"\xe2\x82", {"unit": "word"}, r"byte 2,214,000 is not UTF-8 \(unexpected end"
-    ),
     "limited": (PLAY, {"test": 16}, "the test split of .* has 16 bytes to use"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OWN_FAULTS)
@@ -347,17 +284,11 @@ def test_bytes_need_not_be_utf8(tmp_path: Path) -> None:
     assert task.vocabulary(lambda: dataset).encode("Hé") == [72, 195, 169]
 
 
-@pytest.mark.parametrize(
-    ("corpus", "message"),
-    [
-        ("wikitext2", "no file or folder; did you mean wikitext-2"),
-        ("shakspeare", "did you mean shakespeare"),
-        ("qqq", "no file or folder; expected wikitext-2, wikitext-103, enwik8,"),
-    ],
-)
-def test_a_name_of_nothing(tmp_path: Path, corpus: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        small(corpus=corpus).prepare(tmp_path)
+def test_a_name_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no file or folder; did you mean wikitext-2"):
+        small(corpus="wikitext2").prepare(tmp_path)
+    with pytest.raises(DataError, match="no file or folder; expected wikitext-2, wikitext-103"):
+        small(corpus="qqq").prepare(tmp_path)
 
 
 def test_folders_that_lack_or_repeat_a_file(tmp_path: Path) -> None:
@@ -408,6 +339,7 @@ def test_the_bytes_of_wikitext_2(real: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_the_words_of_wikitext_2(real: Path) -> None:
     task = LanguageModelling(source="official", unit="word", train=100_000)
     dataset = task.prepare(real)
