@@ -33,8 +33,9 @@ def record(folder: Path) -> Any:
     return load_record(path)
 
 
-@pytest.mark.parametrize("protocol", ["s4", "lra"])
-@pytest.mark.parametrize("task", BENCHMARK)
+@pytest.mark.parametrize(
+    ("task", "protocol"), [*((task, "s4") for task in BENCHMARK), ("text", "lra"), ("image", "lra")]
+)
 def test_every_task_runs_in_both_protocols(task: str, protocol: str, tmp_path: Path) -> None:
     place_made_data(task, tmp_path / "data")
     assert run_task.main(arguments(task, tmp_path, "--protocol", protocol)) == 0
@@ -126,17 +127,10 @@ def test_what_is_only_read_is_not_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place_made_data("image", tmp_path / "data")
-    data = ["--task", "image", "--data-dir", str(tmp_path / "data"), "--set", "task.train=50",
-            "--set", "task.val=5", "--set", "task.test=5"]  # fmt: skip
-    assert prepare.main([*data, "--export", str(tmp_path / "out")]) == 2
+    data = ["--task", "image", "--data-dir", str(tmp_path / "data")]
+    sizes = [part for text in SMALLER["image"] for part in ("--set", text)]
+    assert prepare.main([*data, *sizes, "--export", str(tmp_path / "out")]) == 2
     assert "never made, so there is nothing to export" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("source", ["generate", "offical"])
-def test_a_source_that_a_task_has_not_is_refused(
-    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = prepare.main(["--task", "image", "--source", source, "--data-dir", str(tmp_path)])
+    assert prepare.main([*data, "--source", "offical"]) == 2
     shown = capsys.readouterr().err
-    assert code == 2
     assert "--source" in shown and "valid: auto, download, official" in shown
