@@ -104,10 +104,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "renamed",
     )  # fmt: skip
     parser.add_argument(
-        "--table", action="store_true",
-        help="also print the table of all runs of this task and preset when the run ends",
-    )  # fmt: skip
-    parser.add_argument(
         "--verbose", action="store_true", help="also print messages about internals"
     )
     parser.add_argument(
@@ -239,17 +235,14 @@ def train(
 
 
 def show_result(options: argparse.Namespace, config: RunConfig, record: RunRecord) -> None:
-    """Print the last screen of a run, after the table of its task and preset if that is asked."""
+    """Print the last screen of a run."""
     from lra.report.run_screen import Screen
-    from lra.report.screen import task_table
     from lra.runtime.terminal import terminal_width
 
-    width = terminal_width()
-    if options.table:
-        write_out(task_table(options.results_dir, record))
     screen = Screen(
         results_dir=options.results_dir, record=record, config=config, data_dir=options.data_dir,
-        flags=[] if options.device == "auto" else ["--device", options.device], width=width,
+        flags=[] if options.device == "auto" else ["--device", options.device],
+        width=terminal_width(),
     )  # fmt: skip
     write_out(f"{screen}")
 

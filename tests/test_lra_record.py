@@ -11,10 +11,9 @@ import pytest
 from lra.config.registry import MIXERS
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.run import RunRecord, load_record
+from lra.record.run import load_record
 from lra.record.table import read_runs
 from lra.report.published import published_rows, rows_of
-from lra.report.screen import task_table
 from lra.runtime.errors import UserError
 from made_results import bench_record, record, save, save_evaluation
 
@@ -78,33 +77,6 @@ def test_an_evaluation_under_the_name_of_another_is_refused(tmp_path: Path) -> N
     records, faults = evaluations_of(path.parent)
     assert not records
     assert f"move it to {path}" in faults[0]
-
-
-def shown(results: Path, run: RunRecord) -> str:
-    return " ".join(task_table(results, run).split())
-
-
-def test_the_table_of_a_run_has_other_data_and_presets_apart(tmp_path: Path) -> None:
-    data = {"source": "own", "fingerprint": "b" * 64, "sizes": {"train": 1}}
-    own = record(task="adding", data=data)
-    save(tmp_path, own)
-    assert "tnn 40.00" in shown(tmp_path, own)
-    save(tmp_path, record(task="adding", run_id="o", data=data | {"fingerprint": "c" * 64}))
-    save(tmp_path, record(task="adding", run_id="q", preset="quick", test_accuracy=60.0))
-    assert shown(tmp_path, own).count("tnn 40.00") == 2
-    assert "other data of the same description (cccccccc instead of bbbbbbbb)" in shown(
-        tmp_path, own
-    )
-    assert "60.00" not in shown(tmp_path, own)
-
-
-def test_the_table_of_a_run_has_trivial_baselines_and_published_rows(tmp_path: Path) -> None:
-    save(tmp_path, record())
-    text = shown(tmp_path, record())
-    assert "trivial baseline: majority class 17.00" in text
-    assert "TNN - 61.04" in text
-    assert "not with published" not in text
-    assert "not with published" in shown(tmp_path, record(preset="quick"))
 
 
 def test_published_methods_stand_beside_their_mixer() -> None:

@@ -14,11 +14,10 @@ import torch
 
 from lra.record.schema import ThreadsRecord
 from lra.report.names import RowNames
-from lra.report.screen import task_table
 from lra.report.tables.speeds import against_reference, is_busy, speed_tables
 from lra.runtime import environment, threads
 from lra.runtime.threads import Threads
-from made_results import bench_record, record, save
+from made_results import bench_record, record
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURE = threads._measure_other_load
@@ -134,9 +133,6 @@ def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(
     assert ratio == "2.00 (1.90 to 2.10), busy"
     (ratios,) = against_reference([made], names)
     assert ratio in ratios.rows[0]
-    run = record(threads=busy)
-    save(tmp_path, run)
-    assert "2.50, busy" in task_table(tmp_path, run)
 
 
 @pytest.mark.thorough

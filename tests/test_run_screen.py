@@ -14,7 +14,6 @@ from lra.record import schema
 from lra.record.run import RunRecord, folder_of
 from lra.report.published import closest_result
 from lra.report.run_screen import Screen
-from lra.report.screen import task_table
 from lra.runtime.console import make_absolute
 from lra.runtime.terminal import wrap_command, wrap_parts
 from made_results import next_token_run, record, save, save_all, scores
@@ -148,7 +147,6 @@ def test_a_run_ranks_among_shipped_ones_wherever_it_lies(
     save_all(schema.SHIPPED_RESULTS, others([61.3, 59.75]))
     lines = screen(tmp_path / "elsewhere", quick(), 120)
     assert any(line.endswith("s4 61.30, > tnn 60.10 <, mega 59.75") for line in lines)
-    assert "mega" in task_table(tmp_path / "elsewhere", quick())
 
 
 @pytest.mark.parametrize(
@@ -298,17 +296,6 @@ def test_words_break_at_separators() -> None:
     assert next_command("\n".join(wrap_command("next:", words, 30))) == words
 
 
-def test_the_table_fits_the_terminal(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = quick(overrides=["mixer.rpe_dim=16", "train.lr=0.003"], config_hash="c")
-    save(results, run)
-    for width in (40, 80, 200):
-        monkeypatch.setenv("COLUMNS", str(width))
-        text = task_table(results, run)
-        assert max(map(len, text.splitlines())) <= width
-        assert "train.lr=0.003)" in text and "60.10" in text
-        assert ("A wider terminal also shows" in " ".join(text.split())) == (width < 200)
-
-
 @pytest.mark.thorough
 def test_the_command_prints_the_screen_and_repeats_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -323,8 +310,3 @@ def test_the_command_prints_the_screen_and_repeats_it(
     assert max(map(len, done.splitlines())) <= 80 or str(tmp_path) in done
     assert run_task.main(tiny_arguments(tmp_path)) == 0
     assert capsys.readouterr().out == done
-    assert run_task.main(tiny_arguments(tmp_path, "--table")) == 0
-    table, _, after = capsys.readouterr().out.rpartition("\n\n")
-    assert f"\n{after}" == done
-    assert table.startswith("\nlistops: Preset quick, protocol s4; generated data")
-    assert "trivial baseline: root" in table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
 from lra.report.names import RowNames, changes_of, slugify
-from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of, none_own
+from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of, none_own, sort_rows
 from tasks.base import BENCHMARK
 
 PRESETS = ("paper", "budget", "quick")
@@ -105,15 +105,9 @@ class Board:
 
     def sorted_by(self, task: str) -> Board:
         """Return the board with the rows that are best on a task first."""
-        measure = self.measures[0]
-        sign = 1 if measure.lowest_is_best else -1
-
-        def key(item: tuple[str, Cells]) -> tuple[bool, bool, float]:
-            cell = item[1].get(task, Cell())
-            mean = cell.mean(measure)
-            return cell.value(measure) is None, mean is None, sign * (mean or 0.0)
-
-        return replace(self, rows=dict(sorted(self.rows.items(), key=key)))
+        cells = {name: found.get(task, Cell()) for name, found in self.rows.items()}
+        order = sort_rows(cells, self.measures[0])
+        return replace(self, rows={name: self.rows[name] for name in order})
 
 
 def boards(

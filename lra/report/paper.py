@@ -18,7 +18,7 @@ from lra.report.data import Data
 from lra.report.figures.bubbles import bubble_figures
 from lra.report.figures.drawing import HEIGHT, WIDTH, ReportFigure, arrange, style
 from lra.report.figures.lines import curve_figures, line_figures
-from lra.report.names import complete, matching_names, mixer_of, slugify
+from lra.report.names import complete, matching_names, slugify
 from lra.report.page.page import files_before, write_files
 from lra.report.published import FAIL, PublishedRow, choose_published, rows_of
 from lra.report.scores import AVERAGES, average, mean_over, rounded
@@ -139,7 +139,7 @@ def make_paper(data: Data, options: PaperOptions) -> Paper:
         slug = _slug_of(board)
         paper.tables[slug] = _tabulate(part, names, options.precision, trivial, compared)
         figures += _make_figures(data, part, names)
-        left_out += describe_left_out(board, part, words, data.boards)
+        left_out += count_changed(board, part) if VARIANTS not in words else []
     if published and any(board.preset not in published_presets() for board, _, _ in shown):
         asked = [name for _, _, names in shown for name in names]
         paper.tables["published"] = _tabulate_published(
@@ -227,46 +227,13 @@ def choose_columns(board: Board, words: Sequence[str]) -> tuple[Board, list[str]
     return dataclasses.replace(board, rows=kept), names
 
 
-def describe_left_out(
-    board: Board, shown: Board, words: Sequence[str], boards: Sequence[Board]
-) -> list[str]:
-    """Write a line for each reason why the table of a board lacks rows.
-
-    Args:
-        board: all rows.
-        shown: those in the table.
-        words: what `--rows` asks for.
-        boards: all boards, main ones and others.
-    """
-    asked = [word for word in words if word not in ROW_WORDS]
-    mixers = {mixer_of(name) for name in shown.rows}
-    if MIXERS in words:
-        asked += [
-            name
-            for other in boards
-            for name, cells in other.rows.items()
-            if not other.of_positions and is_at_preset(cells) and mixer_of(name) not in mixers
-        ]
-    reasons: dict[str, list[str]] = {}
-    for name in dict.fromkeys(asked):
-        if not matching_names(name, shown.rows):
-            reasons.setdefault(_reason_without_row(boards, board, name), []).append(name)
-    start = f"Preset {board.preset}, protocol {board.protocol}"
-    lines = [f"{start}, {reason}: {'; '.join(names)}" for reason, names in reasons.items()]
-    changed = sum(not is_at_preset(board.rows[name]) for name in board.rows.keys() - shown.rows)
-    if changed and MIXERS in words and VARIANTS not in words:
-        lines.append(f"{start}: {changed} with changed settings (--rows {MIXERS},{VARIANTS})")
-    return lines
-
-
-def _reason_without_row(boards: Sequence[Board], board: Board, name: str) -> str:
-    if matching_names(name, board.rows):
-        return "no results in these columns"
-    for other in boards:
-        is_same = (other.preset, other.protocol) == (board.preset, board.protocol)
-        if is_same and matching_names(name, other.rows):
-            return f"results on other data only ({other.reason})"
-    return "no results at this preset and protocol"
+def count_changed(board: Board, shown: Board) -> list[str]:
+    """Say how many rows of changed settings the table of a board leaves out, if it does."""
+    left_out = board.rows.keys() - shown.rows
+    changed = sum(not is_at_preset(board.rows[name]) for name in left_out)
+    name = f"Preset {board.preset}, protocol {board.protocol}"
+    words = f"--rows {MIXERS},{VARIANTS}"
+    return [f"{name}: {changed} with changed settings ({words})"] if changed else []
 
 
 def _slug_of(board: Board) -> str:

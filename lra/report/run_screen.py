@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,20 @@ from lra.record.run import RunRecord, folder_of
 from lra.record.schema import is_shipped
 from lra.record.scores import PositionScores, unit_of
 from lra.record.table import read_runs
-from lra.report.boards import Board, boards
 from lra.report.commands import run_flags
 from lra.report.names import RowNames
 from lra.report.published import closest_result
-from lra.report.scores import Cell, Measure, best_baseline, is_at_chance, rounded
-from lra.report.tables.speeds import is_busy
+from lra.report.scores import (
+    Cell,
+    Measure,
+    best_baseline,
+    cell_of,
+    is_at_chance,
+    is_busy,
+    measures_of,
+    rounded,
+    sort_rows,
+)
 from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
@@ -43,8 +51,8 @@ class Standing:
     record: RunRecord
     name: str
     """The run's row."""
-    board: Board
-    """The table of its preset, protocol and data."""
+    rows: Mapping[str, Cell[RunRecord]]
+    """All rows of its task, preset, protocol and data, the best first."""
     shipped: Sequence[RunRecord]
 
     @classmethod
@@ -59,19 +67,23 @@ class Standing:
         runs = [*(run for _, run in pairs), record]
         shipped = [run for folder, run in pairs if is_shipped(folder, results_dir)]
         names = RowNames(runs)
-        found = boards([run for run in runs if _compares(run, record)], names)
-        name = names.of(record)
-        return cls(record, name, next(board for board in found if name in board.rows), shipped)
+        groups: dict[str, list[RunRecord]] = {}
+        for run in sorted(runs, key=lambda run: (names.of(run), run.run_id)):
+            if _compares(run, record):
+                groups.setdefault(names.of(run), []).append(run)
+        cells = {name: cell_of(group) for name, group in groups.items()}
+        measure, *_ = measures_of([record])
+        return cls(record, names.of(record), sort_rows(cells, measure), shipped)
 
     @property
     def measure(self) -> Measure:
         """What rows are ranked by."""
-        return self.board.measures[0]
+        return measures_of([self.record])[0]
 
     @property
     def cell(self) -> Cell[RunRecord]:
         """All seeds of the run's row."""
-        return self.board.rows[self.name][self.record.task]
+        return self.rows[self.name]
 
     def describe_seeds(self, unit: str) -> str:
         """Describe the mean over the seeds of the same settings; empty without other seeds.
@@ -104,8 +116,8 @@ class Standing:
         """
         texts = {
             name: rounded(value, self.measure.digits)
-            for name, cells in self.board.sorted_by(self.record.task).rows.items()
-            if (value := cells[self.record.task].value(self.measure)) is not None
+            for name, cell in self.rows.items()
+            if (value := cell.value(self.measure)) is not None
         }
         order, where = [*texts], self._describe_board()
         count = f"{len(order)} mixers and variants" if len(order) > 1 else "1 mixer or variant"

@@ -15,6 +15,7 @@ from lra.record.benchmark import BenchRecord
 from lra.record.evaluation import EvaluationRecord
 from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
+from lra.record.schema import was_busy
 from lra.record.scores import PositionScores, unit_of
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
@@ -161,6 +162,11 @@ def best_baseline(result: Result) -> tuple[str, float] | None:
     return max(result.baselines.items(), key=lambda one: one[1], default=None)
 
 
+def is_busy(record: RunRecord | BenchRecord) -> bool:
+    """Say whether other processes kept the machine busy while a record was made."""
+    return was_busy(record.threads, record.gpu_shared)
+
+
 def is_at_chance(run: Result) -> bool:
     """Whether a finished run is no better than one answer to all, by a test of proportions."""
     majority = run.baselines.get("majority class")
@@ -293,6 +299,17 @@ def _attempt(record: RunRecord) -> int:
     """Return which attempt a run is, 1 for the first: the number behind -r in its id."""
     found = re.search(r"-r(\d+)$", record.run_id)
     return int(found[1]) if found else 1
+
+
+def sort_rows(cells: Mapping[str, Cell[RunRecord]], measure: Measure) -> dict[str, Cell[RunRecord]]:
+    """Sort rows so that the best come first; those without a number to rank come last."""
+    sign = 1 if measure.lowest_is_best else -1
+
+    def key(name: str) -> tuple[bool, bool, float]:
+        mean = cells[name].mean(measure)
+        return cells[name].value(measure) is None, mean is None, sign * (mean or 0.0)
+
+    return {name: cells[name] for name in sorted(cells, key=key)}
 
 
 def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:

@@ -1,23 +1,16 @@
-"""The tables in the terminal: what report.py prints, and `run_task.py --table`."""
+"""The tables that report.py prints in the terminal."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from lra.config.request import DEFAULT_PROTOCOL
-from lra.config.settings_files import published_presets
-from lra.record.run import RunRecord
-from lra.report.boards import Board, boards, choose_from_grids, leading_board, rows_at_preset
+from lra.report.boards import Board, choose_from_grids, leading_board, rows_at_preset
 from lra.report.data import Data
-from lra.report.published import rows_of
-from lra.report.scores import NEXT_TOKEN, Cell
 from lra.report.tables.probes import Probe, probe_table, probes
 from lra.report.tables.results import accuracy_columns, position_table
-from lra.report.tables.speeds import BUSY, is_busy
-from lra.report.tables.table import Table, name_column, result_column, result_entry, text_column
+from lra.report.tables.table import Table
 from lra.report.tables.terminal import OWN_MARK, TerminalTable, fit_table, wrap
 
 
@@ -119,65 +112,3 @@ def _short_name(board: Board) -> str:
     protocol = [] if board.protocol == DEFAULT_PROTOCOL else [f"protocol {board.protocol}"]
     details = ", ".join([*(board.tasks if board.of_positions else []), *protocol])
     return f"{board.preset} ({details})" if details else board.preset
-
-
-def task_table(results_dir: Path, record: RunRecord) -> str:
-    """Tabulate a run with others of its task and preset, trivial baselines and published rows.
-
-    Args:
-        results_dir: folder of the user's own results, with the shipped ones in it.
-        record: of the run.
-    """
-    chosen = record.task, record.preset
-    data = Data(results_dir, lambda r: isinstance(r, RunRecord) and (r.task, r.preset) == chosen)
-    parts: list[str] = []
-    for board in boards(data.records, data.names, data.is_own):
-        table = _task_table(board.sorted_by(record.task), record.task)
-        fitted = fit_table(table, [measure.name for measure in board.measures])
-        parts += [wrap(table.title), fitted.text, wrap(" ".join(_describe(fitted)))]
-    if record.preset not in published_presets():
-        parts.append(
-            wrap(
-                f"Preset {record.preset} has its own data and model sizes. Its results compare "
-                f"with each other, not with published ones."
-            )
-        )
-    return "\n" + "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _task_table(board: Board, task: str) -> Table:
-    cells = {name: row[task] for name, row in board.rows.items()}
-    measures = board.measures
-    is_full = board.preset in published_presets() and not board.of_positions
-    published = rows_of({run.mixer for run in board.records}) if is_full else []
-    printed = {row.method: row.printed[task] for row in published if row.printed.get(task)}
-    beneath = {measure.name: measure.rows_beneath(board.records) for measure in measures}
-    below = list(dict.fromkeys(name for found in beneath.values() for name in found))
-    columns = [name_column("mixer", [*cells, *below, *printed], board.own_rows)]
-    for measure in [*measures, *([NEXT_TOKEN] if board.of_positions else [])]:
-        found = beneath.get(measure.name, {})
-        numbers = [*map(found.get, below), *[None] * len(printed)]
-        entries = [result_entry(cell, measure) for cell in cells.values()]
-        columns.append(result_column(measure.name, measure, entries, numbers))
-    texts = [*[None] * (len(cells) + len(below)), *printed.values()]
-    columns.append(text_column("published, %", texts))
-    for name, write in _COSTS.items():
-        costs = [write(cell) for cell in cells.values()]
-        columns.append(text_column(name, [*costs, *[None] * (len(below) + len(printed))]))
-    title = f"{task}: {board.name}; {board.conditions[task]}"
-    return Table("", title, "", columns, len(below) + len(printed))
-
-
-def _write_speed(cell: Cell[RunRecord]) -> str | None:
-    speeds = [r.steps_per_second for r in cell.runs if r.steps_per_second is not None]
-    busy = f", {BUSY}" if any(map(is_busy, cell.runs)) else ""
-    return f"{statistics.median(speeds):.2f}{busy}" if speeds else None
-
-
-_COSTS: Mapping[str, Callable[[Cell[RunRecord]], str | None]] = {
-    "steps": lambda cell: f"{cell.runs[-1].steps:,} of {cell.runs[-1].total_steps:,}",
-    "steps/s": _write_speed,
-    "peak MiB": lambda cell: f"{max(r.peak_memory_mib for r in cell.runs):,.0f}",
-    "parameters": lambda cell: f"{cell.runs[-1].params:,}",
-}
-"""Columns of what the runs of a row took: of the last run how far it is, else of all of them."""

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 
 from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
-from lra.record.run import RunRecord
-from lra.record.schema import was_busy
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
-from lra.report.scores import IsOwn, none_own
+from lra.report.scores import IsOwn, is_busy, none_own
 from lra.report.tables.table import (
     Column,
     Entry,
@@ -63,11 +61,6 @@ _COMPARED = (
     "function): Fourier transforms of twice the length, in single precision, every sequence padded "
     "to the task's longest, and default settings of autograd, allocator and threads."
 )
-
-
-def is_busy(record: RunRecord | BenchRecord) -> bool:
-    """Say whether other processes kept the machine busy while a record was made."""
-    return was_busy(record.threads, record.gpu_shared)
 
 
 def _order(r: BenchRecord) -> tuple[object, ...]:
