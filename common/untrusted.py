@@ -68,17 +68,14 @@ def map_array(path: Path) -> np.ndarray:
 
     Raises: DataError for a file that is no array of numbers, or shorter than it says.
     """
-    with open_regular(path):
-        pass
+    open_regular(path).close()
     with explain_errors(f"{path}"):
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def decode_png(content: bytes, shown: str, side: int, mode: Literal["L", "RGB"]) -> np.ndarray:
-    """Decode a PNG image of side x side pixels: (side * side, channels) uint8.
+    """Decode a PNG image of side x side pixels, called `shown`: (side * side, channels) uint8.
 
-    Args:
-        shown: its name in messages.
     Raises: DataError for an image of another size, before it is unpacked, or a damaged one.
     """
     from PIL import Image

@@ -86,12 +86,11 @@ class MaskedInputs(Unlabelled):
         return Batch(inputs, batch.lengths, labels)
 
     def _hidden(self, lengths: Tensor, first: int) -> Tensor:
-        """Draw which positions of sequences are hidden.
+        """Draw which positions of sequences are hidden, (positions,) bool.
 
         Args:
             lengths: (sequences,).
             first: the batch's first example, which tells fixed masks apart.
-        Returns: (positions,) bool.
         """
         total = int(lengths.sum())
         if self.is_fixed:

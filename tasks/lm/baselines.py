@@ -87,12 +87,7 @@ def count_tokens(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
 
 
 def order_0(train: np.ndarray, test: np.ndarray) -> float:
-    """Bits of test tokens, each by its frequency in training.
-
-    Args:
-        train: (vocab_size,) counts of tokens in training, to each of which 1 is added.
-        test: (vocab_size,) counts of tokens in the test split.
-    """
+    """Bits of the counted test tokens, each by its count in training plus 1: (vocab_size,) both."""
     chances = (train + 1) / (train.sum() + len(train))
     return float(-(test * np.log2(chances)).sum())
 
