@@ -19,7 +19,7 @@ from common.errors import DataError
 from tasks.base import split_proportionally
 from tasks.baselines import bag, logistic
 from tasks.cache import Build
-from tasks.documents.documents import Documents, Unit, choose_alphabet
+from tasks.documents.documents import Documents, Unit
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
 from tasks.random_words import permutation
@@ -97,6 +97,7 @@ class Text(DocumentTask):
 
     name = "text"
     release = RELEASE
+    usual = (15, 135)
     splits_read = SPLITS
     towers = 1
 
@@ -114,16 +115,16 @@ class Text(DocumentTask):
         test: PositiveInt | None = None,
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
     ) -> None:
-        alphabet = choose_alphabet(
-            unit,
+        super().__init__(
+            source=source,
+            unit=unit,
             sequence_length=sequence_length,
             end_token=end_token,
             min_frequency=min_frequency,
             vocab_size=vocab_size,
-            usual=(15, 135),
+            counts={"train": train, "holdout": holdout, "test": test},
+            data_seed=data_seed,
         )
-        counts = {"train": train, "holdout": holdout, "test": test}
-        super().__init__(source, alphabet, counts, data_seed)
 
     def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
         """See `DocumentTask.choose`."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import lzma
 import os
 import pickle
 import shutil
-import stat
 import tarfile
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -101,18 +98,12 @@ BATCHES: Mapping[str, Callable[[Canary], bytes]] = {
     "raw objects": lambda _: array_state(1, (20, 3072), np.dtype("O"), False, b"A" * 8 * 61440),
     "codec": lambda _: b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00zip\x86R.",
     "state of a function": lambda _: b"\x80\x02c_codecs\nencode\n}b.",
-    "state of a class": lambda _: b"\x80\x02cnumpy\nndarray\n}b.",
     "shape beyond": lambda _: array_state(1, (2**40, 3072), U1, False, b"x" * 100),
     "negative shape": lambda _: array_state(1, (-1, 3072), U1, False, b"x" * 3072),
     "extension": lambda _: b"\x80\x02\x82\x01.",
     "persistent": lambda _: b"Pid\n.",
-    "no dict": lambda _: pickle.dumps([1, 2], protocol=2),
-    "labels of 1.5": lambda _: batch(labels=[1.5] * 20),
     "labels beyond": lambda _: batch(labels=[10] * 20),
-    "a label less": lambda _: batch(labels=[1] * 19),
-    "data of numbers": lambda _: batch(data=DATA.astype(float)),
     "empty": lambda _: b"",
-    "text": lambda _: b"<html>404</html>",
 }
 
 
@@ -162,49 +153,10 @@ def test_hostile_archives(tmp_path: Path, name: str) -> None:
     assert not outside, "an archive is never unpacked"
 
 
-def zipped(files: Mapping[str, bytes], mode: int = stat.S_IFREG) -> bytes:
-    path = Path("made.zip")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            member = zipfile.ZipInfo(name)
-            member.external_attr = (mode | 0o644) << 16
-            archive.writestr(member, content)
-    return path.read_bytes()
-
-
-WIKITEXT = wikitext()
-ZIPS: Mapping[str, Callable[[], bytes]] = {
-    "nothing": lambda: b"",
-    "other files": lambda: zipped({"readme": b"hello"}),
-    "noise": lambda: b"PK\x03\x04" + NOISE[:5000],
-    "no list": lambda: zipped(WIKITEXT)[:1000],
-    "pipes": lambda: zipped(dict.fromkeys(WIKITEXT, b""), mode=stat.S_IFIFO),
-    "a file twice": lambda: zipped({**WIKITEXT, "x/valid.txt": b"x"}),
-}
-
-
-@pytest.mark.parametrize("name", ZIPS)
-def test_hostile_zips(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert attempt(LM, write_files(tmp_path / "d", {"wikitext-2-v1.zip": ZIPS[name]()}))
-
-
-COMPRESSED: Mapping[str, tuple[str, Callable[[], bytes]]] = {
-    "cut off by xz": ("enwik8.xz", lambda: lzma.compress(NOISE)[:-300]),
-    "cut off by gzip": ("enwik8.gz", lambda: gzip.compress(NOISE)[:-300]),
-    "wrong checksum": ("enwik8.gz", lambda: gzip.compress(NOISE)[:-8] + bytes(8)),
-    "magic alone": ("enwik8.xz", lambda: b"\xfd7zXZ\x00"),
-}
-
-
-@pytest.mark.parametrize("name", COMPRESSED)
-def test_compressed_files_that_are_damaged(tmp_path: Path, name: str) -> None:
-    file, content = COMPRESSED[name]
-    task = LanguageModelling(corpus="enwik8", sequence_length=16)
-    assert "damaged" in attempt(task, write_files(tmp_path / "data", {file: content()}))
-    own = tmp_path / "data" / file
-    task = LanguageModelling(corpus=str(own), sequence_length=16)
-    assert "damaged" in attempt(task, tmp_path / "own")
+def test_compressed_files_that_are_damaged(tmp_path: Path) -> None:
+    data = write_files(tmp_path / "data", {"enwik8.gz": gzip.compress(NOISE)[:-8] + bytes(8)})
+    for corpus in ("enwik8", str(data / "enwik8.gz")):
+        assert "damaged" in attempt(LanguageModelling(corpus=corpus, sequence_length=16), data)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -242,20 +194,10 @@ def test_hostile_tables_of_images(tmp_path: Path, name: str) -> None:
     assert words in attempt(Image(), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("texts", "labels", "words"),
-    [
-        (["fine", "dull"], [1, 7], "row 1 has label 7, expected 0 to 1"),
-        ([None], [1], "row 0 has no text"),
-        (["fine"], [1], "lacks reviews of a class in train"),
-    ],
-)
-def test_hostile_tables_of_reviews(
-    tmp_path: Path, texts: list[Any], labels: list[int], words: str
-) -> None:
+def test_hostile_tables_of_reviews(tmp_path: Path) -> None:
     review_tables(tmp_path, reviews())
-    write_table(tmp_path, "train", "text", texts, labels)
-    assert words in attempt(TEXT, tmp_path)
+    write_table(tmp_path, "train", "text", ["fine", "dull"], [1, 7])
+    assert "row 1 has label 7, expected 0 to 1" in attempt(TEXT, tmp_path)
 
 
 FILES = {f"basic_{split}.tsv": LISTOPS for split in ("train", "val", "test")}
@@ -264,7 +206,7 @@ PLACES: Mapping[str, tuple[Task, Mapping[str, bytes]]] = {
     "aclImdb/train/pos/0_9.txt": (TEXT, reviews()),
     "new_aan_pairs.test.tsv": (Retrieval(), pairs()),
     "cifar-10-batches-bin/data_batch_2.bin": (Image(), cifar_binary()),
-    "wikitext-2/wiki.test.tokens": (LM, WIKITEXT),
+    "wikitext-2/wiki.test.tokens": (LM, wikitext()),
 }
 
 
@@ -316,24 +258,16 @@ BEYOND = "{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999,)}"
 CACHES: Mapping[str, Callable[[Path], None]] = {
     "empty manifest": write("manifest.json", b""),
     "deep manifest": write("manifest.json", b"[" * 100_000),
-    "manifest noise": write("manifest.json", NOISE[:999]),
     "manifest device": link("manifest.json", "/dev/zero"),
     "manifest removed": lambda cache: (cache / "manifest.json").unlink(),
     "format": change_manifest(format=99),
     "no files": change_manifest(files={}),
-    "bytes": change_manifest(files={"train_tokens.npy": {"bytes": 10**30, "sha256": "0"}}),
     "files out": change_manifest(files={"../../../secret": {"bytes": 11, "sha256": "0"}}),
     "request": change_manifest(request={}),
-    "extra": change_manifest(more=1),
     "array device": link("train_tokens.npy", "/dev/zero"),
     "array removed": lambda cache: (cache / "test_labels.npy").unlink(),
-    "array cut": write("val_offsets.npy", b"\x93NUMPY"),
     "array changed": replace("test_labels.npy", np.zeros(10, np.uint8) + 11),
-    "array of real numbers": replace("val_labels.npy", np.array([1.5] * 10)),
     "offsets beyond": replace("train_offsets.npy", np.arange(61) * 10**9),
-    "offsets fall": replace("train_offsets.npy", -np.arange(61)),
-    "array in 3-D": replace("test_tokens.npy", np.zeros((3, 3, 3), np.uint8)),
-    "few labels": replace("test_labels.npy", np.zeros(1, np.uint8)),
     "header beyond": replace("test_labels.npy", npy(BEYOND)),
 }
 

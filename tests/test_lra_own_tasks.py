@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
@@ -147,11 +146,9 @@ RETURNED = {
     "return 3": "returned a int, expected (sequences, labels)",
     "return [], []": "0 sequences have 0 labels",
     "return (x for x in [[1]]), [0]": "its sequences are a generator, expected a list or array",
-    "return {1: 2}, [0, 1]": "its sequences are a dict",
     "return [[1, 2], [3]], [0]": "2 sequences have 1 labels",
     "return [[1, 2], []], [0, 1]": "example 1 is an array of float64 (0,)",
     "return [[1, -2], [1]], [0, 1]": "tokens of example 0 reach from -2 to 1",
-    "return [[2**40], [1]], [0, 1]": "tokens of example 0 reach from 1099511627776",
     "return [[1, 2], [.5]], [0, 1]": "example 1 has positions of shape (1,), and example 0 of ()",
     "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan at position 1",
     "return [[.1, -1e39]] * 2, [0, 1]": "example 0 has -1e+39 at position 1, expected numbers of",
@@ -159,21 +156,15 @@ RETURNED = {
     "return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]": "a numpy MaskedArray",
     "return ['ab', 'c'], [0, 1]": "example 0 is an array of <U2 (), expected a list",
     "return [[1, [2, 3]], [1]], [0, 1]": "example 0 is no array",
-    "return [[object()]], [0]": "example 0 is an array of object",
     "return rng.integers(0, 2, (9, 4, 3)), [0] * 9": "if the class states its channels",
-    "return rng.random((9, 3, 8, 8)), [0] * 9": "example 0 is an array of float64 (3, 8, 8)",
     "return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]": "transpose arrays of shape",
     "return [([1], [2], [3])] * 2, [0, 1]": "are tuples of two sequences, and some are not",
-    "return [[1], ([1], [2])], [0, 1]": "are tuples of two sequences, and some are not",
     "return [[1], [2]], ['cat', 'dog']": "its labels include 'cat', expected whole numbers from 0",
     "return [[1], [2]], [0., .25]": "its labels include 0.0, expected whole numbers from 0 to 999",
     "return [[1], [2]], [0, 10**6]": "its labels include 1000000",
-    "return [[1], [2]], [0, None]": "its labels include None",
     DRAW + "return s, -s.sum(1)": "its labels include -",
     DRAW + "return s, s.sum(1) * 0": "all labels are 0",
     "return [[1, 2], [2, 1]], [[0], [1]]": "or labels of shape (examples,) for one each",
-    "return [[1, 2], [2, 1]], [[-1, -1], [1, 1]]": "at least one of them a class",
-    "return [[.1], [.2]], [[0], [1]]": "labels of positions need sequences of tokens",
     DRAW + "return s, s[:, 0], 3": "its metadata is a int",
     DRAW + "return s, s[:, 0], {'a': [1]}": "its metadata 'a' is int64 (1,)",
     DRAW + "return s, s[:, 0], {'a': ['\\x1b[2J'] * 30}": "its metadata 'a' is <U4 (30,)",
@@ -222,38 +213,27 @@ def test_mistakes_are_one_line(case: int) -> None:
 def test_what_fits_is_kept_whatever_its_type() -> None:
     """All whole types become tokens and labels, all real ones float32, up to the largest number."""
     tokens = [np.array([0, 1], kind) for kind in ("?", "u1", "i1", "u8", "i8")]
-    kept = pack_examples(
-        (tokens, np.array([0, 1, 0, 1, 0], "u8"), {"a": np.array([2**63 - 1] * 5, "u8")})
-    )
+    labels, numbers = np.array([0, 1, 0, 1, 0], "u8"), np.array([2**63 - 1] * 5, "u8")
+    kept = pack_examples((tokens, labels, {"a": numbers}))
     assert (kept.values.dtype, kept.values.tolist()) == (np.dtype(np.int32), [0, 1] * 5)
     assert kept.metadata["a"].tolist() == [2**63 - 1] * 5
     largest = np.finfo(np.float32).max
     reals = pack_examples(([np.array([1, -largest], kind) for kind in ("f4", "f8")], [0, 1]))
     assert reals.values.tolist() == [[1.0], [-largest]] * 2
+    whole = pack_examples((np.ones((5, 2, 3), int), labels), reals=True)
+    assert whole.values.dtype == np.float32 and whole.channels == 3
 
 
 def test_arrays_of_torch_and_pandas_are_what_they_hold() -> None:
-    tokens = np.arange(12).reshape(4, 3)
-    labels, words = [0, 1, 1, 0], ["a", "b", "b", "a"]
-    expected = pack_examples((tokens, labels, {"word": words}))
-    of_positions = pack_examples((tokens, tokens % 2))
-    for convert, column in ((torch.tensor, np.array), (pd.DataFrame, pd.Series)):
-        parts = list(map(torch.tensor if convert is torch.tensor else pd.Series, tokens))
-        for sequences, given in itertools.product(
-            (convert(tokens), parts, tuple(parts)), (column(labels), list(column(labels)))
-        ):
-            kept = pack_examples((sequences, given, {"word": column(words)}))
-            assert kept.digest() == expected.digest()
-        for rows in (convert(tokens % 2), [part % 2 for part in parts]):
-            assert pack_examples((parts, rows)).digest() == of_positions.digest()
-
-
-@pytest.mark.parametrize("shape", [(30, 5), (30, 5, 2)])
-def test_whole_numbers_are_real_ones_where_channels_are_stated(shape: tuple[int, ...]) -> None:
-    numbers = np.random.default_rng(0).integers(0, 2, shape)
-    kept = pack_examples((numbers, [0] * 30), reals=True)
-    assert kept.values.dtype == np.float32 and kept.channels == (*shape, 1)[2]
-    assert kept.values.ravel().tolist() == numbers.ravel().tolist()
+    tokens, labels, words = np.arange(12).reshape(4, 3), [0, 1, 1, 0], ["a", "b", "b", "a"]
+    expected = pack_examples((tokens, labels, {"word": words})).digest()
+    of_positions = pack_examples((tokens, tokens % 2)).digest()
+    for whole, one in ((torch.tensor, torch.tensor), (pd.DataFrame, pd.Series)):
+        for sequences in (whole(tokens), list(map(one, tokens)), tuple(map(one, tokens))):
+            given = (sequences, one(labels), {"word": pd.Series(words)})
+            assert pack_examples(given).digest() == expected
+        rows = list(map(one, tokens)), [one(row % 2) for row in tokens]
+        assert pack_examples(rows).digest() == of_positions
 
 
 READ = """
@@ -272,10 +252,8 @@ class Own:
 
 @pytest.mark.parametrize(
     "stated",
-    ["", "num_classes, max_length, vocab_size = 2, 9, 2",
-     "num_classes, max_length, vocab_size, data_files = 2, 9, 2, 'labels.json'",
-     "data_files = [Path('labels.json')]"],
-)  # fmt: skip
+    ["", "num_classes, max_length, vocab_size, data_files = 2, 9, 2, 'labels.json'"],
+)
 def test_a_file_that_has_changed_gives_new_examples(stated: str) -> None:
     Path("own.py").write_text(READ.replace("STATED", stated or "pass"))
 
@@ -283,13 +261,12 @@ def test_a_file_that_has_changed_gives_new_examples(stated: str) -> None:
         Path("labels.json").write_text(str(labels))
         return compose_task("own.py:Own").prepare(Path("data"))
 
-    first, other = [0, 1, 1] * 10, [1, 0, 2] * 10 if not stated.startswith("num") else [1, 0, 0] * 9
+    first, other = [0, 1, 1] * 10, [1, 0, 0] * 9
     before = prepare(first)
     count = len(Path("log").read_text())
     again = prepare(first)
     assert (again.folder, again.fingerprint) == (before.folder, before.fingerprint)
-    is_stated_fully = "num_classes" in stated and "data_files" in stated
-    assert (len(Path("log").read_text()) == count) == is_stated_fully
+    assert (len(Path("log").read_text()) == count) == bool(stated)
     after = prepare(other)
     assert after.splits["test"].labels.tolist() == other
     assert after.fingerprint != before.fingerprint
@@ -368,15 +345,3 @@ def test_a_task_without_a_file_has_every_preset(preset: str, protocol: str) -> N
     Path("own.py").write_text(PARITY)
     config = resolve("own.py:Parity", "tnn", preset=preset, protocol=protocol)
     assert re.search(r"dim: \d+ +# configs/own_task.yaml", config.show())
-
-
-def test_a_task_class_of_ones_own_may_be_a_whole_task() -> None:
-    Path("own.py").write_text(
-        "from tasks.listops import ListOps\n\n\nclass Short(ListOps):\n    name = 'short'\n"
-    )
-    sizes = ["task.train=40", "task.val=10", "task.test=10", "task.min_length=10",
-             "task.max_length=40"]  # fmt: skip
-    more = [part for text in sizes for part in ("--set", text)]
-    assert run_task.main(arguments("own.py:Short", *more)) == 0
-    (path,) = Path("results/runs").glob("Short/mean/*/result.json")
-    assert load_record(path).data.sizes["train"] == 40

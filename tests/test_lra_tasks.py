@@ -48,28 +48,6 @@ def test_every_task_runs_in_both_protocols(task: str, protocol: str, tmp_path: P
     assert f"{done.data.source} data" in boards([done])[0].conditions[task]
 
 
-@pytest.mark.parametrize(
-    ("task", "protocol", "facts"),
-    [
-        ("text", "s4", {"max_length": 4096, "vocab_size": 135, "towers": 1}),
-        ("text", "lra", {"max_length": 4000, "vocab_size": 257}),
-        ("retrieval", "s4", {"max_length": 4000, "vocab_size": 98, "towers": 2}),
-        ("retrieval", "lra", {"max_length": 4000, "vocab_size": 257, "towers": 2}),
-        ("image", "s4", {"max_length": 1024, "channels": 1, "grid": (32, 32)}),
-        ("image", "lra", {"max_length": 1024, "vocab_size": 256, "channels": None}),
-        ("pathfinder", "s4", {"max_length": 1024, "channels": 1, "grid": (32, 32)}),
-        ("pathfinder", "lra", {"max_length": 1024, "vocab_size": 256}),
-        ("pathx", "s4", {"max_length": 16_384, "channels": 1, "grid": (128, 128)}),
-    ],
-)
-def test_paper_settings_are_the_protocols(task: str, protocol: str, facts: dict[str, Any]) -> None:
-    config = resolve(task, "mean", protocol=protocol, overrides=("model.pooling=mean",))
-    info = config.build_task().info
-    assert {name: getattr(info, name) for name in facts} == facts
-    if protocol == "lra" and task == "image":
-        assert config.task.model_dump()["channels"] == "tensorflow"
-
-
 def test_a_pair_is_seen_whole_and_in_order() -> None:
     config = resolve("retrieval", "mean", preset="quick", overrides=("model.norm=layer",))
     model = Classifier(config, config.build_task().info).eval()
@@ -82,20 +60,6 @@ def test_a_pair_is_seen_whole_and_in_order() -> None:
 
     assert not torch.allclose(logits(a, b), logits(b, a))
     assert not torch.allclose(logits(a, b), logits(a, b.flip(0) + 1))
-
-
-def test_selection_on_test_is_recorded_and_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place_made_data("text", tmp_path / "data")
-    assert run_task.main(arguments("text", tmp_path, "--set", "task.holdout=0")) == 0
-    done = record(tmp_path)
-    assert done.selected_on == "test"
-    assert done.val_accuracy == done.test_accuracy
-    assert "selected on test" in boards([done])[0].conditions["text"]
-    shown = capsys.readouterr()
-    assert "selected on the test set" in shown.err
-    assert "selected on the test set" in shown.out
 
 
 def test_prepare_all_names_what_is_missing_and_does_the_rest(

@@ -87,17 +87,6 @@ def test_of_two_folders_in_an_archive_the_inner_one_is_read(
     assert_named(dataset, archive / INNER / PATHFINDER, archive / OUTER / PATHFINDER, caplog.text)
 
 
-def test_caches_of_the_size_that_is_released_twice_are_made_anew(tmp_path: Path) -> None:
-    """Caches of earlier versions may hold the outer copy of pathfinder128."""
-    name = PATHFINDER.replace("32", "128")
-    lines = pathfinder()[f"{PATHFINDER}/metadata/0.npy"]
-    images = {f"{name}/imgs/0/sample_{i}.png": png((128, 128)) for i in range(12)}
-    write_files(tmp_path, {**images, f"{name}/metadata/0.npy": lines})
-    dataset = Pathfinder(size=128).prepare(tmp_path)
-    request = read_cache(dataset.folder).manifest.request
-    assert request == {"size": 128, "contour": 14, "source": "read, inner copy first"}
-
-
 @pytest.mark.parametrize("in_archive", [False, True])
 def test_of_two_folders_of_listops_the_inner_one_is_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, in_archive: bool
@@ -116,18 +105,6 @@ def test_of_two_folders_of_listops_the_inner_one_is_read(
     top = tmp_path / ("lra_release.gz" if in_archive else "")
     read, other = (top / folder / "listops-1000" for folder in (INNER, OUTER))
     assert_named(dataset, read, other, caplog.text)
-
-
-def test_archives_and_folders_that_are_not_read_are_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    archive = write_archive(tmp_path / "aclImdb_v1.tar.gz", reviews())
-    write_files(tmp_path, reviews())
-    dataset = Text(holdout=4).prepare(tmp_path)
-    assert_named(dataset, archive, tmp_path / "aclImdb", caplog.text)
-    caplog.clear()
-    Text(holdout=4).prepare(tmp_path)
-    assert "another copy" not in caplog.text, "said once, when the data is read"
 
 
 PATHFINDER_FILES = {**pathfinder(), f"{PATHFINDER}/exported-from": b"{}"}

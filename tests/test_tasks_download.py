@@ -127,12 +127,6 @@ def test_a_page_in_place_of_the_file_does_not_harm_the_part(
     assert other_server.asked == ["bytes=1000-"]
 
 
-def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) -> None:
-    server.knows_ranges = False
-    (tmp_path / "x.tar.gz.partial").write_bytes(b"wrong start")
-    assert download(address(server), tmp_path / "x.tar.gz").read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"?", CONTENT + b"more", CONTENT[:5000]])
 def test_wrong_content_never_gets_the_name(
     server: Server, other_server: Server, tmp_path: Path, content: bytes

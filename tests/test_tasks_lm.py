@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tasks.lm.baselines
 from common.errors import DataError
 from made_data import real_data, wikitext, write_archive, write_files, write_zip
 from tasks.base import Dataset
 from tasks.lm import LanguageModelling
-from tasks.next_token import NextToken
 
 SPLITS = ("train", "val", "test")
 FILES = wikitext()
@@ -146,14 +144,6 @@ def test_a_corpus_in_one_file_is_divided_in_order(tmp_path: Path, corpus: str, n
         assert abs(len(parts[1]) - len(parts[2])) <= 1
 
 
-def test_the_archive_of_a_corpus_in_one_file(tmp_path: Path) -> None:
-    write_zip(tmp_path / "enwik8.zip", {"enwik8": PLAY})
-    assert text(small(corpus="enwik8").prepare(tmp_path), "train") == PLAY[: len(PLAY) * 9 // 10]
-    write_zip(tmp_path / "other" / "text8.zip", {"readme": PLAY})
-    with pytest.raises(DataError, match="has no file of text"):
-        small(corpus="text8").prepare(tmp_path / "other")
-
-
 def test_an_own_text_is_known_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "own.txt"
     path.write_bytes(PLAY)
@@ -189,28 +179,12 @@ def test_limits_take_the_first_tokens_of_the_same_cache(tmp_path: Path) -> None:
     assert part.folder == whole.folder and part.fingerprint != whole.fingerprint
 
 
-def test_only_evaluation_overlaps(tmp_path: Path) -> None:
+def test_other_lengths_see_the_same_test_text(tmp_path: Path) -> None:
     place(tmp_path, "zip")
-    whole, dense = small().prepare(tmp_path), small(stride=3).prepare(tmp_path)
-    assert dense.sizes["train"] == whole.sizes["train"]
-    assert dense.fingerprint != whole.fingerprint
-    for split in SPLITS:
-        assert text(dense, split) == TEXTS[split], "each token is scored once"
-    test = dense.splits["test"]
-    assert isinstance(test, NextToken)
-    assert set(np.diff(test.starts)) == {3} and set(test.lengths[:-1]) == {16}
-
-
-@pytest.mark.parametrize("unit", ["byte", "word"])
-def test_other_lengths_see_the_same_test_text(tmp_path: Path, unit: str) -> None:
-    place(tmp_path, "zip")
-    options = {"unit": unit, "sequence_length": 16}
-    change = LanguageModelling.fresh(options, length=64, examples=5)
+    change = LanguageModelling.fresh({"unit": "byte"}, length=64, examples=5)
     assert change == {"sequence_length": 64}
-    assert LanguageModelling.fresh(options, length=None, examples=5) == {}
-    short, long = (small(**{**options, **c}).prepare(tmp_path) for c in ({}, change))
+    short, long = (small(**options).prepare(tmp_path) for options in ({}, change))
     assert np.array_equal(short.splits["test"].labels, long.splits["test"].labels)
-    assert short.splits["test"].text_bytes == long.splits["test"].text_bytes
     assert short.baseline_bits == long.baseline_bits
 
 
@@ -233,27 +207,13 @@ def test_baselines_are_of_what_is_used(tmp_path: Path, limits: dict[str, int]) -
     assert dataset.baselines == {"majority class": pytest.approx(share)}
 
 
-def test_baselines_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place(tmp_path, "zip")
-    before = small(test=100).prepare(tmp_path)
-    monkeypatch.delattr(tasks.lm.baselines, "xz")
-    again = small(test=100, sequence_length=20).prepare(tmp_path)
-    assert again.baseline_bits == before.baseline_bits
-    with pytest.raises(NameError):
-        small(test=101).prepare(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stride": 17}, "stride is 17, above sequence_length 16"),
-        ({"vocab_size": 100}, "vocab_size has no effect for unit byte"),
-        ({"corpus": "own.txt", "source": "official"}, "source is official, but only wikitext-2,"),
-    ],
-)
-def test_options_that_cannot_work_together(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        small(**options)
+def test_options_that_cannot_work_together() -> None:
+    with pytest.raises(ValueError, match="stride is 17, above sequence_length 16"):
+        small(stride=17)
+    with pytest.raises(ValueError, match="vocab_size has no effect for unit byte"):
+        small(vocab_size=100)
+    with pytest.raises(ValueError, match="source is official, but only wikitext-2,"):
+        small(corpus="own.txt", source="official")
 
 
 OWN_FAULTS = {
@@ -274,36 +234,16 @@ def test_texts_that_will_not_do(tmp_path: Path, name: str) -> None:
         small(corpus=str(path), **options).prepare(tmp_path / "data")
 
 
-def test_bytes_need_not_be_utf8(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 20
-    (tmp_path / "own.bin").write_bytes(content)
-    task = small(corpus=str(tmp_path / "own.bin"))
-    dataset = task.prepare(tmp_path)
-    assert b"".join(text(dataset, split) for split in SPLITS) == content
-    assert written(task, dataset, np.array([72, 105, 255])) == b"Hi\xff"
-    assert task.vocabulary(lambda: dataset).encode("Hé") == [72, 195, 169]
-
-
-def test_a_name_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no file or folder; did you mean wikitext-2"):
-        small(corpus="wikitext2").prepare(tmp_path)
-    with pytest.raises(DataError, match="no file or folder; expected wikitext-2, wikitext-103"):
-        small(corpus="qqq").prepare(tmp_path)
-
-
-def test_folders_that_lack_or_repeat_a_file(tmp_path: Path) -> None:
+def test_names_of_nothing_and_folders_that_lack_or_repeat_a_file(tmp_path: Path) -> None:
     lacking = write_files(tmp_path / "lacking", {"train.txt": PLAY, "test.txt": PLAY})
-    with pytest.raises(DataError, match=r"has no file of val; expected train\.txt, valid\.txt"):
-        small(corpus=str(lacking)).prepare(tmp_path)
     twice = write_files(tmp_path / "twice", {"valid.txt": PLAY, "val": PLAY, "test": PLAY})
-    with pytest.raises(DataError, match=r"has val twice: val and valid\.txt"):
-        small(corpus=str(twice)).prepare(tmp_path)
-
-
-def test_other_texts_are_never_official(tmp_path: Path) -> None:
-    place(tmp_path, "zip")
-    with pytest.raises(DataError, match=r"source is official, but .* checksum .*wiki\.train"):
-        small(source="official").prepare(tmp_path)
+    for corpus, message in (
+        ("wikitext2", "no file or folder; did you mean wikitext-2"),
+        (str(lacking), r"has no file of val; expected train\.txt, valid\.txt"),
+        (str(twice), r"has val twice: val and valid\.txt"),
+    ):
+        with pytest.raises(DataError, match=message):
+            small(corpus=corpus).prepare(tmp_path)
 
 
 def test_sizes_that_are_known_beforehand() -> None:

@@ -15,7 +15,7 @@ from common.errors import DataError
 from made_data import pair_lines, pairs, place_real_data, write_archive, write_files
 from tasks.base import Dataset
 from tasks.documents.documents import END
-from tasks.retrieval import OFFICIAL_COUNTS, Retrieval
+from tasks.retrieval import Retrieval
 
 TRAIN = "new_aan_pairs.train.tsv"
 
@@ -149,31 +149,12 @@ def test_a_file_of_another_kind_or_a_missing_one_is_refused(tmp_path: Path) -> N
         prepare(tmp_path / "c", files)
 
 
-def test_non_utf8_bytes_and_empty_texts(tmp_path: Path) -> None:
-    dataset = prepare(tmp_path, changed([b"1\tx\ty\tcaf\xe9\t"]))
-    assert dataset.notes["texts with bytes that are no UTF-8, read as U+FFFD"] == 1
-    assert dataset.notes["empty texts, read as one blank"] == 1
-    assert texts(dataset, "train", 0) == (["caf\ufffd$", " $"], 1)
-
-
 def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "new_aan_pairs.train (1).tsv").touch()
     with pytest.raises(DataError) as caught:
         Retrieval().prepare(tmp_path)
     for text in (TRAIN, "lra_release", "7.7 GB", str(tmp_path), "google-research", "train (1)"):
         assert text in str(caught.value)
-
-
-def test_smaller_splits_are_of_the_larger(tmp_path: Path) -> None:
-    write_files(tmp_path, pairs())
-    few = small(train=20, val=3, test=4).prepare(tmp_path)
-    assert few.sizes == {"train": 20, "val": 3, "test": 4}
-    whole = small().prepare(tmp_path)
-    assert few.fingerprint != whole.fingerprint
-    with pytest.raises(DataError, match=r"task\.val is 11, but there are 10"):
-        small(val=11).prepare(tmp_path)
-    assert sum(Retrieval().split_sizes(1000).values()) == 1000
-    assert Retrieval().split_sizes(sum(OFFICIAL_COUNTS.values())) == OFFICIAL_COUNTS
 
 
 @pytest.mark.thorough

@@ -38,7 +38,7 @@ def place(data_dir: Path, kind: str) -> Path:
     return write_files(data_dir / ("text/raw" if kind == "deeper" else "") / "aclImdb", inner)
 
 
-KINDS = ["other archive", "folder", "deeper", "Parquet folder"]
+KINDS = ["other archive", "deeper", "Parquet folder"]
 
 
 def words(dataset: Dataset, split: str, index: int) -> str:
@@ -89,16 +89,8 @@ def test_rare_characters_are_one_token(tmp_path: Path) -> None:
     rare = small(min_frequency=2).prepare(tmp_path)
     vocabulary = np.load(rare.folder / "vocabulary.npy")
     assert 0x2603 not in vocabulary
-    few = small(vocab_size=8).prepare(tmp_path)
-    top = np.load(few.folder / "vocabulary.npy")
-    shown = "".join(
-        text.decode()
-        for name, text in files.items()
-        if "train/" in name and name.endswith(("_9.txt", "_2.txt")) and "._" not in name
-    )
-    counts = {code: shown.count(chr(code)) for code in vocabulary.tolist()}
-    assert len(top) == 5
-    assert min(counts[c] for c in top) >= max(counts[c] for c in counts if c not in top)
+    top = np.load(small(vocab_size=8).prepare(tmp_path).folder / "vocabulary.npy")
+    assert top.tolist() == vocabulary[:5].tolist() and chr(top[0]) == " ", "the commonest ones"
 
 
 def test_bytes_that_are_no_text_are_counted(tmp_path: Path) -> None:
@@ -141,13 +133,6 @@ def test_without_a_holdout_selection_is_on_test(tmp_path: Path) -> None:
             small(**options).prepare(tmp_path)
     with pytest.raises(ValueError, match="have no effect"):
         small(unit="bytes", min_frequency=5)
-
-
-def test_an_incomplete_folder_is_named(tmp_path: Path) -> None:
-    files = {name: text for name, text in reviews().items() if "test/pos" not in name}
-    write_archive(tmp_path / "aclImdb.tar.gz", files)
-    with pytest.raises(DataError, match="lacks reviews of a class in test"):
-        small().prepare(tmp_path)
 
 
 @pytest.mark.parametrize("source", ["auto", "official"])

@@ -29,6 +29,8 @@ class Alphabet:
 
     Characters are numbered from 3 on, by falling frequency in what is read of the training
     documents; 0 is the padding, 1 any other character, 2 the end of a sequence.
+
+    Raises: ValueError if options of characters are given and the unit is bytes.
     """
 
     unit: Unit
@@ -39,6 +41,13 @@ class Alphabet:
     """Times that a character must occur in training to get an id."""
     size: int | None
     """Most ids of characters."""
+
+    def __post_init__(self) -> None:
+        if self.unit == "bytes" and (self.min_frequency, self.size) != (None, None):
+            raise ValueError(
+                "min_frequency and vocab_size have no effect: they are for characters, and unit is "
+                "bytes"
+            )
 
     @property
     def limit(self) -> int:
@@ -80,37 +89,6 @@ class Alphabet:
         frequent = np.flatnonzero(counts >= (self.min_frequency or 1))
         by_falling_count = frequent[np.argsort(-counts[frequent], kind="stable")]
         return by_falling_count[: self.size - END - 1].astype(np.uint32)
-
-
-def choose_alphabet(
-    unit: Unit,
-    *,
-    sequence_length: int,
-    end_token: bool,
-    min_frequency: int | None,
-    vocab_size: int | None,
-    usual: tuple[int, int],
-) -> Alphabet:
-    """Make an alphabet from a task's options; see `Alphabet`.
-
-    Args:
-        usual: min_frequency and vocab_size of characters, if they are not given.
-    Raises: ValueError if options of characters are given and the unit is bytes.
-    """
-    if unit == "characters":
-        min_frequency, vocab_size = min_frequency or usual[0], vocab_size or usual[1]
-    elif min_frequency is not None or vocab_size is not None:
-        raise ValueError(
-            "min_frequency and vocab_size have no effect: they are for characters, and unit is "
-            "bytes"
-        )
-    return Alphabet(
-        unit=unit,
-        sequence_length=sequence_length,
-        has_end=end_token,
-        min_frequency=min_frequency,
-        size=vocab_size,
-    )
 
 
 class Documents:
