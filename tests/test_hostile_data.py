@@ -228,8 +228,8 @@ def change_manifest(**changes: Any) -> Callable[[Path], None]:
     return change
 
 
-def write(name: str, content: bytes) -> Callable[[Path], None]:
-    return lambda cache: (cache / name).write_bytes(content) and None
+def write(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda cache: (cache / name).write_bytes(content)
 
 
 def replace(name: str, content: np.ndarray | bytes) -> Callable[[Path], None]:
@@ -255,7 +255,7 @@ def link(name: str, target: str) -> Callable[[Path], None]:
 
 
 BEYOND = "{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999,)}"
-CACHES: Mapping[str, Callable[[Path], None]] = {
+CACHES: Mapping[str, Callable[[Path], object]] = {
     "empty manifest": write("manifest.json", b""),
     "deep manifest": write("manifest.json", b"[" * 100_000),
     "manifest device": link("manifest.json", "/dev/zero"),

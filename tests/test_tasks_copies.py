@@ -18,7 +18,6 @@ from made_data import (
     cifar_python,
     pairs,
     pathfinder,
-    png,
     reviews,
     wikitext,
     write_archive,

@@ -94,7 +94,7 @@ def test_a_permutation_is_no_other_data(made: Dataset) -> None:
         images = plain.inputs.reshape(2, 1024)
         assert moved.inputs.reshape(2, 1024).tolist() == images[:, split.order].tolist()
         assert moved.labels.tolist() == plain.labels.tolist()
-        orders.append(split.order)
+        orders.append(split.order.numpy())
     assert all(np.array_equal(order, orders[0]) for order in orders)
 
 
