@@ -7,24 +7,17 @@ forms in float64, and how often a public kernel ran.
 
 from __future__ import annotations
 
-import copy
 import functools
 import importlib
-import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.kernel_choice import KERNEL_CHOICE
-from models.base import MixerContext
-from models.delta import Delta
-from models.hgrn import HGRN
-from models.linear import Linear
-from models.mamba2 import Mamba2
 from models.ops import public_kernels
 from models.ops.decaying_attention import decaying_attention
 from models.ops.delta_rule import delta_rule
@@ -111,25 +104,6 @@ def of_operator(compute: Callable[..., Tensor], *given: Tensor) -> Errors:
     return errors(*results)
 
 
-def of_mixer(kind: Callable[..., nn.Module], dim: int, *, causal: bool, **options: Any) -> Errors:
-    """Compare mixers on a sequence with padding, which holds numbers that are not finite."""
-    mixer = kind(MixerContext.of(dim=dim, length=LENGTH, causal=causal), **options)
-    mask = torch.arange(LENGTH)[None] < torch.tensor([LENGTH, LENGTH - PADDING])[:, None]
-    x = draw(2, LENGTH, dim)
-    results = []
-    for dtype in (torch.float32, torch.float64):
-        same = copy.deepcopy(mixer).to(dtype)
-        leaf = x.to(dtype).requires_grad_()
-        leaves = [leaf, *same.parameters()]
-
-        def compute(same: nn.Module = same, leaf: Tensor = leaf) -> Tensor:
-            given = torch.where(mask[..., None], leaf, torch.inf)
-            return same(given, mask)[mask]
-
-        results.append(outcome(compute, leaves))
-    return errors(*results)
-
-
 def outcome(compute: Callable[[], Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
     """Return a value and its gradients, those of float64 by our reference forms."""
     precise = leaves[0].dtype == torch.float64
@@ -172,16 +146,6 @@ def operators() -> Iterator[tuple[str, Errors]]:
         yield f"scan both ways, {length} positions", of_operator(both_ways, kept, draw(2, 5), x)
 
 
-def mixers() -> Iterator[tuple[str, Errors]]:
-    for causal in (True, False):
-        way = "causal" if causal else "both directions"
-        yield f"delta, {way}", of_mixer(Delta, 32, causal=causal, num_heads=2)
-        yield f"hgrn, {way}", of_mixer(HGRN, 8, causal=causal)
-        decay = "none" if causal else "selective"
-        yield f"linear, {way}", of_mixer(Linear, 32, causal=causal, num_heads=2, decay=decay)
-        yield f"mamba2, {way}", of_mixer(Mamba2, 32, causal=causal, num_heads=2)
-
-
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -192,7 +156,7 @@ def main() -> None:
     for kernel in (DELTA_RULE, DECAYING_ATTENTION, SCAN):
         count_calls(kernel, calls)
     cases: dict[str, Any] = {}
-    for name, found in itertools.chain(operators(), mixers()):
+    for name, found in operators():
         cases[name] = {**found, "calls": len(calls)}
         calls.clear()
     json.dump({"cases": cases, "used": KERNEL_CHOICE.used}, sys.stdout)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.base import GatedRecurrence, Mixer, PrefillRecurrence, Recurrence, State
+from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, State
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
+M = TypeVar("M", bound=nn.Module)
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
 
 
@@ -49,6 +50,20 @@ def leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
 
+def randomize(mixer: M) -> M:
+    """Draw parameters of a size at which each of them matters."""
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return mixer
+
+
+def padded_rows(lengths: Sequence[int], padding: int) -> tuple[Tensor, Tensor]:
+    """Draw sequences of 8 channels, (sequences, longest + padding, 8), and make their mask."""
+    longest = max(lengths) + padding
+    return leaf(len(lengths), longest, 8), torch.arange(longest) < torch.tensor([lengths]).T
+
+
 def by_reference(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
     """Return a function that computes the same by the reference form."""
 
@@ -60,7 +75,7 @@ def by_reference(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 def assert_mixer_equals_reference(
-    mixer: Mixer, x: Tensor, mask: Tensor, tolerance: float = 1e-9
+    mixer: nn.Module, x: Tensor, mask: Tensor, tolerance: float = 1e-9
 ) -> None:
     """Compare a mixer with its reference form, with gradients, without and with the mask."""
     for given in (None, mask):

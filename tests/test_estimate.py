@@ -11,12 +11,11 @@ import yaml
 import run_task
 from lra.record.run import RunRecord
 from lra.report.data import Data
-from lra.report.published import published_runs, repeats, rows_of
+from lra.report.published import repeats
 from lra.report.tables.published import reproduce_table
 from lra.train.stopping import StopRequest
-from lra.train.training_time import Speeds, TrainingTime, count_steps
+from lra.train.training_time import Speeds, TrainingTime
 from made_results import bench_record, record, save_all
-from own_tasks import PARITY
 from requested import compose
 from tasks.base import BENCHMARK
 
@@ -66,13 +65,6 @@ def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> Non
     assert "--task listops --mixers tnn --preset paper --protocol s4" in text
 
 
-def test_settings_that_change_no_step_are_no_others() -> None:
-    changed = compose("listops", "tnn", overrides=["train.lr=1e-3", "model.dim=64"])
-    speed = Speeds([run(overrides=["model.dim=64"])]).find(changed, HERE)
-    assert speed is not None
-    assert speed.has_settings
-
-
 def test_an_estimate_ends_where_the_run_does() -> None:
     speeds = Speeds([run()])
     here = TrainingTime(CONFIG, speeds, HERE)
@@ -88,24 +80,6 @@ def test_an_estimate_ends_where_the_run_does() -> None:
     limited = TrainingTime(minutes, speeds, HERE)
     assert limited.describe() == "10 min of training"
     assert limited.seconds(100, 480.0) == 120
-
-
-def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_path: Path) -> None:
-    task, mixer = tmp_path / "a task.py", tmp_path / "mixer.py"
-    task.write_text(PARITY)
-    mixer.write_text(
-        "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context): ...\n"
-    )
-    config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick")
-    text = TrainingTime(config, Speeds([]), "H100").describe()
-    assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
-    assert text.endswith("--device cuda)")
-
-
-def test_the_last_smaller_batch_of_an_epoch_is_a_step() -> None:
-    assert count_steps(CONFIG) == 40 * 750
-    changed = compose("listops", "tnn", overrides=["task.train=1281"])
-    assert count_steps(changed) == 40 * 11
 
 
 @pytest.mark.parametrize(
@@ -133,11 +107,6 @@ def test_show_config_ends_with_the_estimate(
     assert run_task.main([*line, "--device", "cuda:77"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("# estimated time: not known: --device: no device 'cuda:77' here")
-
-
-def test_every_repeated_row_is_published_and_of_its_mixer() -> None:
-    for method, run in published_runs().items():
-        assert method in {row.method for row in rows_of([run.mixer])}
 
 
 def test_commands_have_the_settings_of_their_rows() -> None:

@@ -13,7 +13,6 @@ from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 from models.base import MixerContext
 from models.conv import Convolution
-from models.layers.two_axes import RowsThenColumns
 from requested import resolve
 from tasks.base import TaskInfo
 
@@ -53,38 +52,6 @@ def test_a_mixer_sees_each_line_as_a_sequence(axis: str) -> None:
     torch.testing.assert_close(along(x), expected.flatten(1, 2))
 
 
-def test_alternate_takes_rows_then_columns() -> None:
-    config = config_of("conv", "alternate")
-    layers = list(build_layers(config, IMAGE, 15, 3))
-    assert all(isinstance(layer, AlongAxis) for layer in layers)
-    assert [layer.is_turned for layer in layers if isinstance(layer, AlongAxis)] == [
-        False, True, False,
-    ]  # fmt: skip
-
-
-def test_contexts_know_the_length_of_a_line() -> None:
-    """An FD-TNN samples as many frequencies as its lines ask for."""
-    config = config_of("fd-tnn", "alternate")
-    lengths = []
-    for layer in range(2):
-        built = list(build_layers(config, IMAGE, 15, layer + 1))[layer]
-        assert isinstance(built, AlongAxis)
-        lengths.append(built.mixer.get_submodule("unit.operator").max_length)
-    assert lengths == [5, 3]
-
-
-def test_axes_change_the_model() -> None:
-    images = torch.randn(2, 15, dtype=torch.float64)
-    results = [classify(config_of("tnn", axes), images) for axes in ("flat", "alternate", "native")]
-    for i, j in ((0, 1), (0, 2), (1, 2)):
-        assert not torch.allclose(results[i], results[j])
-
-
-def test_native_reaches_the_mixer() -> None:
-    built = next(build_layers(config_of("tnn", "native"), IMAGE, 15, 1))
-    assert any(isinstance(module, RowsThenColumns) for module in built.modules())
-
-
 def test_images_are_independent() -> None:
     images = torch.randn(4, 15, dtype=torch.float64)
     for axes in ("alternate", "native"):
@@ -109,17 +76,6 @@ def test_causal_alternation_does_not_look_ahead() -> None:
 def test_a_task_without_a_grid_has_flat_axes_only(axes: str) -> None:
     with pytest.raises(UserError, match=r"task listops has no grid, and model\.axes is"):
         resolve("listops", "tnn", preset="quick", overrides=[f"model.axes={axes}"])
-
-
-def test_a_mixer_of_sequences_is_not_native() -> None:
-    with pytest.raises(UserError, match="mixer s4 has no two-dimensional form"):
-        next(build_layers(config_of("s4", "native"), IMAGE, 15, 1))
-
-
-def test_a_cls_position_lies_on_no_grid() -> None:
-    overrides = ["model.axes=native", "model.pooling=cls"]
-    with pytest.raises(UserError, match="the CLS position is not on the grid"):
-        resolve("listops", "tnn", preset="quick", overrides=overrides)
 
 
 def test_a_grid_is_never_padded() -> None:

@@ -1,10 +1,12 @@
-"""What every registered mixer promises, whatever its maths."""
+"""What every mixer promises, whatever its maths: all of them, and every form that they have."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import inspect
 import itertools
-from collections.abc import Iterator
+import re
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -12,15 +14,311 @@ import pytest
 import torch
 import torch.nn.utils.parametrize
 from pydantic import ValidationError
+from torch import nn
 
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.options import Section, options_model
 from models import promises
-from models.base import Mixer, RecurrentMixer, begin_step
-from references import assert_prefill_equals_steps
+from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
+from references import (
+    LargestTensor,
+    assert_mixer_equals_reference,
+    assert_prefill_equals_steps,
+)
+from requested import NOT_CAUSAL
 
 NAMES = sorted(EVERY_MIXER)
-LENGTHS = [1, 2, 7, 31, 64]
+MAX_LENGTH = 66
+"""Of all mixers here: no power of 2, of which fractions are exact in any precision."""
+
+Options = dict[str, Any]
+FORMS: dict[str, list[Options]] = {
+    "conv": [{"width": 33}],
+    "delta": [
+        {"num_heads": 2, "expand": 1, "conv_size": 1},
+        {"directions": "own", "negative_eigenvalues": True},
+    ],
+    "dss": [
+        {"normalization": "exp", "separate_steps": True},
+        {"bidirectional": False, "output": "linear"},
+    ],
+    "fd-tnn": [{"rpe_input": "cosine", "rpe_activation": "gelu", "inner_norm": "layer"}],
+    "linear": [
+        {"feature": "elu", "decay": "selective", "num_heads": 2},
+        {"feature": "relu", "decay": "fixed"},
+        {"feature": "silu", "decay": "fixed", "num_heads": 1},
+        {"feature": "cos"},
+        {"feature": "favor", "decay": "selective", "num_heads": 2},
+    ],
+    "linformer": [
+        {"sharing": sharing, "projected_length": 5, "projection_bias": sharing != "heads"}
+        for sharing in ("none", "heads", "key_value", "layers")
+    ],
+    "long-conv": [
+        {"kernel": "multiscale", "copies": 2},
+        {"start": "exponential", "smoothing": 3, "threshold": 0.1},
+    ],
+    "lru": [{"gate": "half_glu1", "radius_min": 0.3}],
+    "mamba2": [
+        {"selective": "mamba1", "state_size": 3, "directions": "shared"},
+        {"num_heads": 4, "num_groups": 2, "negative_eigenvalues": True},
+        {"selective": "b2s6", "num_heads": 2},
+        {"selective": "b2s6", "conv_size": 1, "expand": 1},
+    ],
+    "mega": [{"chunk": 5, "weighting": "laplace"}, {"chunk": 100, "average_size": 3}],
+    "nystrom": [{"num_landmarks": 5, "convolution_size": 5, "num_heads": 2}],
+    "reformer": [
+        {"num_rounds": 2, "chunk_length": 4, "num_buckets": 6, "look_ahead": False},
+        {"num_rounds": 2, "chunk_length": 4},  # a bucket is a combination of two hashes
+    ],
+    "s4": [{"state_size": 6, "num_copies": None, "step_min": 0.01}],
+    "s4d": [
+        {"initialization": "lin", "discretization": "bilinear"},
+        {"initialization": "inv", "num_copies": None, "state_size": 8},
+        {"spectral_exponent": True},
+    ],
+    "s5": [{"num_blocks": 2, "discretization": "bilinear", "gate": "half_glu2"}],
+    "sinkhorn": [
+        {"block_size": 3, "joint_softmax": True, "num_heads": 2},
+        {"block_size": 5, "gumbel_noise": True, "attention_dim": 4, "projection_bias": False},
+    ],
+    "ski-tnn": [
+        {"num_inducing_points": 9, "interpolation": "cubic", "num_taps": 5},
+        {"num_inducing_points": MAX_LENGTH},  # each position is a point
+    ],
+    "sparse": [
+        {"pattern": "strided", "block_size": 5, "num_global": 1},
+        {"pattern": "fixed", "block_size": 7, "num_summary": 2},
+        {"pattern": "longformer", "window_size": 10, "num_global": 3},
+        {"pattern": "longformer", "window_size": 25},
+        {"pattern": "bigbird", "block_size": 4, "num_random": 3, "random_within": 24},
+        {"pattern": "local", "block_size": 6, "num_global": 2},
+    ],
+    "synthesizer": [
+        {"scores": "random", "dot_product": True},
+        {"scores": "factorized_random", "rank": 3},
+        {"scores": "dense", "attention_dim": 12, "projection_bias": False},
+        {"scores": "factorized_dense", "num_heads": 2},
+    ],
+    "tnn": [
+        {"window": 5, "num_heads": 2, "decay": None, "rpe_residual": True},
+        {"decay_learned": True, "inner_norm": "layer", "rpe_input": "scaled"},
+    ],
+    "toroidal": [
+        {"window": 7, "num_platters": 4, "num_heads": 1, "fusion": "attention"},
+        {"wrap": False, "harmonics": "rope", "distance_weight": 0.0, "fusion": "mean"},
+        {"mode": "spectral"},
+        {"circle": "real_length"},
+    ],
+    "transformer": [
+        {"window": 5, "num_heads": 2, "rotary": True},
+        {"attention_dim": 12, "projection_bias": False},
+    ],
+}
+"""Forms beside the default one."""
+
+REFUSING = NOT_CAUSAL | {"example of the docs"}
+"""Mixers that refuse a causal context, with any options."""
+NEVER_CAUSAL = {
+    ("spectral_exponent", True), ("pattern", "bigbird"), ("mode", "spectral"),
+    ("circle", "real_length"),
+}  # fmt: skip
+"""Options with which a mixer refuses a causal context."""
+
+BLOCKS = {
+    "models.ops.biased_attention.BLOCK": 6,
+    "models.ops.circulant.FEWEST_NUMBERS": 1,
+    "models.ops.delta_rule.TILE": 5,
+    "models.ops.local_attention.BLOCK": 8,
+    "models.ops.selective_scan.TILE": 400,
+    "models.ops.toroidal_attention.BLOCK": 6,
+}
+"""Sizes of blocks, with which short sequences have several of them, too."""
+
+EVERY_FORM = [(name, form) for name in NAMES for form in [{}, *FORMS.get(name, [])]]
+CASES = [
+    (name, form, causal)
+    for name, form in EVERY_FORM
+    for causal in (False, True)
+    if not (causal and (name in REFUSING or form.items() & NEVER_CAUSAL))
+]
+of_every_form = pytest.mark.parametrize(("name", "form", "causal"), CASES)
+of_every_mixer = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in BLOCKS.items():
+        monkeypatch.setattr(name, size)
+
+
+def build(name: str, form: Options, *, causal: bool = False) -> nn.Module:
+    return build_mixer(name, causal=causal, max_length=MAX_LENGTH, **form)
+
+
+def padded_batch(length: int, padding: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make x (2, length + padding, 8), whose row 0 has padding of size 100, and its mask."""
+    x = torch.randn(2, length + padding, 8, dtype=torch.float64)
+    x[0, length:] *= 100
+    mask = torch.ones(2, length + padding, dtype=torch.bool)
+    mask[0, length:] = False
+    return x, mask
+
+
+@of_every_form
+def test_results_are_like_inputs_and_repeat(name: str, form: Options, causal: bool) -> None:
+    mixer, other = build(name, form, causal=causal), build(name, form, causal=causal)
+    promises.check_weights(mixer)
+    promises.check_empty_batch(mixer, torch.zeros(0, 20, 8))
+    promises.check_every_gradient(mixer, torch.randn(3, 2, 33, 8))
+    for training in (True, False):
+        promises.check_output(mixer.train(training), torch.randn(3, 31, 8))
+    promises.check_determinism(mixer, torch.randn(2, 11, 8))
+    promises.check_saved_weights(mixer, other.eval(), torch.randn(1, 9, 8))
+    promises.check_bf16(mixer, torch.randn(2, 33, 8), limit=0.05)
+    promises.check_longer(mixer, torch.randn(2, MAX_LENGTH + 9, 8))
+
+
+@of_every_form
+def test_padding_changes_no_real_position(name: str, form: Options, causal: bool) -> None:
+    """Neither what it holds nor how long it is; and no gradient reaches it."""
+    mixer = build(name, form, causal=causal).double().eval()
+    contents = (-7.0, float("inf"), float("nan"))
+    for length, padding in ((1, 1), (2, 9), (7, 50), (31, 35)):
+        x, mask = padded_batch(length, padding)
+        promises.check_rows(mixer, x, mask)
+        promises.check_padding(mixer, x, mask, contents)
+    mixer.train()
+    promises.check_padding(mixer, *padded_batch(31, 9), contents)
+    promises.check_padding_gradient(mixer, *padded_batch(31, 5))
+
+
+@of_every_form
+def test_positions_see_what_they_may(name: str, form: Options, causal: bool) -> None:
+    """A causal mixer does not look ahead, and its recurrence and its prefill equal its pass."""
+    mixer = build(name, form, causal=causal).double()
+    if causal:
+        x = torch.randn(2, 40, 8, dtype=torch.float64)
+        mask = torch.arange(40) < torch.tensor([[40], [32]])
+        for training, given in itertools.product((True, False), (None, mask)):
+            promises.check_causality(mixer.train(training), x, (1, 7, 14, 30), given)
+    mixer.eval()
+    if not form:
+        promises.check_reach(mixer, torch.randn(1, 13, 8, dtype=torch.float64), causal=causal)
+    if causal and isinstance(mixer, RecurrentMixer):
+        promises.check_recurrence(mixer, x[:, :35])  # pyright: ignore[reportPossiblyUnboundVariable]
+        counts = [1, 2, 31, 32, 33, 65]  # below, at and above the 32 of a chunk
+        x = torch.randn(2, MAX_LENGTH, 8, dtype=torch.float64)
+        assert_prefill_equals_steps(mixer.recurrence(MAX_LENGTH), x, counts)
+        assert mixer.state_size(9) > 0
+    elif isinstance(mixer, RecurrentMixer):
+        with pytest.raises(ValueError, match="only a causal mixer"):
+            mixer.recurrence(10)
+
+
+@of_every_form
+def test_the_fast_form_equals_the_reference(name: str, form: Options, causal: bool) -> None:
+    """In values and all gradients, without padding and with it.
+
+    And in double precision whatever torch's default type is, which a whole number over another has.
+    """
+    mixer = build(name, form, causal=causal).double().eval()
+    for length in (1, 2, 37):
+        x = torch.randn(3, length, 8, dtype=torch.float64, requires_grad=True)
+        mask = torch.arange(length) < torch.tensor([[length], [length // 2 + 1], [1]])
+        assert_mixer_equals_reference(mixer, x, mask)
+    expected = mixer(x, mask)[mask]  # pyright: ignore[reportPossiblyUnboundVariable]
+    torch.set_default_dtype(torch.float64)
+    try:
+        built = build(name, form, causal=causal).eval()
+        built.load_state_dict(mixer.state_dict())
+        found = built(x, mask)[mask]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [case for case in EVERY_FORM if case[0] in REFUSING or case[1].items() & NEVER_CAUSAL],
+)
+def test_what_cannot_be_causal_refuses_it(name: str, form: Options) -> None:
+    context = MixerContext.of(dim=8, length=MAX_LENGTH, causal=True)
+    with pytest.raises(ValueError, match="causal"):
+        EVERY_MIXER[name](context, **form)
+
+
+LINEAR: list[tuple[str, Options]] = [
+    ("dss", {}),
+    ("linear", {}),
+    ("mega", {}),
+    ("mega", {"chunk": 64}),
+    ("nystrom", {}),
+    ("reformer", {"num_rounds": 1}),
+    ("s4", {}),
+    ("s4d", {}),
+    ("ski-tnn", {}),
+    ("sparse", {"pattern": "bigbird", "block_size": 16}),
+    ("sparse", {"pattern": "local", "block_size": 16}),
+    ("sparse", {"window_size": 32}),
+    ("toroidal", {}),
+    ("toroidal", {"window": 8}),
+    ("transformer", {"window": 16}),
+]
+"""Forms that make no table of all pairs."""
+
+
+@pytest.mark.parametrize(("name", "form"), LINEAR)
+def test_tensors_grow_with_the_length_alone(
+    name: str, form: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest of twice as many positions is at most about twice as large."""
+    monkeypatch.undo()  # blocks are as large as they are
+    largest = []
+    for length in (1024, 2048):
+        mixer = build_mixer(name, max_length=length, **form)
+        x = torch.randn(1, length, 8, requires_grad=True)
+        mixer(x)  # tables of a length are made once
+        with LargestTensor() as made:
+            mixer(x).sum().backward()
+        largest.append(made.numel)
+    assert largest[1] <= 2.2 * largest[0]
+
+
+REFUSED: list[tuple[str, Options, str]] = [
+    ("conv", {"width": 4}, "width 4 is even"),
+    ("linear", {"num_random": 4}, "num_random concerns feature favor"),
+    ("linformer", {"num_heads": 4, "attention_dim": 6}, "num_heads 4 does not divide attention_"),
+    ("long-conv", {"kernel": "multiscale", "smoothing": 3}, "smoothing concerns free kernels"),
+    ("lru", {"radius_min": 0.9, "radius_max": 0.5}, "radius_min 0.9 exceeds radius_max 0.5"),
+    ("mamba2", {"num_heads": 5}, "num_heads 5 does not divide the 16 inner channels"),
+    ("mamba2", {"num_heads": 4, "num_groups": 3}, "num_groups 3 does not divide num_heads 4"),
+    ("mamba2", {"selective": "mamba1", "num_heads": 2}, "num_heads 2 does not concern"),
+    ("mamba2", {"selective": "b2s6", "negative_eigenvalues": True}, "not b2s6"),
+    ("nystrom", {"iterations": 500}, "iterations 500, expected at most 20"),
+    ("reformer", {"num_buckets": 2**16}, "num_buckets 65,536 for sequences of 66 positions"),
+    ("s4", {"num_copies": 3}, "num_copies 3 does not divide model.dim 8"),
+    ("s4d", {"step_min": 0.5}, "step_min 0.5 exceeds step_max 0.1"),
+    ("s4d", {"exponent_lr": 0.01}, "exponent_lr concerns spectral_exponent"),
+    ("s5", {"num_blocks": 3}, "num_blocks 3 does not cut state_size 16 into even parts"),
+    ("ski-tnn", {"num_inducing_points": 500}, "num_inducing_points 500 for sequences of 66"),
+    ("sparse", {"block_size": 4}, "pattern longformer has no option block_size; its options are"),
+    ("sparse", {"pattern": "bigbird", "num_global": 1}, "pattern bigbird cannot have num_global"),
+    ("synthesizer", {"rank": 3}, "rank is an option of scores factorized_random only"),
+    ("tnn", {"decay": None, "decay_learned": True}, "decay_learned needs a decay"),
+    ("toroidal", {"num_heads": 3}, "num_heads 3 times num_platters 2 does not divide model.dim"),
+    ("toroidal", {"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters"),
+    ("toroidal", {"fusion": "mean", "fusion_rank": 2}, "fusion_rank 2 has no effect: fusion is"),
+    ("toroidal", {"circle": "real_length", "window": 3}, "circle real_length: a window"),
+    ("transformer", {"num_heads": 8, "rotary": True}, "rotary turns pairs of channels"),
+]
+"""Options that do not work together, or that would be ignored."""
+
+
+@pytest.mark.parametrize(("name", "form", "message"), REFUSED)
+def test_options_that_contradict_are_refused(name: str, form: Options, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build(name, form)
 
 
 def other_values(options: type[Section], name: str) -> list[Any]:
@@ -33,201 +331,12 @@ def other_values(options: type[Section], name: str) -> list[Any]:
     doubled = [2 * default, default / 2] if isinstance(default, (int, float)) else []
     found = []
     for value in [*literals, *doubled, True, False, 2, 3, 0.5, 0.25]:
-        try:
+        with contextlib.suppress(ValidationError):
             made = getattr(options.model_validate({name: value}), name)
-        except ValidationError:
-            continue
-        if made != default and made is not None:
-            found.append(made)
+            if made != default and made is not None:
+                found.append(made)
     assert found, f"no other value of {name} ({field.annotation}) was found"
     return found
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(params=[False, True], ids=["bidirectional", "causal"])
-def causal(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
-def padded_batch(length: int, padding: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Make x (2, length + padding, 8), whose row 0 has padding of size 100, and its mask."""
-    x = torch.randn(2, length + padding, 8, dtype=torch.float64)
-    x[0, length:] *= 100
-    mask = torch.ones(2, length + padding, dtype=torch.bool)
-    mask[0, length:] = False
-    return x, mask
-
-
-def test_results_are_like_inputs_which_are_left_as_they_are(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal)
-    for dtype in (torch.float32, torch.float64):
-        mixer.to(dtype)
-        for length in LENGTHS:
-            promises.check_output(mixer, torch.randn(3, length, 8, dtype=dtype))
-        mask = torch.arange(31) < torch.tensor([[31], [19]])
-        for training, given in itertools.product((True, False), (None, mask)):
-            promises.check_output(mixer.train(training), torch.randn(2, 31, 8, dtype=dtype), given)
-
-
-def test_a_batch_may_be_empty(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal)
-    promises.check_empty_batch(mixer, torch.zeros(0, 100, 8))
-
-
-def test_padding_never_changes_real_positions(name: str, causal: bool) -> None:
-    """Neither what it holds nor how long it is."""
-    mixer = build_mixer(name, causal=causal).double().eval()
-    contents = (-7.0, float("inf"), float("nan"))
-    for length, padding in itertools.product(LENGTHS, (1, 9, 50)):
-        x, mask = padded_batch(length, padding)
-        promises.check_rows(mixer, x, mask)
-        promises.check_padding(mixer, x, mask, contents)
-    promises.check_padding(mixer.train(), *padded_batch(7, 9), contents)
-
-
-def test_no_gradient_reaches_padding(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal).double()
-    promises.check_padding_gradient(mixer, *padded_batch(7, 5))
-
-
-def test_rows_are_independent(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal).double().eval()
-    promises.check_rows(mixer, torch.randn(4, 13, 8, dtype=torch.float64))
-
-
-def test_longer_sequences_are_mixed_or_refused(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal, max_length=64).eval()
-    promises.check_longer(mixer, torch.randn(2, 150, 8))
-
-
-def test_positions_mix(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal).double().eval()
-    promises.check_reach(mixer, torch.randn(1, 13, 8, dtype=torch.float64), causal=causal)
-
-
-def test_causal_mixers_do_not_look_ahead(name: str) -> None:
-    mixer = build_mixer(name, causal=True).double()
-    x = torch.randn(2, 20, 8, dtype=torch.float64)
-    mask = torch.arange(20) < torch.tensor([[20], [15]])
-    for training, given in itertools.product((True, False), (None, mask)):
-        promises.check_causality(mixer.train(training), x, (1, 7, 14), given)
-
-
-def test_recurrences_equal_the_mixer(name: str) -> None:
-    mixer = build_mixer(name, causal=True).double().eval()
-    if not isinstance(mixer, RecurrentMixer):
-        pytest.skip("takes whole sequences only")
-    promises.check_recurrence(mixer, torch.randn(2, 40, 8, dtype=torch.float64))
-
-
-RECURRENT = [name for name in NAMES if issubclass(EVERY_MIXER[name], RecurrentMixer)]
-CHUNKS = [1, 2, 31, 32, 33, 65]
-"""Positions below, at and above the 32 of a chunk, and in three of them."""
-
-
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [
-        (name, o)
-        for name in RECURRENT
-        for o in [None, *options_model(EVERY_MIXER[name]).model_fields]
-    ],
-)
-def test_a_prefill_equals_the_steps(name: str, option: str | None) -> None:
-    values = [None] if option is None else other_values(options_model(EVERY_MIXER[name]), option)
-    x = torch.randn(2, 67, 8, dtype=torch.float64)
-    for value in values[:2]:
-        options: dict[str, Any] = {} if option is None else {option: value}
-        try:
-            mixer = build_mixer(name, causal=True, **options).double().eval()
-        except ValueError:  # values that the other options do not admit, or not where causal
-            continue
-        assert isinstance(mixer, RecurrentMixer)
-        assert_prefill_equals_steps(mixer.recurrence(67), x, CHUNKS)
-
-
-def test_evaluation_is_deterministic(name: str, causal: bool) -> None:
-    promises.check_determinism(build_mixer(name, causal=causal).eval(), torch.randn(2, 11, 8))
-
-
-def test_every_parameter_gets_a_finite_gradient(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal)
-    promises.check_every_gradient(mixer, torch.randn(3, 2, 33, 8))
-
-
-def test_bfloat16_autocast_stays_close(name: str, causal: bool) -> None:
-    promises.check_bf16(build_mixer(name, causal=causal).eval(), torch.randn(2, 33, 8), limit=0.05)
-
-
-def test_saved_weights_give_the_same_again(name: str, causal: bool) -> None:
-    first, second = build_mixer(name, causal=causal), build_mixer(name, causal=causal)
-    promises.check_saved_weights(first.eval(), second.eval(), torch.randn(1, 9, 8))
-
-
-OPTIONS = [(name, o) for name in NAMES for o in options_model(EVERY_MIXER[name]).model_fields]
-
-
-@pytest.mark.parametrize(("name", "option"), OPTIONS)
-def test_no_option_is_ignored(name: str, option: str) -> None:
-    """Another value changes the parameters, how they train, or the output, or is refused."""
-    start, output = start_and_output(name)
-    for value in other_values(options_model(EVERY_MIXER[name]), option):
-        try:
-            other_start, other_output = start_and_output(name, **{option: value})
-        except ValueError as refusal:
-            assert option in str(refusal)
-            return
-        if start != other_start or not torch.allclose(output, other_output):
-            return
-    raise AssertionError(f"{option} of {name} changes nothing")
-
-
-@contextlib.contextmanager
-def double_by_default() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-@pytest.mark.parametrize(("name", "option"), [*((name, None) for name in NAMES), *OPTIONS])
-def test_double_precision_does_not_depend_on_torch_s_default(name: str, option: str | None) -> None:
-    """A whole number over another has torch's default type: within double precision, a fault.
-
-    Every form that a word chooses is tried, and one other value of each number.
-    """
-    if option is None:
-        compare_in_double_precision(name)
-        return
-    for value in other_values(options_model(EVERY_MIXER[name]), option):
-        with contextlib.suppress(ValueError):  # refused with the other options' defaults
-            compare_in_double_precision(name, **{option: value})
-            if not isinstance(value, str):
-                return
-
-
-def compare_in_double_precision(name: str, **options: Any) -> None:
-    """Compare a mixer that was built in single precision with one that was built in double.
-
-    No power of 2 is the longest length, as fractions of one are exact in either precision.
-    """
-    torch.manual_seed(1)
-    mixer = build_mixer(name, max_length=99, **options).double().eval()
-    x, mask = padded_batch(31, 9)
-    expected = mixer(x, mask)[mask]
-    with double_by_default():
-        torch.testing.assert_close(mixer(x, mask)[mask], expected, rtol=1e-13, atol=1e-13)
-        built = build_mixer(name, max_length=99, **options).eval()
-        assert {p.dtype for p in built.parameters()} <= {torch.float64}
-        built.load_state_dict(mixer.state_dict())
-        found = built(x.requires_grad_(), mask)[mask]
-        torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
-        found.square().sum().backward()
 
 
 def start_and_output(name: str, **options: Any) -> tuple[list[object], torch.Tensor]:
@@ -246,28 +355,49 @@ def start_and_output(name: str, **options: Any) -> tuple[list[object], torch.Ten
     return start, mixer(torch.randn(2, 30, 8))
 
 
-def test_options_are_typed_and_explained(name: str) -> None:
+@of_every_mixer
+def test_options_are_typed_explained_and_not_ignored(name: str) -> None:
+    """Another value changes the parameters, how they train, or the output, or is refused."""
     cls = EVERY_MIXER[name]
-    hints = get_type_hints(cls.__init__)
-    for option in options_model(cls).model_fields:
+    options, hints = options_model(cls), get_type_hints(cls.__init__)
+    start, output = start_and_output(name)
+
+    def changes_something(option: str, value: Any) -> bool:
+        try:
+            other_start, other_output = start_and_output(name, **{option: value})
+        except ValueError as refusal:
+            return option in str(refusal)
+        return start != other_start or not torch.allclose(output, other_output)
+
+    for option in options.model_fields:
         assert option in hints
         assert f"{option}:" in (cls.__doc__ or ""), f"{name}: {option} is not in the docstring"
+        assert any(changes_something(option, value) for value in other_values(options, option)), (
+            f"{option} of {name} changes nothing"
+        )
 
 
-def test_checkpoints_hold_plain_tensors(name: str, tmp_path: Path) -> None:
-    mixer = build_mixer(name)
-    promises.check_weights(mixer)
+@of_every_mixer
+def test_a_mixer_is_a_plain_module(name: str, tmp_path: Path) -> None:
+    cls = EVERY_MIXER[name]
+    assert next(iter(inspect.signature(cls).parameters)) == "context"
+    mixer, x = build_mixer(name).eval(), torch.randn(2, 20, 8)
+    assert torch.equal(copy.deepcopy(mixer)(x), mixer(x))
     torch.save(mixer.state_dict(), tmp_path / "state.pt")
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert state.keys() == mixer.state_dict().keys()
     assert not any(torch.nn.utils.parametrize.is_parametrized(m) for m in mixer.modules())
     assert not any(value.is_complex() for value in state.values())
+    if issubclass(cls, Mixer):
+        with pytest.raises(TypeError, match=r"got 64 as context, expected a MixerContext"):
+            cls(64)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.gpu
-def test_gpu_equals_cpu(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal).double().eval()
-    x, mask = padded_batch(31, 9)
-    expected = mixer(x, mask)[mask]
-    got = mixer.cuda()(x.cuda(), mask.cuda())[mask.cuda()].cpu()
-    torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-8)
+def test_gpu_equals_cpu() -> None:
+    for name, form in EVERY_FORM:
+        mixer = build(name, form).double().eval()
+        x, mask = padded_batch(31, 9)
+        expected = mixer(x, mask)[mask]
+        got = mixer.cuda()(x.cuda(), mask.cuda())[mask.cuda()].cpu()
+        torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-8)

@@ -17,7 +17,6 @@ from models.dss import DSS
 from models.fd_tnn import FDTNN
 from models.layers.dropout import ChannelDropout, Dropout
 from models.layers.state_space import StateSpaceMixer
-from models.ops.reference import reference_forms
 from models.s4 import S4
 from models.s4d import S4D
 from models.ski_tnn import SKITNN
@@ -56,15 +55,6 @@ def test_channel_mixers_drop_within_half_of_what_they_multiply(kind: str) -> Non
     torch.testing.assert_close(in_training[kept], 2 * in_evaluation[kept])
 
 
-def test_the_gate_of_a_glu_is_dropped_and_not_its_value() -> None:
-    """As in OpenNLPLab/lra, src/models/sequence/glu.py."""
-    mixer = CHANNEL_MIXERS["glu"](4, 4, "relu", dropout=0.5)
-    gates = inputs_of(mixer.dropout)
-    x = torch.randn(6, 4)
-    mixer(x)
-    torch.testing.assert_close(gates[0], torch.relu(mixer.gate(x)))
-
-
 @pytest.mark.parametrize("cls", [TNN, FDTNN, SKITNN])
 def test_units_drop_what_they_have_mixed_on_grids_alone(cls: Callable[..., Mixer]) -> None:
     """As in OpenNLPLab/lra, tno2d.py, forward4; tno.py has no dropout."""
@@ -101,43 +91,22 @@ def test_state_spaces_drop_where_their_code_does(
     assert (early.mean(dim=1) == 1).sum() == 0
 
 
-def test_recurrences_drop_nothing() -> None:
-    causal = MixerContext(dim=4, max_length=9, layer=0, depth=1, causal=True, inner_dropout=0.5)
-    for cls in (S4, S4D, DSS):
-        mixer = cls(causal).train()
-        x = torch.randn(2, 4)
-        first, second = (
-            mixer.recurrence(9).step(x, mixer.recurrence(9).initial_state(2))[0] for _ in range(2)
-        )
-        assert torch.equal(first, second)
-
-
-def residual(*, tied: bool) -> Residual:
-    return Residual(ModelConfig(dim=64, dropout=0.5, tied_dropout=tied, norm="layer"))
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_tied_dropout_drops_a_channel_of_a_sequence_at_every_position(tied: bool) -> None:
     lengths = torch.tensor([5, 1, 20])
-    part = residual(tied=tied)
-    x = torch.zeros(26, 64)
-    added = part(lambda _: torch.ones(26, 64), x, Packing(lengths, torch.device("cpu")))
+    part = Residual(ModelConfig(dim=64, dropout=0.5, tied_dropout=tied, norm="layer"))
+    packing, x, ones = (
+        Packing(lengths, torch.device("cpu")),
+        torch.zeros(26, 64),
+        torch.ones(26, 64),
+    )
+    added = part(lambda _: ones, x, packing)
     assert set(added.unique().tolist()) == {0.0, 2.0}
     rows = [piece.mean(dim=0) for piece in added.split(lengths.tolist())]
     is_whole = [bool(((row == 0) | (row == 2)).all()) for row in rows]
     assert is_whole == ([True, True, True] if tied else [False, True, False])
     assert not torch.equal(rows[0], rows[2])
-    part.eval()
-    assert torch.equal(
-        part(lambda _: torch.ones(26, 64), x, Packing(lengths, torch.device("cpu"))),
-        torch.ones(26, 64),
-    )
-
-
-def test_values_are_repeated_in_the_order_of_their_sequences() -> None:
-    packing = Packing(torch.tensor([2, 1, 3]), torch.device("cpu"))
-    repeated = packing.repeated(torch.tensor([[1.0], [2.0], [3.0]]))
-    assert repeated.flatten().tolist() == [1, 1, 2, 3, 3, 3]
+    assert torch.equal(part.eval()(lambda _: ones, x, packing), ones)
 
 
 @pytest.mark.parametrize(("mixer", "tied"), [("s4", True), ("tnn", False)])
@@ -158,16 +127,7 @@ def test_settings_reach_every_place(mixer: str, tied: bool) -> None:
         assert places == {f"{name}.dropout": (0.1, tied) for name in names}
 
 
-def test_tied_dropout_is_the_same_law_in_batches() -> None:
-    drop = ChannelDropout(0.25)
-    y = drop(torch.ones(400, 7, 50))
-    assert torch.equal(y, y[:, :1].expand_as(y))
-    assert dropped(y).mean().item() == pytest.approx(0.25, abs=0.01)
-    assert y.mean().item() == pytest.approx(1.0, abs=0.02)
-    assert torch.equal(drop.eval()(y), y)
-
-
-@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9, 1e-6, 0.99999])
+@pytest.mark.parametrize("probability", [0.1, 0.5, 1e-6])
 def test_dropout_keeps_the_fraction_and_the_mean(probability: float) -> None:
     torch.manual_seed(0)
     dropout = Dropout(probability)
@@ -181,30 +141,11 @@ def test_dropout_keeps_the_fraction_and_the_mean(probability: float) -> None:
         assert len(y.unique()) <= 2
 
 
-def test_dropout_is_independent_from_number_to_number() -> None:
-    torch.manual_seed(0)
-    kept = (Dropout(0.3)(torch.ones(2**20)) != 0).double() - 0.7
-    for shift in (1, 2, 3, 4, 8, 1024):
-        assert abs((kept[shift:] * kept[:-shift]).mean().item()) < 5 * 0.21 / 2**10
-
-
 def test_dropout_drops_the_gradient_of_what_it_drops() -> None:
     x = torch.randn(7, 5, 3, requires_grad=True)
     y = Dropout(0.4)(x)
     y.sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(y, x * x.grad)
-    values = set(x.grad.unique().tolist())
-    assert len(values) == 2
-    assert 0.0 in values
-
-
-def test_dropout_does_nothing_in_evaluation_and_torchs_own_in_reference_forms() -> None:
-    dropout, x = Dropout(0.4), torch.randn(100)
-    assert Dropout(0.0)(x) is x
-    torch.manual_seed(0)
-    with reference_forms():
-        expected = dropout(x)
-    torch.manual_seed(0)
-    assert torch.equal(expected, torch.nn.functional.dropout(x, 0.4))
-    assert dropout.eval()(x) is x
+    assert len(x.grad.unique()) == 2 and x.grad.min() == 0
+    assert Dropout(0.4).eval()(x) is x

@@ -12,9 +12,8 @@ from torch.nn import functional
 
 from conftest import EVERY_MIXER
 from lra.classifier.classifier import Classifier
-from lra.runtime.errors import UserError
 from models import mamba2
-from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
+from models.base import MixerContext, begin_step
 from models.delta import Delta
 from models.hgrn import HGRN, LowerBounds
 from models.layers import selective_states
@@ -25,87 +24,23 @@ from models.layers.selective_states import (
     SignedHeadStates,
 )
 from models.layers.short_convolution import ShortConvolution
-from models.linear import Linear, orthogonal_directions
+from models.linear import Linear
 from models.mamba2 import Direction, Mamba2
 from models.ops.selective_scan import selective_scan_by_blocks
 from references import (
     assert_equal_with_gradients,
-    assert_prefill_equals_steps,
     close,
     leaf,
-    run,
+    randomize,
 )
 from requested import resolve
-
-CASES: list[tuple[str, dict[str, Any]]] = [
-    *(
-        ("linear", {"feature": feature, "decay": decay, "num_heads": 2})
-        for feature in ("elu", "relu", "silu", "cos", "favor")
-        for decay in ("none", "fixed", "selective")
-    ),
-    *(
-        ("mamba2", {"selective": selective, "state_size": 3, **options})
-        for selective in ("mamba1", "mamba2", "b2s6")
-        for options in ({}, {"directions": "shared"}, {"conv_size": 1, "expand": 1})
-    ),
-    ("mamba2", {"selective": "mamba2", "num_heads": 4, "num_groups": 2}),
-    ("mamba2", {"selective": "b2s6", "num_heads": 2}),
-    ("delta", {"num_heads": 2, "expand": 1, "conv_size": 1}),
-    ("delta", {"directions": "shared"}),
-    ("delta", {"negative_eigenvalues": True}),
-    ("mamba2", {"num_heads": 4, "num_groups": 2, "negative_eigenvalues": True}),
-]
-IDS = [f"{name}-{'-'.join(map(str, options.values()))}" for name, options in CASES]
 
 
 def build(name: str, *, causal: bool = False, **options: Any) -> Any:
     torch.manual_seed(0)
     context = MixerContext(dim=8, max_length=64, layer=1, depth=3, causal=causal)
     mixer = EVERY_MIXER[name](context, **options).double().eval()
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
-
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_every_form_keeps_the_promises_of_a_mixer(name: str, options: dict[str, Any]) -> None:
-    x = torch.randn(2, 41, 8, dtype=torch.float64)
-    mask = torch.arange(41) < torch.tensor([[41], [29]])
-    for causal in (False, True):
-        mixer = build(name, causal=causal, **options)
-        alone = mixer(x[1:, :29])
-        x[1, 29:] = torch.nan
-        close(mixer(x, mask)[1:, :29], alone)
-        x[1, 29:] = 0.5
-        changed = x.clone()
-        changed[:, 20:] += 1
-        moved = (mixer(changed) - mixer(x)).abs().amax(dim=(0, 2)) > 1e-9
-        assert bool(moved[:20].any()) != causal
-        assert bool(moved[20:].all())
-    assert isinstance(mixer, RecurrentMixer)
-    recurrence = mixer.recurrence(41)
-    close(run(recurrence, x), mixer(x))
-    assert_prefill_equals_steps(recurrence, x, [1, 32, 33, 41])
-
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_a_state_does_not_grow(name: str, options: dict[str, Any]) -> None:
-    mixer = build(name, causal=True, **options)
-    recurrence = mixer.recurrence(64)
-    state = recurrence.initial_state(1)
-    shapes = []
-    for _ in range(9):
-        _, state = recurrence.step(torch.randn(1, 8, dtype=torch.float64), state)
-        shapes.append([part.shape for part in (state if isinstance(state, tuple) else [state])])
-    assert all(shape == shapes[0] for shape in shapes)
-    assert mixer.state_size(8) == mixer.state_size(64)
-
-
-@pytest.mark.parametrize("name", ["linear", "mamba2", "hgrn", "delta"])
-def test_only_causal_mixers_have_a_recurrence(name: str) -> None:
-    with pytest.raises(ValueError, match=r"only a causal mixer has a recurrence"):
-        build(name).recurrence(8)
+    return randomize(mixer)
 
 
 def features(mixer: Linear, x: Tensor, *, are_keys: bool) -> Tensor:
@@ -172,7 +107,7 @@ def test_linear_attention_is_a_table_of_pairs(feature: str, decay: str, causal: 
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("scale", [1, 10, 100])
+@pytest.mark.parametrize("scale", [1, 100])
 def test_random_features_of_large_queries_and_keys_do_not_vanish(
     scale: float, causal: bool
 ) -> None:
@@ -196,25 +131,6 @@ def test_random_features_of_large_queries_and_keys_do_not_vanish(
     found.square().sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("feature", ["elu", "relu", "silu", "cos", "favor"])
-@pytest.mark.parametrize("size", [4, 32])
-def test_gradients_in_bfloat16_are_those_of_single_precision(feature: Any, size: int) -> None:
-    """Also where few channels of a head make a sum of weights small."""
-    for seed in range(4):
-        torch.manual_seed(seed)
-        context = MixerContext.of(dim=4 * size, length=64)
-        mixer = Linear(context, num_heads=4, feature=feature)
-        inputs, weights = torch.randn(4, 64, 4 * size), torch.randn(4, 64, 4 * size)
-        gradients = []
-        for autocast in (False, True):
-            x = inputs.clone().requires_grad_()
-            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                y = mixer(x)
-            gradients.append(torch.autograd.grad((y * weights).sum(), [x, *mixer.parameters()]))
-        for exact, rough in zip(*gradients, strict=True):
-            assert (rough - exact).norm() < 0.03 * exact.norm()
 
 
 def convolved(convolution: ShortConvolution | None, x: Tensor) -> Tensor:
@@ -382,10 +298,7 @@ def states_along(mixer: HGRN, x: Tensor, direction: int) -> Tensor:
 @pytest.mark.parametrize("grid", [None, (3, 4)])
 def test_hgrn_is_its_equations(grid: tuple[int, int] | None, causal: bool) -> None:
     context = MixerContext(dim=8, max_length=12, layer=1, depth=3, causal=causal, grid=grid)
-    mixer = HGRN(context).double()
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    mixer = randomize(HGRN(context).double())
     x = torch.randn(12, 8, dtype=torch.float64)
     places = torch.arange(12)
     lines = [places]
@@ -438,149 +351,8 @@ def test_all_blocks_share_their_lower_bounds(axes: str) -> None:
     )
 
 
-class Sharing(Mixer):
-    name = "sharing"
-
-    def __init__(self, context: MixerContext, *, size: int = 2) -> None:
-        super().__init__()
-        assert context.shared is not None
-        self.common = context.shared
-        assert self.common.layer == 0
-
-    @classmethod
-    def shared(cls, context: MixerContext, **options: Any) -> nn.Module:
-        if options["size"] > 5:
-            raise ValueError(f"size {options['size']} is above 5")
-        common = nn.Linear(context.dim, options["size"])
-        common.layer = context.layer  # pyright: ignore
-        return common
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return x * self.common(x).sum(dim=-1, keepdim=True)
-
-
-def test_a_mixer_of_ones_own_shares_parts_built_with_its_options() -> None:
-    spec = f"{__file__}:Sharing"
-    config = resolve("listops", spec, preset="quick", overrides=["mixer.size=3"])
-    model = Classifier(config, config.build_task().info)
-    parts = [module for module in model.modules() if type(module).__name__ == "Sharing"]
-    assert len({id(part.get_submodule("common")) for part in parts}) == 1
-    assert parts[0].get_parameter("common.weight").shape == (3, config.model.dim)
-    assert len(parts) == config.model.depth
-    with pytest.raises(UserError, match="size 6 is above 5"):
-        resolve("listops", spec, preset="quick", overrides=["mixer.size=6"])
-
-
-def test_a_fault_in_what_is_shared_is_the_mixer_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(context: MixerContext, **options: Any) -> LowerBounds:
-        raise ValueError("no bounds")
-
-    monkeypatch.setattr(HGRN, "shared", fail)
-    with pytest.raises(UserError, match="mixer hgrn: no bounds"):
-        hgrn_config()
-
-
 def initial(name: str, dim: int = 64, **options: Any) -> Any:
     return EVERY_MIXER[name](MixerContext(dim=dim, max_length=64, layer=0, depth=3), **options)
-
-
-@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "b2s6"])
-def test_time_steps_start_even_on_a_logarithmic_scale(selective: str) -> None:
-    """As Mamba's released code draws them, from .001 to .1."""
-    mixer = initial(
-        "mamba2", dim=512, selective=selective, num_heads={"mamba2": 512}.get(selective)
-    )
-    for direction in mixer.directions:
-        own = direction.states
-        bias = own.time.bias if selective == "mamba1" else own.step_bias
-        logs = functional.softplus(bias).log10()
-        assert logs.min() >= -3 - 1e-4
-        assert logs.max() <= -1 + 1e-4
-        assert abs(logs.mean() + 2) < 0.1
-        assert abs(logs.std() - 2 / 12**0.5) < 0.05
-
-
-def test_poles_start_where_the_papers_have_them() -> None:
-    own = initial("mamba2", selective="mamba1", state_size=5).directions[0].states
-    expected = -torch.arange(1.0, 6).expand(128, 5)
-    torch.testing.assert_close(own.poles(), expected)
-    assert own.rank == 4
-    assert own.time.weight.abs().max() <= 4**-0.5
-    assert own.skip().eq(1).all()
-    heads = initial("mamba2", dim=512, num_heads=512).directions[0].states
-    rates = heads.log_rate.exp()
-    assert rates.min() >= 1
-    assert rates.max() <= 16
-    assert abs(rates.mean() - 8.5) < 0.8
-    blocks = initial("mamba2", selective="b2s6", state_size=4).directions[0].states
-    expected = torch.complex(torch.tensor(-0.5), math.pi * torch.arange(4.0)).expand(128, 4)
-    torch.testing.assert_close(blocks.poles(), expected)
-    assert blocks.num_blocks == 8
-    assert blocks.bias().eq(1).all()
-
-
-def test_heads_blocks_and_convolutions_are_as_many_as_the_papers_have() -> None:
-    heads = [initial("mamba2", dim=dim).directions[0].states.num_heads for dim in (16, 64, 128)]
-    assert heads == [1, 2, 4]
-    blocks = initial("mamba2", dim=32, selective="b2s6", expand=1).directions[0].states.num_blocks
-    assert blocks == 8
-    sizes = {
-        size: initial("mamba2", conv_size=size).directions[0].convolution for size in (1, 2, 9)
-    }
-    assert sizes.pop(1) is None
-    for size, convolution in sizes.items():
-        assert convolution.taps.shape[0] == size
-        for start in (convolution.taps, convolution.bias):
-            assert size**-0.5 * 0.9 < start.abs().max() <= size**-0.5
-    least = initial("mamba2", selective="mamba1", step_min=1e-7).directions[0].states.time.bias
-    assert functional.softplus(least).min() >= 1e-4 * 0.999
-
-
-def test_the_decays_of_the_delta_rule_start_as_those_of_mamba2() -> None:
-    own = initial("delta", dim=512, num_heads=512).direction(0)
-    rates = own.log_rate.exp()
-    assert abs(rates.mean() - 8) < 0.8
-    assert 0 < rates.min() < 0.5
-    assert 15.5 < rates.max() < 16
-    rates = initial("delta").learning_rates()
-    assert set(rates.values()) == {None}
-    assert len(rates) == 4
-    steps = functional.softplus(own.step_bias)
-    assert 1e-3 * 0.999 <= steps.min() < steps.max() <= 0.1 * 1.001
-
-
-def test_the_phases_of_hgrn_start_at_geometric_rates() -> None:
-    mixer = initial("hgrn", dim=4)
-    expected = torch.tensor([1, 1e-2, 1e-4, 1e-6])
-    torch.testing.assert_close(mixer.phase, expected.expand(2, 4))
-
-
-def test_fixed_decays_start_as_retnet_s() -> None:
-    decays = torch.sigmoid(initial("linear", decay="fixed", num_heads=4).decay_logit)
-    expected = torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128, 1 - 1 / 256])
-    torch.testing.assert_close(decays, expected)
-
-
-def test_random_features_have_the_softmax_s_products_on_average() -> None:
-    x = torch.randn(2, 1, 1, 16).double() * 0.7
-    found = []
-    for _ in range(300):
-        mixer = initial("linear", dim=16, feature="favor", num_heads=1, num_random=32)
-        query = mixer.query_features(x[:1], torch.zeros(1))[0, 0, 0]
-        key = mixer.key_features(x[1:], torch.zeros(1))[0, 0, 0]
-        divided_by = (x @ mixer.directions.double().mT / 2).amax(dim=-1).sum().exp()
-        found.append(query @ key * divided_by)
-    products = torch.stack(found)
-    expected = ((x[0] * x[1]).sum() / 4).exp()
-    assert abs(products.mean() - expected) < 4 * products.std() / 300**0.5
-
-
-def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_ones() -> None:
-    directions = orthogonal_directions(200, 16)
-    lengths = directions.norm(dim=-1)
-    block = directions[16:32] / lengths[16:32, None]
-    torch.testing.assert_close(block @ block.T, torch.eye(16), atol=1e-5, rtol=0)
-    assert abs(lengths.square().mean() - 16) < 2
 
 
 def test_directions_are_drawn_again_when_a_step_begins() -> None:
@@ -595,39 +367,3 @@ def test_directions_are_drawn_again_when_a_step_begins() -> None:
         last = mixer.directions.clone()
     assert same == [True, True, False, True, False]
     assert set(mixer.state_dict()) >= {"directions", "steps_since"}
-
-
-def test_steps_may_have_a_rate_of_their_own_and_dynamics_do_not_decay() -> None:
-    for selective in ("mamba1", "mamba2", "b2s6"):
-        mixer: Mamba2 = initial("mamba2", selective=selective, step_lr=1e-4)
-        rates = mixer.learning_rates()
-        assert set(rates.values()) == {None, 1e-4}
-        for direction in mixer.directions:
-            assert isinstance(direction, Direction)
-            undecayed = direction.states.undecayed()
-            assert all(rates[own] == 1e-4 for own in undecayed["steps"])
-            assert all(rates[own] is None for own in undecayed["others"])
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("linear", {"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
-        ("linear", {"num_random": 4}, "num_random concerns feature favor"),
-        ("linear", {"redraw_steps": 4}, "redraw_steps concerns feature favor"),
-        ("mamba2", {"num_heads": 5}, "num_heads 5 does not divide the 16 inner channels"),
-        ("mamba2", {"num_heads": 4, "num_groups": 3}, "num_groups 3 does not divide num_heads 4"),
-        ("mamba2", {"selective": "mamba1", "num_heads": 2}, "num_heads 2 does not concern"),
-        ("mamba2", {"selective": "mamba1", "num_groups": 1}, "num_groups 1 does not concern"),
-        ("mamba2", {"selective": "b2s6", "num_groups": 2}, "num_groups 2 concerns"),
-        ("mamba2", {"selective": "b2s6", "num_heads": 3}, "num_heads 3 does not divide"),
-        ("mamba2", {"step_min": 0.2}, "step_min 0.2 exceeds step_max 0.1"),
-        ("mamba2", {"selective": "b2s6", "negative_eigenvalues": True}, "not b2s6"),
-        ("delta", {"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
-    ],
-)  # fmt: skip
-def test_options_that_contradict_are_refused(
-    name: str, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(name, **options)

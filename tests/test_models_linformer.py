@@ -8,18 +8,12 @@ from typing import Any, get_args
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import build_mixer
 from lra.classifier.classifier import Classifier
-from lra.runtime.errors import UserError
-from models import promises
-from models.base import MixerContext
 from models.linformer import LengthProjection, Linformer, Sharing
 from references import (
     assert_equal_with_gradients,
-    assert_mixer_equals_reference,
-    by_reference,
 )
 from requested import resolve
 
@@ -71,42 +65,6 @@ def test_it_equals_its_equation_with_gradients(sharing: str, options: dict[str, 
     assert_equal_with_gradients(lambda: mixer(x, mask)[mask], written_out, leaves, 1e-12)
 
 
-@pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("length", [1, 5, 6, 40])
-def test_the_fast_form_equals_the_reference(sharing: str, bias: bool, length: int) -> None:
-    mixer = mixer_of(sharing, projection_bias=bias)
-    x = torch.randn(3, length, 8, dtype=torch.float64, requires_grad=True)
-    mask = torch.arange(length) < torch.tensor([[length], [length // 2 + 1], [1]])
-    assert_mixer_equals_reference(mixer, x, mask, 1e-12)
-
-
-def test_the_fast_form_maps_projected_positions_alone() -> None:
-    """Of keys and values; queries and the output are mapped at every position."""
-    mixer = mixer_of("key_value", projection_bias=False)
-    x, counted = torch.randn(1, 40, 8, dtype=torch.float64), []
-    for compute in (lambda: mixer(x), by_reference(lambda: mixer(x))):
-        with FlopCounterMode(display=False) as counter:
-            compute()
-        counted.append(counter.get_total_flops())
-    fast, reference = counted
-    # Two maps of 8 to 8 channels at 35 positions fewer. One projection of x, and not of two maps.
-    assert reference - fast == 2 * (2 * 8 * 8 * 35 + 5 * 40 * 8)
-
-
-@pytest.mark.parametrize("sharing", SHARINGS)
-def test_every_kind_of_sharing_keeps_the_contract(sharing: str) -> None:
-    mixer = mixer_of(sharing)
-    x = torch.randn(3, 31, 8, dtype=torch.float64)
-    mask = torch.arange(31) < torch.tensor([[31], [7], [1]])
-    promises.check_padding(mixer, x, mask, (-7.0, math.inf, math.nan))
-    promises.check_rows(mixer, x, mask)
-    promises.check_padding_gradient(mixer, x, mask)
-    promises.check_longer(mixer, torch.randn(2, 41, 8, dtype=torch.float64))
-    promises.check_every_gradient(mixer, torch.randn(3, 2, 11, 8, dtype=torch.float64))
-    promises.check_bf16(mixer.float(), torch.randn(2, 33, 8), limit=0.05)
-
-
 @pytest.mark.parametrize(
     ("sharing", "count"), [("none", 2 * 4), ("heads", 2), ("key_value", 1), ("layers", 1)]
 )
@@ -127,30 +85,3 @@ def test_all_blocks_of_a_model_may_share_one(sharing: str, count: int) -> None:
     assert len(found) == count
     shapes = [p.shape for name, p in model.named_parameters() if "projection" in name]
     assert shapes == count * [(1, 1, 64, 144)]
-
-
-def test_blocks_of_different_lengths_share_none() -> None:
-    context = MixerContext(dim=8, max_length=9, layer=1, depth=2)
-    shared = Linformer.shared(context, sharing="layers", projected_length=4)
-    for length in (8, 10):
-        other = MixerContext(dim=8, max_length=length, layer=1, depth=2, shared=shared)
-        with pytest.raises(ValueError, match=f"for 9 positions, .* of {length}; use sharing"):
-            Linformer(other, sharing="layers", projected_length=4)
-
-
-def test_what_it_cannot_be_is_refused() -> None:
-    with pytest.raises(UserError, match=r"linformer mixes all positions .* it is not causal"):
-        model_of("key_value", "model.causal=true")
-    with pytest.raises(UserError, match=r"num_heads 3 does not divide model\.dim 8"):
-        model_of("key_value", "mixer.num_heads=3")
-    with pytest.raises(UserError, match="num_heads 4 does not divide attention_dim 6"):
-        model_of("key_value", "mixer.attention_dim=6")
-    with pytest.raises(ValueError, match="got 41 positions, expected at most 40"):
-        mixer_of("heads")(torch.zeros(1, 41, 8, dtype=torch.float64))
-
-
-def test_attention_weights_are_dropped_in_training_only() -> None:
-    mixer, x = mixer_of("key_value", attention_dropout=0.5), torch.randn(1, 9, 8).double()
-    assert torch.equal(mixer(x), mixer(x))
-    mixer.train()
-    assert not torch.allclose(mixer(x), mixer(x))

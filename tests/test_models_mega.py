@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from lra.classifier.axes import AlongAxis
 from lra.classifier.block import Block
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
-from models.base import GatedRecurrence, MixerContext
+from models.base import MixerContext
 from models.layers.damped_average import DampedAverage
-from models.layers.norms import ScaleNorm
 from models.mega import Mega
-from models.ops import biased_attention as attention
-from models.ops.biased_attention import biased_attention
 from references import (
-    LargestTensor,
-    assert_equal_with_gradients,
-    assert_prefill_equals_steps,
-    by_reference,
     close,
-    leaf,
+    randomize,
 )
 
 
@@ -36,10 +27,7 @@ def build(length: int = 24, *, causal: bool = False, **options: Any) -> Mega:
         MixerContext.of(dim=6, length=length, causal=causal), attention_dim=5, value_dim=7,
         average_size=4, **options,
     ).double().eval()  # fmt: skip
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
+    return randomize(mixer)
 
 
 def averaged(average: DampedAverage, x: Tensor) -> Tensor:
@@ -100,121 +88,6 @@ def test_a_mixer_is_its_equations(weighting: str, chunk: int | None, causal: boo
     close(mixer(x), found[..., 6:] * (found[..., :6] - x))
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("chunk", [None, 4, 7, 100])
-@pytest.mark.parametrize("weighting", ["softmax", "laplace"])
-def test_blocks_equal_a_table_of_all_pairs(
-    weighting: Any, chunk: int | None, causal: bool, masked: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(attention, "BLOCK", 6)
-    query, key, value = leaf(2, 19, 3), leaf(2, 19, 3), leaf(2, 19, 5)
-    by_lag = leaf(2 * 25 - 1)
-    mask = torch.arange(19) < torch.tensor([[19], [11]]) if masked else None
-    real = 1 if mask is None else mask[..., None]
-
-    def compute() -> Tensor:
-        return real * biased_attention(
-            query, key, value, by_lag,
-            weighting=weighting, causal=causal, chunk=chunk, mask=mask,
-        )  # fmt: skip
-
-    assert_equal_with_gradients(compute, by_reference(compute), [query, key, value, by_lag])
-
-
-@pytest.mark.parametrize("chunk", [None, 5])
-@pytest.mark.parametrize("weighting", ["softmax", "laplace"])
-def test_the_recurrence_gives_value_and_gate(weighting: str, chunk: int | None) -> None:
-    mixer = build(causal=True, chunk=chunk, weighting=weighting)
-    x = torch.randn(2, 19, 6, dtype=torch.float64)
-    recurrence = mixer.recurrence(19)
-    assert isinstance(recurrence, GatedRecurrence)
-    state, found = recurrence.initial_state(2), []
-    for position in x.unbind(dim=1):
-        parts, state = recurrence.value_and_gate(position, state)
-        found.append(parts)
-    close(torch.stack(found, dim=1), mixer.value_and_gate(x))
-    assert_prefill_equals_steps(recurrence, x, range(1, 20))
-    kept = 19 if chunk is None else chunk
-    assert recurrence.state_size == 6 * 4 + kept * (5 + 7) + 1
-
-
-def test_averages_are_those_of_their_recurrence() -> None:
-    for directions in (1, 2):
-        torch.manual_seed(0)
-        average = DampedAverage(channels=6, directions=directions, size=4).double()
-        x = torch.randn(1, 30, 6, dtype=torch.float64)
-        close(average(x)[0], averaged(average, x[0]))
-
-
-def test_weights_start_as_in_the_published_code() -> None:
-    torch.manual_seed(0)
-    mixer = Mega(MixerContext.of(dim=128, length=1024), attention_dim=64, value_dim=256)
-    found = {name: parameter.std().item() for name, parameter in mixer.named_parameters()}
-    expected = {
-        "average.delta": 0.2, "average.alpha": 0.2, "average.gamma": 1.0, "direct": 1.0,
-        "value.weight": 0.02, "parts.weight": 0.02, "output.weight": 0.02,
-        "query_key_scale": 0.02, "by_lag": 0.02,
-    }  # fmt: skip
-    for name, deviation in expected.items():
-        assert found[name] == pytest.approx(deviation, rel=0.15), name
-    signs = mixer.average.beta.mean(dim=(0, 1))
-    torch.testing.assert_close(signs, torch.tensor([1.0, -1.0] * 8), rtol=0, atol=0.01)
-    assert all(linear.bias.abs().max() == 0 for linear in (mixer.value, mixer.parts, mixer.output))
-
-
-def test_dropouts_are_of_averages_and_of_values_as_in_the_published_code() -> None:
-    x = torch.randn(2, 19, 6)
-    for dropped, inner in (("averages", 0.0), ("values", 0.5)):
-        torch.manual_seed(0)
-        context = dataclasses.replace(MixerContext.of(dim=6, length=24), inner_dropout=inner)
-        mixer = Mega(context, average_dropout=0.5 - inner)
-        expected, found = (mixer.train(mode).attended(x, x) for mode in (False, True))
-        is_equal = [a.equal(b) for a, b in zip(expected, found, strict=True)]
-        assert is_equal == [dropped == "values"] * 2 + [dropped == "averages", dropped == "values"]
-
-
-@pytest.mark.parametrize("chunk", [None, 64])
-def test_no_table_of_all_pairs_is_kept(chunk: int | None) -> None:
-    """The largest tensor of twice as many positions is twice as large."""
-    largest = []
-    for length in (1024, 2048):
-        mixer = Mega(MixerContext.of(dim=4, length=length), attention_dim=4, chunk=chunk)
-        with LargestTensor() as made:
-            mixer(torch.randn(1, length, 4)).sum().backward()
-        largest.append(made.numel)
-    assert largest[1] <= 2.1 * largest[0]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_lags_beyond_the_longest_have_the_bias_of_the_last_one_before(causal: bool) -> None:
-    mixer = build(8, causal=causal)
-    longer = build(21, causal=causal)
-    longer.load_state_dict({**mixer.state_dict(), "by_lag": longer.by_lag})
-    with torch.no_grad():
-        longer.by_lag.copy_(mixer.by_lag[(torch.arange(41) - 13).clamp(0, 14)])
-    x = torch.randn(2, 21, 6, dtype=torch.float64)
-    close(mixer(x), longer(x))
-    if causal:
-        recurrence = mixer.recurrence(21)
-        state = recurrence.initial_state(2)
-        for k in range(21):
-            y, state = recurrence.step(x[:, k], state)
-        close(y, mixer(x)[:, -1])  # pyright: ignore[reportPossiblyUnboundVariable]
-
-
-def test_tied_dropout_takes_whole_channels() -> None:
-    context = MixerContext.of(dim=6, length=24)
-    context = dataclasses.replace(context, inner_dropout=0.5, tied_dropout=True)
-    torch.manual_seed(0)
-    mixer = Mega(context, average_dropout=0.5)
-    for dropout in (mixer.average_dropout, mixer.value_dropout):
-        factors = dropout(torch.ones(3, 24, 40))
-        assert factors.equal(factors[:, :1].expand(-1, 24, -1))
-        assert set(factors.unique().tolist()) == {0.0, 2.0}
-
-
 def test_a_block_moves_from_its_input_to_the_value_by_the_gate() -> None:
     torch.manual_seed(0)
     mixer = Mega(MixerContext.of(dim=6, length=9)).double()
@@ -228,21 +101,3 @@ def test_a_block_moves_from_its_input_to_the_value_by_the_gate() -> None:
         joined = (1 - gate) * x + gate * value
         packing = Packing(torch.tensor([9]), torch.device("cpu"))
         close(block(x, packing), joined if prenorm else norm(joined))
-
-
-@pytest.mark.parametrize("axis", ["rows", "columns"])
-def test_along_an_axis_lines_know_nothing_of_each_other(axis: Literal["rows", "columns"]) -> None:
-    mixer = build(4)
-    along = AlongAxis(mixer, (4, 4), axis)
-    x = torch.randn(1, 16, 6, dtype=torch.float64)
-    grid = along.value_and_gate(x).unflatten(1, (4, 4))[0]
-    for n in range(4):
-        line = x.unflatten(1, (4, 4))[:, n] if axis == "rows" else x.unflatten(1, (4, 4))[:, :, n]
-        close(grid[n] if axis == "rows" else grid[:, n], mixer.value_and_gate(line)[0])
-
-
-def test_scale_norm_leaves_vectors_of_a_learned_length() -> None:
-    norm, x = ScaleNorm(), torch.randn(5, 7, 16)
-    norm.scale.data.fill_(3.0)
-    expected = 3.0 * 16**0.5 * x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    torch.testing.assert_close(norm(x), expected, rtol=1e-4, atol=0)

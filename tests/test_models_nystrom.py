@@ -8,19 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from conftest import build_mixer
 from lra.classifier.match_params import count_parameters
-from models import promises
-from models.base import MixerContext
 from models.nystrom import Nystrom
-from models.ops.nystrom_attention import (
-    averaging_matrix,
-    iterate_pseudo_inverse,
-    nystrom_attention,
-)
-from references import assert_equal_with_gradients, by_reference, close, leaf
+from references import assert_equal_with_gradients, close, padded_rows
 from requested import resolve
 
 LENGTHS = [5, 6, 7, 12, 31, 32]
@@ -30,13 +22,6 @@ def build(**options: Any) -> Nystrom:
     mixer = build_mixer("nystrom", **{"num_heads": 2, "num_landmarks": 5, **options})
     assert isinstance(mixer, Nystrom)
     return mixer.double().eval()
-
-
-def padded(lengths: list[int], padding: int = 3) -> tuple[Tensor, Tensor]:
-    """Make x (sequences, longest + padding, 8) and its mask."""
-    longest = max(lengths) + padding
-    x = torch.randn(len(lengths), longest, 8, dtype=torch.float64, requires_grad=True)
-    return x, torch.arange(longest) < torch.tensor(lengths)[:, None]
 
 
 def cut(length: int, count: int) -> list[range]:
@@ -95,7 +80,7 @@ def test_the_mixer_equals_a_plain_computation_of_each_sequence(
     convolution_size: int | None,
 ) -> None:
     mixer = build(convolution_size=convolution_size)
-    x, mask = padded(LENGTHS)
+    x, mask = padded_rows(LENGTHS, padding=3)
     assert_equal_with_gradients(
         lambda: mixer(x, mask)[mask],
         lambda: torch.cat([plain_result(mixer, row[real]) for row, real in zip(x, mask)]),  # noqa: B905
@@ -103,76 +88,6 @@ def test_the_mixer_equals_a_plain_computation_of_each_sequence(
     )
     for row in x.detach():
         close(mixer(row[None])[0], plain_result(mixer, row))
-
-
-def test_the_fast_form_equals_the_order_of_the_paper() -> None:
-    query, key, value = (leaf(2, 3, 23, 4) for _ in range(3))
-    mask = torch.arange(23) < torch.tensor([[23], [17]])
-    for given in (None, mask):
-        counts = torch.tensor([23]) if given is None else given.sum(dim=1)
-        averages = averaging_matrix(counts, 23, 5, torch.float64)[:, None]
-
-        def attend(given: Tensor | None = given, averages: Tensor = averages) -> Tensor:
-            return nystrom_attention(query, key, value, averages, given, iterations=6)
-
-        assert_equal_with_gradients(attend, by_reference(attend), [query, key, value])
-
-
-def test_segments_have_nearly_equal_sizes_and_no_padding() -> None:
-    for length, count in itertools.product(range(4, 30), (1, 2, 3, 4)):
-        (found,) = averaging_matrix(torch.tensor([length]), length + 6, count, torch.float64)
-        for row, segment in zip(found, cut(length, count), strict=True):
-            expected = torch.zeros(length + 6, dtype=torch.float64)
-            expected[segment.start : segment.stop] = 1 / len(segment)
-            close(row, expected)
-
-
-def test_the_iteration_converges_to_the_pseudo_inverse() -> None:
-    """Also for a matrix without full rank, which landmarks that are equal give."""
-    scores = 3 * torch.eye(6, dtype=torch.float64) + torch.rand(4, 6, 6, dtype=torch.float64)
-    scores[0, 1] = scores[0, 0]
-    matrix = scores.softmax(dim=-1)
-    close(iterate_pseudo_inverse(matrix, 12), torch.linalg.pinv(matrix))
-    close(iterate_pseudo_inverse(matrix[1:], 1), iterate_pseudo_inverse(matrix, 1)[1:])
-
-
-def test_a_short_sequence_has_exact_attention_beside_a_long_one() -> None:
-    mixer = build(num_landmarks=9)
-    x, mask = padded([9, 30], padding=0)
-    query, key, value = (
-        part.unflatten(1, (2, 4)).transpose(0, 1)
-        for part in mixer.query_key_value(x[0, :9]).chunk(3, dim=1)
-    )
-    exact = functional.scaled_dot_product_attention(query, key, value)
-    expected = mixer.output(exact.transpose(0, 1).flatten(1))
-    close(mixer(x, mask)[0, :9], expected)
-    close(mixer(x[:1, :9])[0], expected)
-    approximate = build(num_landmarks=8)
-    approximate.load_state_dict(mixer.state_dict())
-    assert (approximate(x, mask)[0, :9] - expected).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("convolution_size", [None, 7])
-def test_promises_hold_with_few_landmarks(convolution_size: int | None) -> None:
-    mixer = build(convolution_size=convolution_size)
-    for training in (True, False):
-        mixer.train(training)
-        x, mask = padded(LENGTHS, padding=40)
-        promises.check_padding_gradient(mixer, x.detach(), mask)
-        promises.check_padding(mixer, x.detach(), mask, (-7.0, float("inf"), float("nan")))
-        promises.check_rows(mixer, x.detach(), mask)
-    promises.check_every_gradient(mixer, torch.randn(2, 2, 31, 8, dtype=torch.float64))
-    promises.check_bf16(mixer.float(), torch.randn(2, 33, 8), limit=0.05)
-
-
-def test_options_that_do_not_work_together_are_refused() -> None:
-    context = MixerContext.of(dim=8, length=16)
-    with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
-        Nystrom(context, num_heads=3)
-    with pytest.raises(ValueError, match="convolution_size 4 is even, expected an odd number"):
-        Nystrom(context, convolution_size=4)
-    with pytest.raises(ValueError, match="nystrom cannot be causal"):
-        Nystrom(MixerContext.of(dim=8, length=16, causal=True))
 
 
 # By building ModelForSC and ModelForSCDual of mlpen/Nystromformer (LRA/code/model_wrapper.py) with

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -13,10 +12,8 @@ from torch import Tensor
 from models.base import DecayingAt, MixerContext
 from models.layers.shared_states import SharedStateMixer
 from models.lru import LRU
-from models.ops.diagonal_recurrence import diagonal_recurrence
-from models.ops.hippo import normal_part
 from models.s5 import S5
-from references import assert_equal_with_gradients, by_reference, close
+from references import close
 
 MIXERS: list[tuple[type[S5 | LRU], dict[str, Any]]] = [
     (S5, {"state_size": 8, "num_blocks": 2}),
@@ -24,30 +21,6 @@ MIXERS: list[tuple[type[S5 | LRU], dict[str, Any]]] = [
     (LRU, {"state_size": 6, "radius_min": 0.3}),
     (LRU, {"state_size": 6, "gate": "half_glu1"}),
 ]
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 2, 3, 16, 31, 100, 127])
-@pytest.mark.parametrize("dtype", [torch.complex128, torch.float64])
-def test_chunks_equal_one_position_at_a_time(
-    length: int, reverse: bool, dtype: torch.dtype
-) -> None:
-    generator = torch.Generator().manual_seed(length)
-    x = torch.randn(2, length, 3, dtype=dtype, generator=generator, requires_grad=True)
-    poles = torch.randn(3, dtype=dtype, generator=generator)
-    poles = (poles / poles.abs() * torch.tensor([0.2, 0.9, 1.0])).requires_grad_()
-
-    def compute() -> Tensor:
-        y = diagonal_recurrence(poles, x, reverse=reverse)
-        return torch.cat([y.real, y.imag if y.is_complex() else y])
-
-    assert_equal_with_gradients(compute, by_reference(compute), [poles, x])
-
-
-def test_the_recurrence_takes_nothing() -> None:
-    poles = torch.ones(3, dtype=torch.complex64)
-    for shape in [(0, 5, 3), (2, 0, 3)]:
-        assert diagonal_recurrence(poles, torch.zeros(shape, dtype=poles.dtype)).shape == shape
 
 
 def unrolled(mixer: SharedStateMixer[Any], x: Tensor) -> Tensor:
@@ -83,82 +56,6 @@ def test_a_mixer_is_its_equations(
         close(found[row], unrolled(mixer, x[row]))
 
 
-@pytest.mark.parametrize("discretization", ["zoh", "bilinear"])
-def test_time_steps_sample_the_continuous_system(discretization: Any) -> None:
-    """With steps far below the poles' times both rules are exp(step A) and step B."""
-    mixer = S5(
-        MixerContext.of(dim=4, length=8), state_size=8, discretization=discretization,
-        step_min=1e-5, step_max=1e-5,
-    ).double()  # fmt: skip
-    states = mixer.states
-    a = torch.complex(states.real_part, states.frequency)
-    poles, into = states.discretize()
-    torch.testing.assert_close(poles, (1e-5 * a).exp(), rtol=0, atol=1e-9)
-    torch.testing.assert_close(into / 1e-5, torch.view_as_complex(states.input), rtol=1e-3, atol=0)
-
-
-def test_s5_starts_at_blocks_of_hippo() -> None:
-    mixer = S5(MixerContext.of(dim=4, length=8), state_size=24, num_blocks=3)
-    poles, vectors = normal_part(8)
-    torch.testing.assert_close(mixer.states.frequency.view(3, 4), poles.imag.float().expand(3, 4))
-    assert (mixer.states.real_part == -0.5).all()
-    assert mixer.states.input.shape == (12, 4, 2)
-    assert mixer.states.readout.shape == (2, 4, 12, 2)
-    # The eigenvectors, with their conjugates, are those of a normal matrix.
-    whole = torch.cat([vectors, vectors.conj()], dim=1)
-    close(whole @ whole.mH, torch.eye(8, dtype=whole.dtype))
-
-
-@pytest.mark.parametrize(
-    ("start", "expected"),
-    [("lecun", (64 * 256) ** -0.5), ("truncated", 64**-0.5), ("complex", 0.5**0.5)],
-)
-def test_deviations_at_the_start_are_those_of_the_published_code(
-    start: Any, expected: float
-) -> None:
-    """Standard deviations of real and imaginary parts, as lindermanlab/S5 draws them in flax."""
-    torch.manual_seed(0)
-    mixer = S5(MixerContext.of(dim=256, length=8), state_size=64, readout_start=start)
-    assert mixer.states.readout.std().item() == pytest.approx(expected, rel=0.02)
-    assert mixer.states.input.std().item() == pytest.approx((2 * 64) ** -0.5, rel=0.02)
-    steps = mixer.states.log_step
-    assert math.log(1e-3) <= steps.min() < steps.max() <= math.log(0.1)
-
-
-def test_lru_starts_on_a_ring() -> None:
-    torch.manual_seed(0)
-    mixer = LRU(
-        MixerContext.of(dim=64, length=8), state_size=4096,
-        radius_min=0.5, radius_max=0.9, phase_max=0.3,
-    )  # fmt: skip
-    poles, into = mixer.states.discretize()
-    radius, phase = poles.abs(), poles.angle()
-    assert 0.5 <= radius.min() < 0.51
-    assert 0.89 < radius.max() <= 0.9001
-    # even over the ring's area: half of the poles within the mean of the squares
-    share = (radius.square() < (0.25 + 0.81) / 2).float().mean().item()
-    assert share == pytest.approx(0.5, abs=0.03)
-    assert 0 <= phase.min() < phase.max() <= 0.3
-    gain = (1 - radius.square()).sqrt()
-    scale = (into.abs().square().mean(dim=1)).sqrt() / gain
-    assert scale.mean().item() == pytest.approx(64**-0.5, rel=0.02)
-    assert mixer.states.readout.std().item() == pytest.approx(4096**-0.5, rel=0.02)
-
-
-def test_states_of_lru_are_as_large_whatever_the_ring() -> None:
-    """White noise gives states of the same variance: that is what gains are for."""
-    for radius in (0.3, 0.9, 0.99):
-        torch.manual_seed(0)
-        mixer = LRU(
-            MixerContext.of(dim=32, length=2000, causal=True), state_size=64,
-            radius_min=radius, radius_max=radius,
-        )  # fmt: skip
-        poles, into = mixer.states.discretize()
-        driven = torch.randn(1, 2000, 32).to(into.dtype) @ into.T
-        variance = diagonal_recurrence(poles, driven)[:, 1000:].abs().square().mean().item()
-        assert variance == pytest.approx(1, rel=0.25)
-
-
 @pytest.mark.parametrize(("options", "expected"), [
     ({}, {"real_part": 1e-3, "frequency": 1e-3, "log_step": 1e-3, "input": 1e-3}),
     (
@@ -181,46 +78,6 @@ def test_rates_are_grouped_as_in_the_published_code(
     assert {names[p]: rate for p, rate in mixer.learning_rates().items()} == expected
 
 
-def test_the_recurrence_of_lru_rates() -> None:
-    mixer = LRU(MixerContext.of(dim=4, length=8), state_lr=1e-4)
-    names = {parameter: name.split(".")[-1] for name, parameter in mixer.named_parameters()}
-    expected = dict.fromkeys(["log_decay", "log_phase", "log_gain", "input"], 1e-4)
-    assert {names[p]: rate for p, rate in mixer.learning_rates().items()} == expected
-
-
-def test_what_cannot_be_is_refused() -> None:
-    context = MixerContext.of(dim=4, length=8)
-    with pytest.raises(ValueError, match="num_blocks 3 does not cut state_size 16 into even parts"):
-        S5(context, num_blocks=3)
-    with pytest.raises(ValueError, match=r"step_min 1\.0 exceeds step_max 0\.1"):
-        S5(context, step_min=1.0)
-    with pytest.raises(ValueError, match=r"radius_min 0\.9 exceeds radius_max 0\.5"):
-        LRU(context, radius_min=0.9, radius_max=0.5)
-    for mixer in (S5(context), LRU(context)):
-        with pytest.raises(ValueError, match="only a causal mixer has a recurrence"):
-            mixer.recurrence(8)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("cls", "options"), MIXERS)
-def test_the_matrix_is_what_the_states_do_to_their_input(
-    cls: type[S5 | LRU], options: dict[str, Any], causal: bool
-) -> None:
-    states = cls(MixerContext.of(dim=3, length=9, causal=causal), **options).states.double()
-    units = torch.eye(9, dtype=torch.float64)[:, :, None].expand(-1, -1, states.channels)
-    close(states(units).permute(2, 1, 0), states.matrix(9))
-
-
-@pytest.mark.parametrize("cls", [S5, LRU])
-def test_states_are_in_single_precision_within_autocast(cls: type[S5 | LRU]) -> None:
-    torch.manual_seed(0)
-    mixer, x = cls(MixerContext.of(dim=6, length=50)), torch.randn(2, 50, 6)
-    expected = mixer.states.run(x)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert mixer.states.run(x).equal(expected)
-        assert mixer.states.run(x.bfloat16()).dtype == torch.float32
-
-
 def test_clipped_poles_decay_whatever_is_learned() -> None:
     for clips in (False, True):
         mixer = S5(MixerContext.of(dim=3, length=9), state_size=4, clip_poles=clips)
@@ -229,23 +86,3 @@ def test_clipped_poles_decay_whatever_is_learned() -> None:
         sizes = mixer.states.discretize()[0].abs()
         assert bool((sizes < 1).all()) == clips
         assert bool((sizes > 1).all()) != clips
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_dropout_acts_on_what_gelu_gives(tied: bool) -> None:
-    context = MixerContext.of(dim=40, length=30)
-    context = dataclasses.replace(context, inner_dropout=0.5, tied_dropout=tied)
-    torch.manual_seed(0)
-    mixer = LRU(context, state_size=4)
-    mixer.direct.data.zero_()  # gelu of what is left is nowhere 0
-    taken: list[Tensor] = []
-    mixer.output.register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
-    mixer(torch.randn(2, 30, 40))
-    is_dropped = taken[0] == 0
-    assert 0.2 < is_dropped.float().mean() < 0.8
-    assert is_dropped.equal(is_dropped[:, :1].expand(-1, 30, -1)) == tied
-
-
-def test_poles_of_another_type_are_refused() -> None:
-    with pytest.raises(TypeError, match="expected the same"):
-        diagonal_recurrence(torch.ones(3), torch.zeros(1, 2, 3, dtype=torch.complex64))

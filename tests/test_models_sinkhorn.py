@@ -10,13 +10,8 @@ import torch
 from torch import Tensor
 
 from conftest import build_mixer
-from lra.classifier.match_params import count_parameters
-from models import promises
-from models.base import MixerContext
-from models.ops.sinkhorn import sinkhorn_matrix, sorted_block_attention
 from models.sinkhorn import Sinkhorn
-from references import assert_equal_with_gradients, close, leaf
-from requested import resolve
+from references import assert_equal_with_gradients, close, padded_rows
 
 LENGTHS = [1, 3, 4, 9, 12, 13]
 FORMS = [
@@ -30,38 +25,6 @@ def build(*, causal: bool = False, **options: Any) -> Sinkhorn:
     mixer = build_mixer("sinkhorn", causal=causal, max_length=64, **options)
     assert isinstance(mixer, Sinkhorn)
     return mixer.double().eval()
-
-
-def padded(lengths: list[int], padding: int = 5) -> tuple[Tensor, Tensor]:
-    """Make x (sequences, longest + padding, 8) and its mask."""
-    longest = max(lengths) + padding
-    x = torch.randn(len(lengths), longest, 8, dtype=torch.float64, requires_grad=True)
-    return x, torch.arange(longest) < torch.tensor(lengths)[:, None]
-
-
-@pytest.mark.parametrize(
-    ("length", "size", "blocks"),
-    [(1, 1, 1), (3, 2, 2), (10, 4, 3), (1000, 32, 32), (2000, 45, 45)],
-)
-def test_there_are_about_as_many_blocks_as_positions_in_a_block(
-    length: int, size: int, blocks: int
-) -> None:
-    mixer = Sinkhorn(MixerContext(dim=8, max_length=length, layer=0, depth=1))
-    assert (mixer.block_size, mixer.sort.out_features) == (size, blocks)
-
-
-def test_a_block_that_is_sorted_from_nothing_has_no_weight() -> None:
-    """The first block of a causal model has a sorted block of zeros, however low its own scores."""
-    mixer = build(causal=True, iterations=1, joint_softmax=True, num_heads=1, projection_bias=False)
-    query, key, value = mixer.query_key_value.weight.detach().chunk(3)
-    with torch.no_grad():
-        query.copy_(torch.eye(8))
-        key.copy_(-torch.eye(8))
-        value.copy_(torch.eye(8))
-        mixer.output.weight.copy_(torch.eye(8))
-    x = torch.zeros(1, 3, 8, dtype=torch.float64)
-    x[0, 0, 0] = 100.0
-    torch.testing.assert_close(mixer(x)[0, 0], x[0, 0])
 
 
 def plain_matrix(logits: Tensor, iterations: int, *, causal: bool) -> list[list[Tensor]]:
@@ -153,7 +116,7 @@ def attend(query: Tensor, entries: list[Any]) -> Tensor:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_mixer_equals_a_plain_computation_of_each_sequence(form: dict[str, bool]) -> None:
     mixer = build(**form, iterations=3)
-    x, mask = padded(LENGTHS)
+    x, mask = padded_rows(LENGTHS, padding=5)
     assert_equal_with_gradients(
         lambda: mixer(x, mask)[mask],
         lambda: torch.cat([plain_result(mixer, row[real]) for row, real in zip(x, mask)]),  # noqa: B905
@@ -161,130 +124,3 @@ def test_the_mixer_equals_a_plain_computation_of_each_sequence(form: dict[str, b
     )
     (row, *_) = x.detach()
     close(mixer(row[None])[0], plain_result(mixer, row))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_matrix_equals_divisions_of_weights(causal: bool) -> None:
-    logits = leaf(6, 6)
-    allowed = torch.ones(6, 6, dtype=torch.bool)
-    allowed = allowed.triu(1) if causal else allowed
-    for iterations in (1, 2, 7):
-        assert_equal_with_gradients(
-            lambda n=iterations: sinkhorn_matrix(logits, allowed, n, causal=causal),
-            lambda n=iterations: torch.stack(
-                [torch.stack(row) for row in plain_matrix(logits, n, causal=causal)]
-            ),
-            [logits],
-        )
-
-
-def test_the_matrix_becomes_doubly_stochastic_over_real_blocks() -> None:
-    logits = torch.randn(3, 5, 5, dtype=torch.float64)
-    real = torch.tensor([True, True, True, True, False])
-    allowed = real[:, None] & real
-    once, often = (sinkhorn_matrix(logits, allowed, n, causal=False) for n in (1, 200))
-    expected = real.double().expand(3, 5)
-    close(once.sum(dim=1), expected)
-    assert (once.sum(dim=2) - expected).abs().max() > 1e-3
-    close(often.sum(dim=1), expected)
-    close(often.sum(dim=2), expected)
-
-
-@pytest.mark.parametrize("joint", [False, True])
-def test_a_permutation_moves_whole_blocks(joint: bool) -> None:
-    """The last block has two real positions of four, and so has the block that it is sorted to."""
-    query, key, value = (torch.randn(1, 3, 2, 4, 5, dtype=torch.float64) for _ in range(3))
-    real = torch.ones(1, 3, 4, dtype=torch.bool)
-    real[0, 2, 2:] = False
-    key, value = (part.masked_fill(~real[:, :, None, :, None], 0) for part in (key, value))
-    sources = [1, 2, 0]
-    order = torch.zeros(1, 2, 3, 3, dtype=torch.float64)
-    for target, source in enumerate(sources):
-        order[..., source, target] = 1
-    found = sorted_block_attention(
-        query, key, value, order, real, causal=False, joint=joint, dropout=0.0
-    )
-    for target, source in enumerate(sources):
-        groups = [[target, source]] if joint else [[target], [source]]
-        expected = torch.zeros(2, 4, 5, dtype=torch.float64)
-        for group in groups:
-            keys, values = (
-                torch.cat([part[0, b][:, real[0, b]] for b in group], dim=1)
-                for part in (key, value)
-            )
-            scores = query[0, target] @ keys.mT / 5**0.5
-            expected += scores.softmax(dim=-1) @ values
-        close(found[0, target][:, real[0, target]], expected[:, real[0, target]])
-
-
-def test_gumbel_noise_is_added_in_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    mixer, x = build(gumbel_noise=True), torch.randn(2, 12, 8, dtype=torch.float64)
-    plain = build(gumbel_noise=False)
-    plain.load_state_dict(mixer.state_dict())
-    assert torch.equal(mixer(x), plain(x))
-    mixer.train()
-    assert not torch.allclose(mixer(x), mixer(x))
-    torch.manual_seed(0)
-    found = mixer(x)
-    torch.manual_seed(0)
-    uniform = (-torch.empty(2, 4, 2, 4, dtype=torch.float64).exponential_()).exp()
-    noise = -(-uniform.log()).log().transpose(1, 2)
-    allowed = torch.ones(4, 4, dtype=torch.bool)
-
-    def noisy_order(key: Tensor, real: Tensor) -> Tensor:
-        logits = mixer.sort(key.sum(dim=3))[..., :4].transpose(1, 2) + noise
-        return sinkhorn_matrix(logits / mixer.temperature, allowed, 7, causal=False)
-
-    monkeypatch.setattr(plain, "_order", noisy_order)
-    close(found, plain(x))
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("options", [{}, {"attention_dim": 4, "projection_bias": False}])
-def test_promises_hold_with_many_blocks(form: dict[str, bool], options: dict[str, Any]) -> None:
-    mixer = build(**form, **options, attention_dropout=0.1, gumbel_noise=True)
-    x, mask = padded(LENGTHS, padding=40)
-    x = x.detach()
-    promises.check_rows(mixer, x, mask)
-    for training in (False, True):
-        mixer.train(training)
-        promises.check_padding_gradient(mixer, x, mask)
-        promises.check_padding(mixer, x, mask, (-7.0, float("inf"), float("nan")))
-        if form["causal"]:
-            long = torch.randn(2, 64, 8, dtype=torch.float64)
-            promises.check_causality(mixer, long, (1, 7, 30, 31, 62))
-    promises.check_every_gradient(mixer, torch.randn(2, 2, 31, 8, dtype=torch.float64))
-    promises.check_bf16(mixer.float().eval(), torch.randn(2, 33, 8), limit=0.05)
-
-
-def test_what_it_cannot_do_is_refused() -> None:
-    context = MixerContext.of(dim=8, length=16)
-    with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
-        Sinkhorn(context, num_heads=3)
-    with pytest.raises(ValueError, match="num_heads 4 does not divide attention_dim 6"):
-        Sinkhorn(context, attention_dim=6)
-    with pytest.raises(ValueError, match="got 17 positions, expected at most 16"):
-        Sinkhorn(context)(torch.randn(1, 17, 8))
-
-
-# Rows of the embedding, width, depth, channels of attention, width inside, classes, positions
-# learned, CLS, channels of a head, and outputs of the sort network, all of them as in
-# configs/published/sinkhorn.yaml. The released sort network has 25 outputs, and ours one per block.
-TAY = {
-    "listops": (17, 512, 6, 512, 2048, 10, 0, 0, 64, 40),
-    "text": (257, 512, 6, 512, 2048, 2, 0, 0, 64, 80),
-    "retrieval": (257, 128, 4, 128, 512, 2, 0, 1, 32, 81),
-    "image": (256, 32, 1, 32, 64, 10, 1024, 0, 32, 16),
-    "pathfinder": (256, 32, 2, 16, 64, 2, 0, 0, 4, 16),
-    "pathx": (256, 32, 1, 16, 32, 2, 16384, 0, 8, 256),
-}
-
-
-@pytest.mark.parametrize("task", TAY)
-def test_the_sinkhorn_transformer_is_as_large_as_released(task: str) -> None:
-    rows, dim, depth, attended, inside, classes, positions, cls, channels, blocks = TAY[task]
-    layer = 4 * dim * attended + channels * blocks + 2 * dim * inside + inside + dim + 4 * dim
-    features, hidden = (4 * dim, inside) if task == "retrieval" else (0, dim)
-    head = features * hidden + (hidden if features else 0) + hidden * classes + classes
-    expected = (rows + positions + cls) * dim + depth * layer + 2 * dim + head
-    assert count_parameters(resolve(task, "sinkhorn", protocol="lra")) == expected

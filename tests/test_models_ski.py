@@ -4,65 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import pytest
 import torch
 
-from conftest import build_mixer
-from models.base import MixerContext
-from models.ops.interpolation import InducingGrid, _by_cell, interpolate, spread
-from models.ops.reference import reference_forms
-from models.ski_tnn import SKITNN, SparsePlusLowRank, SparsePlusToeplitz, WarpedPiecewiseLinear
-from references import LENGTHS, LargestTensor, assert_equal_with_gradients
-from requested import compose
+from models.ops.interpolation import InducingGrid
+from models.ski_tnn import SparsePlusLowRank, WarpedPiecewiseLinear
 
 GRIDS = [InducingGrid(r, n, d) for r, n in ((9, 64), (64, 1000), (128, 128)) for d in (1, 3)]
-
-
-def operator_for(length: int, degree: int = 1, warp: float = 0.99) -> SparsePlusLowRank:
-    points = min(16, max(degree + 1, length))
-    grid = InducingGrid(points, max(length, points), degree)
-    operator = SparsePlusLowRank(3, num_taps=7, grid=grid, warp=warp).double()
-    with torch.no_grad():
-        for parameter in operator.parameters():
-            parameter.normal_()
-    return operator
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("degree", [1, 3])
-def test_operator_equals_its_matrix(length: int, degree: int) -> None:
-    operator = operator_for(length, degree)
-    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
-    leaves = [x, *operator.parameters()]
-    if length == 1:
-        leaves = [x, operator.taps]  # one point: A is RPE(0) = 0, whatever the knots
-    assert_equal_with_gradients(
-        lambda: operator(x),
-        lambda: torch.einsum("cij,bjc->bic", operator.matrix(length), x),
-        leaves,
-    )
-
-
-@pytest.mark.parametrize("grid", [InducingGrid(12, 12, 1), InducingGrid(13, 12, 3)], ids=str)
-@pytest.mark.parametrize("length", [1, 2, 5, 12, 40])
-def test_where_every_position_is_a_point_one_kernel_does_it(
-    length: int, grid: InducingGrid
-) -> None:
-    """Shorter sequences and longer ones than the taps reach, and than the grid was made for."""
-    operator = SparsePlusToeplitz(3, num_taps=7, grid=grid, warp=0.9).double()
-    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
-    leaves = [x, *operator.parameters()] if length > 1 else [x, operator.taps]
-
-    def by_matrix() -> torch.Tensor:
-        return torch.einsum("cij,bjc->bic", operator.matrix(length), x)
-
-    assert grid.is_every_position
-    assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)
-    with reference_forms():
-        assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)
-    assert not InducingGrid(11, 12, 1).is_every_position
 
 
 def test_a_is_the_kernel_between_inducing_points() -> None:
@@ -72,44 +21,6 @@ def test_a_is_the_kernel_between_inducing_points() -> None:
     points = torch.linspace(0, 99, 8, dtype=torch.float64)
     a = operator.encoder((points[:, None] - points).flatten()).view(3, 8, 8)
     torch.testing.assert_close(operator.between_points(8).matrix(8), a)
-
-
-def test_kernels_start_as_decays_on_both_sides() -> None:
-    kernel = WarpedPiecewiseLinear(5, num_knots=64, warp=0.98, scale=1.0)
-    ahead = kernel(torch.arange(1.0, 200.0)).abs()
-    behind = kernel(-torch.arange(1.0, 200.0)).abs()
-    for side in (ahead, behind):
-        assert (side[:, 1:] < side[:, :-1]).all()
-        torch.testing.assert_close(side[:, 100] / side[:, 0], torch.full((5,), 0.98**100))
-
-
-def test_the_low_rank_part_stays_in_single_precision_under_autocast() -> None:
-    operator = operator_for(500).float()
-    with torch.no_grad():
-        operator.taps.zero_()
-    x = torch.randn(1, 500, 3).bfloat16()
-    exact = operator(x.float())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(operator(x), exact.bfloat16())
-
-
-def test_tables_made_in_evaluation_serve_training() -> None:
-    operator = SparsePlusLowRank(2, num_taps=1, grid=InducingGrid(5, 77, 1), warp=0.9)
-    x = torch.randn(1, 77, 2)
-    with torch.inference_mode():
-        operator(x)
-    tables = _by_cell(operator.grid, 77, torch.float32, x.device)
-    assert not tables.weights.is_inference()
-
-
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-@pytest.mark.parametrize("length", [1, 2, 3, 31, 64, 100, 500])
-def test_interpolation_equals_its_matrix_and_transpose(grid: InducingGrid, length: int) -> None:
-    w = grid.matrix(length)
-    z = torch.randn(2, w.shape[1], 3, dtype=torch.float64, requires_grad=True)
-    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
-    assert_equal_with_gradients(lambda: interpolate(z, grid, length), lambda: w @ z, [z])
-    assert_equal_with_gradients(lambda: spread(x, grid), lambda: w.T @ x, [x])
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
@@ -124,19 +35,6 @@ def test_weights_reproduce_polynomials_of_their_degree(grid: InducingGrid) -> No
     higher = grid.degree + 1
     if grid.spacing > 1:
         assert (w @ points**higher - positions**higher).abs().max() > 1e-12
-
-
-def test_weights_do_not_depend_on_the_length() -> None:
-    for grid in GRIDS:
-        short, long = grid.matrix(40), grid.matrix(90)
-        torch.testing.assert_close(long[:40, : short.shape[1]], short)
-        assert long[:40, short.shape[1] :].abs().max() == 0
-
-
-def test_the_longest_sequence_uses_just_the_points_asked_for() -> None:
-    for grid in GRIDS:
-        assert grid.points_for(grid.max_length) == grid.num_points
-        assert grid.points_for(grid.max_length + 1) > grid.num_points
 
 
 @pytest.mark.parametrize(("degree", "order"), [(1, 2), (3, 4)])
@@ -173,103 +71,3 @@ def test_the_kernel_is_piecewise_linear_in_the_warped_lag() -> None:
         torch.zeros(2),
     ]  # fmt: skip
     torch.testing.assert_close(kernel(lags), torch.stack([e.double() for e in expected], dim=1))
-
-
-def config_warps() -> list[tuple[str, float, int, int]]:
-    """List (where, warp, inducing points, longest axis) of every setting in the settings file."""
-    lengths = {"listops": 2048, "text": 4096, "retrieval": 4000}
-    lengths |= {"image": 32, "pathfinder": 32, "pathx": 128}
-    found = [("default", 0.99, 64, 2048)]
-    for task, length in lengths.items():
-        mixer = dict(compose(task, "ski-tnn").mixer)
-        found.append((task, mixer["warp"], mixer["num_inducing_points"], length))
-    return found
-
-
-@pytest.mark.parametrize(("where", "warp", "points", "length"), config_warps())
-def test_configured_warps_keep_the_low_rank_alive(
-    where: str, warp: float, points: int, length: int
-) -> None:
-    """A warp near 0 at the first inducing point, or one of 1, leaves a kernel without lags."""
-    grid = InducingGrid(points, length, 1)
-    operator = SparsePlusLowRank(50, num_taps=1, grid=grid, warp=warp)
-    kernel = operator.between_points(points)
-    later = kernel.coefficients[:, -kernel.first_lag + 1 :].detach()
-    ahead = later.T / operator.encoder.positive[-1].detach()
-    assert (ahead[0] > 0.2).all(), where  # the first lag between points is not lost
-    changes = (ahead[1:] - ahead[:-1]).norm(dim=1) / ahead[0].norm()
-    assert (changes > 0.005).sum() >= 4, where
-
-
-@pytest.mark.parametrize("length", [200, 1000])
-def test_lengths_beyond_training_work(length: int) -> None:
-    operator = operator_for(100)
-    x = torch.randn(1, length, 3, dtype=torch.float64)
-    by_matrix = torch.einsum("cij,bjc->bic", operator.matrix(length), x)
-    torch.testing.assert_close(operator(x), by_matrix)
-    assert operator.matrix(length).isfinite().all()
-
-
-def test_nothing_grows_faster_than_the_length() -> None:
-    channels = 4
-    grid = InducingGrid(64, 4096, 1)
-    operator = SparsePlusLowRank(channels, num_taps=33, grid=grid, warp=0.99)
-    largest = []
-    for length in (4096, 16384):
-        x = torch.randn(1, length, channels, requires_grad=True)
-        operator(x)  # the tables of weights are made once per length
-        with LargestTensor() as seen:
-            operator(x).sum().backward()
-        largest.append(seen.numel)
-    assert largest[0] < 4096 * 64
-    assert largest[1] < 4.2 * largest[0]
-
-
-def test_low_rank_is_alive_at_the_start() -> None:
-    context = MixerContext(dim=16, max_length=256, layer=0, depth=1)
-    operator = SKITNN(context).unit.operator
-    assert isinstance(operator, SparsePlusLowRank)
-    matrix = operator.matrix(256)
-    far = matrix[:, 200, 50].detach()
-    assert far.std() > 0.1 * 0.99**150 / (256 / 64)
-
-
-def test_both_parts_start_at_a_like_size() -> None:
-    operator = SparsePlusLowRank(200, num_taps=33, grid=InducingGrid(64, 2048, 1), warp=0.99)
-    x = torch.randn(1, 2048, 200)
-    near = operator.near(2048).multiply(x)
-    far, near = (operator(x) - near).std().item(), near.std().item()
-    assert 0.3 < far / near < 3
-
-
-@pytest.mark.parametrize(
-    ("points", "length", "warp"), [(64, 2048, 0.99), (32, 32, 0.7), (2, 2, 0.5)]
-)
-def test_both_parts_start_with_as_much_energy(points: int, length: int, warp: float) -> None:
-    """Coefficients about 1 would sum over all positions, and leave Pathfinder at chance."""
-    grid = InducingGrid(points, length, 1)
-    operator = SparsePlusLowRank(4000, num_taps=33, grid=grid, warp=warp)
-    lags = torch.arange(1, length)
-    far = operator.encoder(torch.cat([-lags, lags])).square().sum(dim=1).mean().item()
-    near = operator.taps.square().sum(dim=0).mean().item()
-    assert near == pytest.approx(1 / 3, rel=0.05)
-    assert far == pytest.approx(1 / 3, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_taps": 4}, "num_taps 4 is even"),
-        ({"num_inducing_points": 500}, "num_inducing_points 500 for sequences of 128"),
-        ({"num_inducing_points": 3, "interpolation": "cubic"}, "at least 4"),
-    ],
-)
-def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_mixer("ski-tnn", **options)
-
-
-def test_causal_is_refused() -> None:
-    context = MixerContext(dim=8, max_length=64, layer=0, depth=1, causal=True)
-    with pytest.raises(ValueError, match="ski-tnn cannot be causal"):
-        SKITNN(context)

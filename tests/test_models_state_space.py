@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,16 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from conftest import build_mixer
 from models.base import Mixer, MixerContext
 from models.dss import DSS, NormalizedConvolution
-from models.layers.state_space import StateSpaceConvolution, StateSpaceMixer, initial_log_steps
-from models.ops.cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_reference
+from models.layers.state_space import StateSpaceConvolution, StateSpaceMixer
 from models.ops.hippo import legs, normal_plus_low_rank
-from models.ops.vandermonde import vandermonde_product, vandermonde_product_reference
+from models.ops.vandermonde import vandermonde_product_reference
 from models.s4 import S4, NormalPlusLowRankConvolution
 from models.s4d import S4D, DiagonalConvolution, initial_poles
-from references import LENGTHS, LargestTensor, assert_equal_with_gradients, run
+from references import assert_equal_with_gradients, close, run
 
 STEPS: dict[str, Any] = {"step_min": 0.01}
 MIXERS: dict[str, tuple[Callable[..., Mixer], dict[str, Any]]] = {
@@ -32,6 +31,7 @@ MIXERS: dict[str, tuple[Callable[..., Mixer], dict[str, Any]]] = {
     "s4d inv": (S4D, {"state_size": 8, "initialization": "inv", "num_copies": None}),
     "dss softmax": (DSS, {"num_states": 4}),
     "dss exp": (DSS, {"num_states": 4, "normalization": "exp"}),
+    "dss, two steps": (DSS, {"num_states": 4, "separate_steps": True}),
 }  # fmt: skip
 
 
@@ -67,8 +67,12 @@ def dss_by_proposition_1(convolution: NormalizedConvolution, length: int) -> Ten
     is_softmax = convolution.normalization == "softmax"
     real = convolution.decay if is_softmax else -convolution.decay.exp()
     poles = torch.complex(real, convolution.frequency)
-    powers = convolution.log_step.exp()[:, None, None] * poles[:, None]
-    powers = powers * torch.arange(max(length, convolution.max_length), dtype=torch.float64)
+    step = convolution.log_step.exp()
+    of_real, of_imaginary = step.T if step.dim() > 1 else (step, step)
+    powers = torch.complex(of_real[:, None] * real, of_imaginary[:, None] * convolution.frequency)
+    powers = powers[..., None] * torch.arange(
+        max(length, convolution.max_length), dtype=torch.float64
+    )
     if is_softmax:
         shifted = powers - powers.real.amax(dim=-1, keepdim=True)
         rows = shifted.exp() / shifted.exp().sum(dim=-1, keepdim=True)
@@ -78,48 +82,35 @@ def dss_by_proposition_1(convolution: NormalizedConvolution, length: int) -> Ten
     return torch.einsum("dcn,cnl->dcl", weights, rows[..., :length]).real
 
 
-@pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("kind", MIXERS)
-def test_kernels_equal_their_references(kind: str, length: int) -> None:
-    convolution = mixer_of(kind, max(length, 2), causal=False).convolution
-    tolerance = 1e-9
-    assert_equal_with_gradients(
-        lambda: convolution.kernels(length),
-        lambda: reference_kernel(convolution, length),
-        list(convolution.parameters()),
-        tolerance,
-    )
+def test_kernels_equal_their_references(kind: str) -> None:
+    """Longer sequences than a mixer was made for go on with the kernel."""
+    for length, longest in ((1, 2), (3, 3), (100, 100), (127, 127), (333, 50)):
+        convolution = mixer_of(kind, longest, causal=False).convolution
+        assert_equal_with_gradients(
+            lambda: convolution.kernels(length),  # noqa: B023
+            lambda: reference_kernel(convolution, length),  # noqa: B023
+            list(convolution.parameters()),
+            tolerance=1e-8,
+        )
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 31, 100])
 @pytest.mark.parametrize("kind", MIXERS)
 @pytest.mark.parametrize("causal", [False, True])
-def test_layers_equal_their_recurrences_on_sequences(kind: str, length: int, causal: bool) -> None:
+def test_layers_are_sums_over_positions(kind: str, causal: bool) -> None:
     """A kernel forwards, and another backwards over the positions ahead."""
-    mixer = mixer_of(kind, max(length, 2), causal=causal)
-    x = torch.randn(2, length, 4, dtype=torch.float64)
-    kernels = mixer.convolution.kernels(length)
-    mixed = torch.zeros_like(x)
-    for i in range(length):
-        for j in range(length):
+    for length in (1, 2, 31):
+        mixer = mixer_of(kind, max(length, 2), causal=causal)
+        x = torch.randn(2, length, 4, dtype=torch.float64)
+        kernels = mixer.convolution.kernels(length)
+        mixed = mixer.direct * x
+        for i, j in itertools.product(range(length), repeat=2):
             if i >= j:
                 mixed[:, i] += kernels[0, :, i - j] * x[:, j]
             elif not causal:
                 mixed[:, i] += kernels[1, :, j - i - 1] * x[:, j]
-    torch.testing.assert_close(mixer(x), mixer.project(x, mixed))
-
-
-@pytest.mark.parametrize("kind", MIXERS)
-def test_steps_equal_the_convolution(kind: str) -> None:
-    mixer = mixer_of(kind, 100, causal=True)
-    x = torch.randn(2, 100, 4, dtype=torch.float64)
-    stepped = run(mixer.recurrence(100), x)
-    torch.testing.assert_close(stepped, mixer(x), rtol=1e-6, atol=1e-6)
-
-
-def test_only_causal_mixers_step() -> None:
-    with pytest.raises(ValueError, match="only a causal mixer"):
-        mixer_of("s4d inv", 10, causal=False).recurrence(10)
+        hidden = mixer.output(torch.nn.functional.gelu(mixed))
+        close(mixer(x), hidden[..., :4] * hidden[..., 4:].sigmoid())
 
 
 @pytest.mark.parametrize("state_size", [2, 4, 16, 64])
@@ -156,77 +147,6 @@ def test_initial_poles_by_their_formulas() -> None:
     np.testing.assert_allclose(start.imag, np.sort(eigenvalues.imag)[4:], rtol=1e-9)
 
 
-def test_b_of_s4_is_clipped_as_released() -> None:
-    """state-spaces/s4, src/models/hippo/hippo.py, nplr: imaginary parts at most 2."""
-    context = MixerContext(dim=4, max_length=8, layer=0, depth=1)
-    _, _, whole = normal_plus_low_rank(64)
-    assert (whole.imag.abs() > 2).sum() == 11
-    for clip in (2.0, None):
-        convolution = S4(context, input_clip=clip).convolution
-        assert isinstance(convolution, NormalPlusLowRankConvolution)
-        start = torch.view_as_complex(convolution.input.detach())[0]
-        assert (start.imag.abs() >= 2).sum() == 11
-        torch.testing.assert_close(start.real, whole.real.float())
-        assert (start.imag.abs().max() == 2) == (clip is not None)
-
-
-def test_s4d_starts_with_the_power_of_the_released_kernels() -> None:
-    """At 64 states released kernels have 1.25 times a root mean square, where ones give 0.97."""
-    context = MixerContext(dim=2048, max_length=1024, layer=0, depth=1)
-
-    def power(**options: Any) -> float:
-        torch.manual_seed(0)
-        return S4D(context, **options).convolution.kernels(1024).square().mean().sqrt().item()
-
-    assert power() / power(input_start="ones") == pytest.approx(1.25 / 0.97, rel=0.05)
-    for kind in ("lin", "inv"):
-        assert power(initialization=kind) == power(initialization=kind, input_start="ones")
-
-
-def test_dss_can_have_a_linear_output_and_look_back_alone() -> None:
-    context = MixerContext(dim=6, max_length=20, layer=0, depth=1)
-    mixer = DSS(context, num_states=4, bidirectional=False, output="linear").double().eval()
-    assert mixer.output.weight.shape == (6, 6)
-    x = torch.randn(2, 20, 6, dtype=torch.float64)
-    kernel = mixer.convolution.kernel(20)
-    assert kernel.first_lag == 0
-    assert not mixer.looks_ahead
-    assert DSS(context, num_states=4).looks_ahead
-    mixed = torch.einsum("dij,bjd->bid", kernel.matrix(20), x) + mixer.direct * x
-    torch.testing.assert_close(mixer(x), mixer.output(torch.nn.functional.gelu(mixed)))
-
-
-@pytest.mark.parametrize("normalization", ["softmax", "exp"])
-def test_separate_steps_scale_real_and_imaginary_parts(normalization: Any) -> None:
-    context = MixerContext(dim=3, max_length=20, layer=0, depth=1)
-    both, one = (
-        DSS(context, num_states=4, normalization=normalization, separate_steps=separate).double()
-        for separate in (True, False)
-    )
-    state = both.state_dict()
-    step = state["convolution.log_step"]
-    assert step.shape == (3, 2)
-    assert torch.equal(step[:, 0], step[:, 1])
-    one.load_state_dict({**state, "convolution.log_step": step[:, 0]})
-    torch.testing.assert_close(both.convolution.kernels(20), one.convolution.kernels(20))
-    with torch.no_grad():
-        both.convolution.log_step[:, 1] += 0.5
-        # The same as faster oscillation of a pole, where the weights' poles are the slow ones'.
-        assert isinstance(both.convolution, NormalizedConvolution)
-        steps, _, _ = both.convolution.discretize(20)
-        assert isinstance(one.convolution, NormalizedConvolution)
-        before, _, _ = one.convolution.discretize(20)
-    torch.testing.assert_close(steps.real, before.real)
-    torch.testing.assert_close(steps.imag, before.imag * torch.e**0.5)
-
-
-def test_dss_draws_its_readout_as_released() -> None:
-    """Real and imaginary parts of variance 1 each (ag1988/dss, dss.py, DSSKernel.init)."""
-    context = MixerContext(dim=128, max_length=8, layer=0, depth=1)
-    readout = DSS(context).convolution.readout
-    assert readout.square().mean().item() == pytest.approx(1, rel=0.05)
-
-
 @pytest.mark.parametrize("discretization", ["zoh", "bilinear"])
 def test_discretizations_solve_the_differential_equation(discretization: str) -> None:
     """Kernels tend to Delta C exp(A t) B as the step falls; zero-order hold sums to it exactly."""
@@ -239,167 +159,11 @@ def test_discretizations_solve_the_differential_equation(discretization: str) ->
     c = torch.view_as_complex(convolution.readout)[0, 0] * into_states
     times = 1e-4 * (torch.arange(2000, dtype=torch.float64) + 0.5)
     continuous = 1e-4 * 2 * (c[:, None] * torch.exp(a[:, None] * times)).sum(0).real
-    torch.testing.assert_close(
-        convolution.kernels(2000)[0, 0],
-        continuous,
-        rtol=0,
-        atol=2e-3 * continuous.abs().max().item(),
-    )
+    difference = (convolution.kernels(2000)[0, 0] - continuous).abs().max()
+    assert difference <= 2e-3 * continuous.abs().max()
 
 
-@pytest.mark.parametrize("frequencies", [1, 2, 33, 500])
-def test_resolvent_sums_equal_reference_fractions(frequencies: int) -> None:
-    real = torch.rand(2, 3, dtype=torch.float64).requires_grad_()
-    imaginary = torch.randn(2, 3, dtype=torch.float64).requires_grad_()
-    numerators = torch.randn(5, 2, 3, dtype=torch.complex128).requires_grad_()
-    angles = torch.linspace(0, torch.pi, frequencies, dtype=torch.float64)
-
-    def by(sums: Callable[..., Tensor]) -> Callable[[], Tensor]:
-        return lambda: torch.view_as_real(sums(numerators, torch.complex(-real, imaginary), angles))
-
-    assert_equal_with_gradients(
-        by(resolvent_sums), by(resolvent_sums_reference), [real, imaginary, numerators]
-    )
-
-
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    convolution = mixer_of("s4", 100, causal=False).convolution
-    whole = convolution.kernels(100)
-    gradients = torch.autograd.grad(whole.square().sum(), list(convolution.parameters()))
-    monkeypatch.setattr("models.ops.cauchy.CHUNK_NUMBERS", 7 * 4 * 4)
-    parts = convolution.kernels(100)
-    torch.testing.assert_close(parts, whole)
-    again = torch.autograd.grad(parts.square().sum(), list(convolution.parameters()))
-    torch.testing.assert_close(again, gradients)
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_vandermonde_product_equals_its_matrix_form(length: int) -> None:
-    log_poles = torch.complex(
-        -torch.rand(2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
-    ).requires_grad_()
-    weights = torch.randn(2, 2, 3, dtype=torch.complex128).requires_grad_()
-    assert_equal_with_gradients(
-        lambda: vandermonde_product(log_poles, weights, length),
-        lambda: vandermonde_product_reference(log_poles, weights, length),
-        [log_poles, weights],
-    )
-
-
-def test_growing_poles_of_dss_stay_finite() -> None:
-    context = MixerContext(dim=4, max_length=1000, layer=0, depth=1)
-    mixer = DSS(context, step_min=1.0, step_max=1.0)
-    convolution = mixer.convolution
-    assert isinstance(convolution, NormalizedConvolution)
-    with torch.no_grad():
-        convolution.decay.fill_(2.0)
-    values = convolution.kernels(1000)
-    assert values.isfinite().all()
-    torch.testing.assert_close(
-        values.double(), dss_by_proposition_1(convolution.double(), 1000), rtol=1e-3, atol=1e-4
-    )
-
-
-@pytest.mark.parametrize("kind", ["s4", "s4d legs zoh", "dss softmax"])
-def test_kernels_take_bounded_memory(kind: str) -> None:
-    """The matrix of channels x states x length is never made."""
-    cls, _ = MIXERS[kind]
-    mixer = cls(MixerContext(dim=32, max_length=16384, layer=0, depth=1, causal=True))
-    assert isinstance(mixer, StateSpaceMixer)
-    convolution = mixer.convolution
-    with LargestTensor() as seen:
-        convolution.kernels(16384).square().sum().backward()
-    assert seen.numel < 2.2 * CHUNK_NUMBERS < 32 * 32 * 16384 / 7
-
-
-@pytest.mark.parametrize("kind", MIXERS)
-def test_longer_sequences_go_on_with_the_kernel(kind: str) -> None:
-    convolution = mixer_of(kind, 50, causal=True).convolution
-    long = convolution.kernels(333)
-    if kind != "dss softmax":  # which is normalised over the length
-        torch.testing.assert_close(long[..., :50], convolution.kernels(50))
-    torch.testing.assert_close(long, reference_kernel(convolution, 333), rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("name", "own"),
-    [
-        ("s4", {"log_decay", "frequency", "low_rank", "input"}),
-        ("s4d", {"log_decay", "frequency", "input"}),
-        ("dss", {"decay", "frequency", "readout"}),
-    ],
-)
-def test_dynamics_train_apart(name: str, own: set[str]) -> None:
-    mixer = build_mixer(name, state_lr=0.5, step_lr=0.25)
-    assert isinstance(mixer, StateSpaceMixer)
-    names = {parameter: parameter_name for parameter_name, parameter in mixer.named_parameters()}
-    rates = {names[parameter]: rate for parameter, rate in mixer.learning_rates().items()}
-    assert rates.pop("convolution.log_step") == 0.25
-    assert rates == {f"convolution.{parameter}": 0.5 for parameter in own}
-
-
-def test_bilinear_kernels_by_their_formula() -> None:
-    context = MixerContext(dim=1, max_length=8, layer=0, depth=1, causal=True)
-    mixer = S4D(context, discretization="bilinear", state_size=4, step_min=0.3, step_max=0.3)
-    convolution = mixer.double().convolution
-    assert isinstance(convolution, DiagonalConvolution)
-    step = convolution.log_step.exp()
-    a = torch.complex(-convolution.log_decay.exp(), convolution.frequency)[0]
-    pole, into = (1 + step * a / 2) / (1 - step * a / 2), step / (1 - step * a / 2)
-    into_states = torch.view_as_complex(convolution.input)[0]
-    c = torch.view_as_complex(convolution.readout)[0, 0] * into_states
-    expected = [2 * (c * into * pole**lag).sum().real for lag in range(8)]
-    torch.testing.assert_close(convolution.kernels(8)[0, 0], torch.stack(expected))
-
-
-def test_s4_draws_its_effective_readout() -> None:
-    """The readout has variance 1, whatever the truncated generating function takes off it."""
-    context = MixerContext(dim=64, max_length=16, layer=0, depth=1)
-    convolution = S4(context).double().convolution
-    assert isinstance(convolution, NormalPlusLowRankConvolution)
-    assert convolution.effective_readout().abs().square().mean().item() == pytest.approx(1, rel=0.1)
-
-
-def test_time_steps_start_evenly_on_a_logarithmic_scale() -> None:
-    steps = initial_log_steps(10000, 0.001, 0.1).exp()
-    assert 0.001 <= steps.min() < 0.00101
-    assert 0.0099 * 10 < steps.max() <= 0.1
-    assert steps.median().item() == pytest.approx(0.01, rel=0.1)
-
-
-def test_channels_take_the_copies_in_turn() -> None:
-    context = MixerContext(dim=4, max_length=8, layer=0, depth=1)
-    for cls in (S4, S4D):
-        convolution = cls(context, state_size=4, num_copies=2).double().convolution
-        assert isinstance(convolution, (NormalPlusLowRankConvolution, DiagonalConvolution))
-        with torch.no_grad():
-            convolution.frequency.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-            convolution.log_step.fill_(0.0)
-            convolution.log_decay.fill_(0.0)
-        if isinstance(convolution, DiagonalConvolution):
-            frequencies = convolution.discretize()[0].imag
-        else:
-            frequencies = convolution.dynamics()[0].imag
-        torch.testing.assert_close(frequencies, convolution.frequency.repeat(2, 1))
-
-
-def test_the_layer_by_its_formula() -> None:
-    mixer = mixer_of("s4d legs zoh", 9, causal=False)
-    x = torch.randn(2, 9, 4, dtype=torch.float64)
-    mixed = mixer.convolution.kernel(9).multiply(x)
-    hidden = mixer.output(torch.nn.functional.gelu(mixed + mixer.direct * x))
-    torch.testing.assert_close(mixer(x), hidden[..., :4] * hidden[..., 4:].sigmoid())
-
-
-def test_dss_starts_from_the_upper_half_of_hippos_poles() -> None:
-    convolution = mixer_of("dss softmax", 9, causal=False).convolution
-    assert isinstance(convolution, NormalizedConvolution)
-    expected = normal_plus_low_rank(8)[0]
-    assert (expected.imag > 0).all()
-    torch.testing.assert_close(torch.complex(convolution.decay, convolution.frequency), expected)
-
-
-@pytest.mark.parametrize("rate", [-0.5, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("rate", [-0.5, 1.0])
 def test_growing_poles_step_as_they_convolve(rate: float) -> None:
     context = MixerContext(dim=2, max_length=2048, layer=0, depth=1, causal=True)
     mixer = DSS(context, num_states=4, step_min=0.1, step_max=0.1).eval()
@@ -408,18 +172,6 @@ def test_growing_poles_step_as_they_convolve(rate: float) -> None:
     x = torch.randn(1, 2048, 2)
     stepped = run(mixer.recurrence(2048), x)
     torch.testing.assert_close(stepped, mixer(x), rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("rate", [-100.0, 20.0, 100.0, 500.0])
-@pytest.mark.parametrize("length", [2048, 1999])
-def test_dss_survives_poles_that_run_away(rate: float, length: int) -> None:
-    context = MixerContext(dim=2, max_length=length, layer=0, depth=1)
-    convolution = DSS(context, num_states=4, step_min=0.1, step_max=0.1).convolution
-    with torch.no_grad():
-        convolution.get_parameter("decay").fill_(rate)
-    values = convolution.kernels(length)
-    gradients = torch.autograd.grad(values.square().sum(), list(convolution.parameters()))
-    assert all(part.isfinite().all() for part in (values, *gradients))
 
 
 @pytest.mark.parametrize("log_step", [-20.0, -14.5, 3.0])
@@ -431,10 +183,3 @@ def test_steps_that_run_away_leave_finite_gradients(kind: str, log_step: float) 
     values = convolution.kernels(100)
     gradients = torch.autograd.grad(values.square().sum(), list(convolution.parameters()))
     assert all(part.isfinite().all() for part in (values, *gradients))
-
-
-def test_copies_must_share_the_channels() -> None:
-    with pytest.raises(ValueError, match=r"num_copies 3 does not divide model\.dim 8"):
-        build_mixer("s4", num_copies=3)
-    with pytest.raises(ValueError, match=r"step_min 0\.5 exceeds step_max 0\.1"):
-        build_mixer("s4d", step_min=0.5)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from conftest import build_mixer
-from models import promises
 from models.layers.synthetic_scores import (
     DenseScores,
     FactorizedDenseScores,
@@ -22,8 +21,6 @@ from models.layers.synthetic_scores import (
 from models.synthesizer import ScoreKind, Synthesizer
 from references import (
     assert_equal_with_gradients,
-    assert_mixer_equals_reference,
-    by_reference,
 )
 
 KINDS = get_args(ScoreKind)
@@ -104,92 +101,3 @@ def test_it_equals_its_equations_with_gradients(
             return mixer(x, mask)[mask]
 
         assert_equal_with_gradients(computed, written_out, [x, *mixer.parameters()], 1e-12)
-
-
-@pytest.mark.parametrize(("scores", "dot_product", "causal"), CASES)
-def test_the_fast_form_equals_the_table_of_scores(
-    scores: str, dot_product: bool, causal: bool
-) -> None:
-    mixer = mixer_of(scores, causal=causal, dot_product=dot_product)
-    x = torch.randn(3, LONGEST, 8, dtype=torch.float64, requires_grad=True)
-    mask = torch.arange(LONGEST) < torch.tensor([[LONGEST], [20], [1]])
-    assert_mixer_equals_reference(mixer, x, mask, 1e-12)
-
-
-@pytest.mark.parametrize(("scores", "dot_product", "causal"), CASES)
-def test_every_kind_of_scores_keeps_the_contract(
-    scores: str, dot_product: bool, causal: bool
-) -> None:
-    mixer = mixer_of(scores, causal=causal, dot_product=dot_product)
-    x = torch.randn(3, 31, 8, dtype=torch.float64)
-    mask = torch.arange(31) < torch.tensor([[31], [7], [1]])
-    promises.check_padding(mixer, x, mask, (-7.0, math.inf, math.nan))
-    promises.check_rows(mixer, x, mask)
-    promises.check_padding_gradient(mixer, x, mask)
-    promises.check_longer(mixer, torch.randn(2, LONGEST + 1, 8, dtype=torch.float64))
-    promises.check_every_gradient(mixer, torch.randn(3, 2, 31, 8, dtype=torch.float64))
-    if causal:
-        promises.check_causality(mixer, x, (1, 7, 30))
-    promises.check_empty_batch(mixer, torch.zeros(0, 20, 8, dtype=torch.float64))
-    promises.check_bf16(mixer.float(), torch.randn(2, 33, 8), limit=0.05)
-
-
-@pytest.mark.parametrize("scores", ["random", "factorized_random"])
-def test_random_scores_are_the_same_for_any_input(scores: str) -> None:
-    """The mixer is a linear map then, which each input of a batch goes through."""
-    mixer = mixer_of(scores, projection_bias=False)
-    x, other = torch.randn(2, 1, 20, 8, dtype=torch.float64)
-    torch.testing.assert_close(mixer(x + 2 * other), mixer(x) + 2 * mixer(other))
-
-
-@pytest.mark.parametrize("longest", [1, 2, 6, 36, 37, 1000])
-def test_factors_of_dense_scores_are_another_pair_for_each_position(longest: int) -> None:
-    scores = FactorizedDenseScores(4, 1, 4, longest, bias=False)
-    assert scores.rows * scores.columns >= longest > (scores.rows - 1) * scores.columns
-    assert abs(scores.rows - scores.columns) <= 1
-    nn.init.ones_(scores.hidden.weight)
-    primes = [p for p in range(2, 500) if all(p % q for q in range(2, p))]
-    with torch.no_grad():
-        scores.weight.copy_(torch.tensor(primes[: scores.weight.shape[-1]]) / 4.0)
-    found = scores(torch.ones(1, longest, 4) / 4)
-    assert found.shape == (1, 1, longest, longest)
-    assert len(found[0, 0, 0].unique()) == longest
-
-
-@pytest.mark.parametrize("scores", KINDS)
-def test_a_row_of_padding_leaves_gradients_finite(scores: str) -> None:
-    mixer = mixer_of(scores)
-    mask = torch.tensor([[True, True, False], [False, False, False]])
-    mixer(torch.randn(2, 3, 8, dtype=torch.float64), mask)[0, :2].sum().backward()
-    for name, parameter in mixer.named_parameters():
-        assert parameter.grad is None or parameter.grad.isfinite().all(), name
-
-
-def test_the_rank_is_that_of_a_factorized_table() -> None:
-    assert mixer_of("factorized_random").scores.query.shape == (4, LONGEST, 8)
-    assert mixer_of("factorized_random", rank=3).scores.key.shape == (4, LONGEST, 3)
-    with pytest.raises(
-        ValueError, match="rank is an option of scores factorized_random only, and scores is"
-    ):
-        mixer_of("dense", rank=3)
-
-
-def test_heads_have_to_divide_the_channels() -> None:
-    with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
-        mixer_of("random", num_heads=3)
-    with pytest.raises(ValueError, match="num_heads 4 does not divide attention_dim 6"):
-        mixer_of("dense", attention_dim=6)
-
-
-@pytest.mark.parametrize("scores", KINDS)
-def test_attention_weights_are_dropped_in_training_only(scores: str) -> None:
-    """Other weights in each sequence, although scores may be common to all of them."""
-    mixer = mixer_of(scores, attention_dropout=0.5)
-    x = torch.randn(1, 20, 8).double().expand(2, -1, -1)
-    first, second = mixer(x)
-    torch.testing.assert_close(first, second)
-    for table in (False, True):
-        mixer.train()
-        compute = by_reference(lambda: mixer(x)) if table else lambda: mixer(x)
-        first, second = compute()
-        assert not torch.allclose(first, second)

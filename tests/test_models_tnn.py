@@ -7,12 +7,11 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from conftest import build_mixer
 from models.base import MixerContext
 from models.layers.norms import SimpleRMSNorm
 from models.layers.relative_position_encoder import RelativePositionEncoder
 from models.tnn import TNN, EncodedToeplitzOperator
-from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
+from references import multiply_by_matrix
 
 
 def encoder(channels: int, num_layers: int = 3) -> RelativePositionEncoder:
@@ -41,51 +40,6 @@ def test_operator_equals_its_matrix(causal: bool, window: int | None) -> None:
     torch.testing.assert_close(by_matrix, expected, rtol=1e-10, atol=1e-10)
 
 
-KINDS: dict[str, dict[str, Any]] = {
-    "published": {},
-    "causal, scaled lags": {"causal": True, "lag_scale": 0.01},
-    "fixed decay": {"decay": 0.9},
-    "learned decay": {"decay": 0.9, "learned_decays": 4},
-    "window": {"window": 5},
-}
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_equal_those_of_its_matrix(kind: str, length: int) -> None:
-    options = {"causal": False, **KINDS[kind]}
-    operator = EncodedToeplitzOperator([encoder(2), encoder(2)], 4, **options).double()
-    x = torch.randn(2, length, 4, dtype=torch.float64, requires_grad=True)
-    assert_equal_with_gradients(
-        lambda: operator(x),
-        lambda: multiply_by_matrix(operator.kernel(length), x),
-        [x, *operator.parameters()],
-    )
-
-
-def test_learned_decays_start_from_the_fixed_one() -> None:
-    part = encoder(3)
-    fixed = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9)
-    learned = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9, learned_decays=3).double()
-    expected = fixed.kernel(20).coefficients
-    torch.testing.assert_close(learned.kernel(20).coefficients, expected)
-    assert learned.decay_logit is not None
-    with torch.no_grad():
-        learned.decay_logit[1] = 5.0
-    moved = learned.kernel(20).coefficients / expected
-    torch.testing.assert_close(moved[[0, 2]], torch.ones(2, 39, dtype=torch.float64))
-    assert moved[1, -1] > 2
-
-
-def test_every_channel_learns_a_decay_that_weight_decay_leaves_alone() -> None:
-    context = MixerContext(dim=8, max_length=30, layer=0, depth=1, grid=(5, 6))
-    mixer = TNN(context, decay=0.9, decay_learned=True, expand_ratio=2.0)
-    logits = [p for name, p in mixer.named_parameters() if name.endswith("decay_logit")]
-    assert [logit.shape for logit in logits] == [(16,), (16,)]
-    assert mixer.learning_rates() == dict.fromkeys(logits)
-    assert TNN(context).learning_rates() == {}
-
-
 @pytest.mark.parametrize(("per", "count"), [("head", 2), ("channel", 8)])
 def test_learned_decays_stay_above_a_floor(per: Literal["head", "channel"], count: int) -> None:
     """As `use_multi_decay` of OpenNLPLab/lra: floor + (1 - floor) sigmoid, here at every lag."""
@@ -110,23 +64,6 @@ def test_learned_decays_stay_above_a_floor(per: Literal["head", "channel"], coun
     torch.testing.assert_close(started.log_decays().exp(), torch.full((8,), 0.95))
 
 
-def test_the_released_encoder_has_one_norm_and_two_hidden_layers() -> None:
-    """OpenNLPLab/lra, dpb_v4.py, written out."""
-    part = RelativePositionEncoder(
-        3, dim=5, num_layers=2, activation="relu", norm="last_layer", residual=False
-    ).double()
-    first, (one, two, last) = part.first, part.linears
-    lags = torch.arange(-4.0, 5, dtype=torch.float64)
-    hidden = two(torch.relu(one(torch.relu(first(lags[:, None])))))
-    norm = part.norms[-1]
-    assert isinstance(norm, torch.nn.LayerNorm)
-    with torch.no_grad():
-        norm.weight.copy_(torch.randn(5))
-        norm.bias.copy_(torch.randn(5))
-    torch.testing.assert_close(part(lags), last(torch.relu(norm(hidden))).T)
-    assert sum(p.numel() for p in part.parameters()) == 2 * 5 + 2 * (25 + 5) + 2 * 5 + 5 * 3 + 3
-
-
 def test_the_simple_norm_adds_its_epsilon_outside_of_the_root() -> None:
     """As released: x / (norm d ** -1/2 + 1e-8)."""
     x = torch.randn(5, 16, dtype=torch.float64) * 1e-8
@@ -137,24 +74,6 @@ def test_the_simple_norm_adds_its_epsilon_outside_of_the_root() -> None:
     SimpleRMSNorm()(zero).sum().backward()
     assert zero.grad is not None
     assert zero.grad.isfinite().all()
-
-
-def test_inner_channels_are_rounded() -> None:
-    context = MixerContext(dim=100, max_length=30, layer=0, depth=1)
-    assert TNN(context, expand_ratio=0.29).unit.gate.out_features == 29
-
-
-def test_lags_can_be_scaled_by_the_tasks_length() -> None:
-    """Not by a sequence's own, which would let padding change the kernel."""
-    part = encoder(3)
-    scaled = EncodedToeplitzOperator([part], 3, causal=True, lag_scale=1 / 50)
-    expected = part(torch.arange(10, dtype=torch.float64) / 50)
-    torch.testing.assert_close(scaled.kernel(10).coefficients, expected)
-    for max_length in (50, 200):
-        context = MixerContext(dim=8, max_length=max_length, layer=0, depth=1)
-        operator = TNN(context, rpe_input="scaled").unit.operator
-        assert isinstance(operator, EncodedToeplitzOperator)
-        assert operator.lag_scale == 1 / max_length
 
 
 @pytest.mark.parametrize("norm", ["simple_rms", "layer", "none"])
@@ -177,64 +96,6 @@ def test_encoders_equal_their_formula(norm: Any, activation: Any, residual: bool
         step = linear(act(normed(hidden)))
         hidden = hidden + step if residual else step
     torch.testing.assert_close(part(lags).T, part.linears[-1](act(normed(hidden))))
-
-
-def test_inner_norm_is_of_the_gated_product() -> None:
-    mixer = build_mixer("tnn", inner_norm="layer").double()
-    assert isinstance(mixer, TNN)
-    x = torch.randn(2, 9, 8, dtype=torch.float64)
-    seen = []
-    mixer.unit.output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    mixer(x)
-    unit = mixer.unit
-    gated = torch.nn.functional.silu(unit.gate(x)) * unit.operator(
-        torch.nn.functional.silu(unit.value(x))
-    )
-    torch.testing.assert_close(seen[0], unit.norm(gated))
-
-
-def test_options_that_need_another_are_refused() -> None:
-    with pytest.raises(ValueError, match="decay_learned needs a decay"):
-        build_mixer("tnn", decay=None, decay_learned=True)
-    with pytest.raises(ValueError, match="rpe_residual concerns hidden layers"):
-        build_mixer("tnn", rpe_layers=0, rpe_residual=True)
-
-
-def test_unit_equals_its_formula() -> None:
-    mixer = build_mixer("tnn").double()
-    assert isinstance(mixer, TNN)
-    x = torch.randn(2, 9, 8, dtype=torch.float64)
-    mask = torch.ones(2, 9, dtype=torch.bool)
-    mask[0, 6:] = False
-    unit = mixer.unit
-    value = torch.nn.functional.silu(unit.value(x)) * mask[..., None]
-    gate = torch.nn.functional.silu(unit.gate(x))
-    torch.testing.assert_close(mixer(x, mask), unit.output(gate * unit.operator(value)))
-
-
-@pytest.mark.parametrize("num_layers", [0, 1, 6])
-def test_encoder_layers_count(num_layers: int) -> None:
-    linears = [m for m in encoder(4, num_layers).modules() if isinstance(m, torch.nn.Linear)]
-    assert len(linears) == num_layers + 2
-
-
-def test_kernel_does_not_depend_on_the_length() -> None:
-    operator = EncodedToeplitzOperator([encoder(3)], 3, causal=False, decay=None, window=None)
-    short, long = operator.kernel(10), operator.kernel(25)
-    torch.testing.assert_close(long.cut(10).coefficients, short.coefficients)
-
-
-def test_projections_start_as_published() -> None:
-    context = MixerContext(dim=256, max_length=64, layer=0, depth=1)
-    unit = TNN(context, expand_ratio=3.0).unit
-    for linear in (unit.gate, unit.value, unit.output):
-        assert linear.weight.std().item() == pytest.approx(0.02, rel=0.05)
-        assert linear.bias.std().item() == pytest.approx(0.02, rel=0.2)
-
-
-def test_heads_must_divide_the_channels() -> None:
-    with pytest.raises(ValueError, match="num_heads 3 does not divide the 8 inner channels"):
-        build_mixer("tnn", num_heads=3, expand_ratio=1.0)
 
 
 def test_bfloat16_does_not_round_lags() -> None:

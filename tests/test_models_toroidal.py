@@ -1,7 +1,13 @@
-"""Toroidal attention: what is claimed of it, as far as it holds, proven in double precision."""
+"""Toroidal attention: what is claimed of it, as far as it holds, proven in double precision.
+
+The contract has its fast forms, padding, causality and recurrences.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,14 +15,13 @@ import torch
 from torch import Tensor
 
 from models.base import MixerContext
-from models.layers.platter_fusion import LowRankFusion, MeanFusion, build_fusion
+from models.layers.platter_fusion import build_fusion
 from models.ops.spectral_attention import spectral_attention
-from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Torus
 from models.ops.torus_reach import Reach
 from models.toroidal import Toroidal
 from models.transformer import Transformer
-from references import LargestTensor, assert_prefill_equals_steps, close, run
+from references import close, randomize
 
 
 def build(
@@ -27,16 +32,7 @@ def build(
     torch.manual_seed(0)
     context = MixerContext.of(dim=dim, length=length, causal=causal, grid=grid)
     mixer = Toroidal(context, **options).double().eval()
-    with torch.no_grad():
-        for parameter in mixer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return mixer
-
-
-# 1. The encoding is periodic, and 4. the distance: test_models_torus.py.
-
-
-# 2. Equivariance to every cyclic shift.
+    return randomize(mixer)
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 9])
@@ -61,65 +57,6 @@ def test_a_shifted_grid_gives_a_shifted_result(mode: str, window: int | None) ->
         close(mixer(shifted(x, shift)), shifted(mixer(x), shift))
 
 
-@pytest.mark.parametrize("form", ["attention", "spectral"])
-def test_platters_on_a_circle_can_be_shifted(form: str) -> None:
-    torus = Torus((12,), 4, depth_wrap=True)
-    parts = [torch.randn(2, 3, 12, 4, 8, dtype=torch.float64) for _ in range(3)]
-    weight = torch.rand(3, dtype=torch.float64)
-    # The encoding of a platter is a part of queries and keys: it is shifted with them.
-
-    def mix(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        if form == "spectral":
-            return spectral_attention(query, key, value, torus, weight=weight)
-        return toroidal_attention(query, key, value, Reach(torus), weight=weight)
-
-    for shift in (1, 2, 3):
-        close(mix(*(part.roll(shift, 3) for part in parts)), mix(*parts).roll(shift, 3))
-
-
-@pytest.mark.parametrize("options", [{"harmonics": "rope"}, {"wrap": False}])
-@pytest.mark.parametrize("shift", [1, 4, 8, 16])
-def test_the_described_frequencies_and_a_line_break_the_symmetry(
-    options: dict[str, Any], shift: int
-) -> None:
-    mixer = build(**options)
-    x = torch.randn(2, 32, 16, dtype=torch.float64)
-    broken = (mixer(x.roll(shift, 1)) - mixer(x).roll(shift, 1)).abs().max()
-    assert broken > 0.01 * mixer(x).std()
-
-
-# 3. The score matrix for equal content.
-
-
-@pytest.mark.parametrize("depth_wrap", [False, True])
-def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
-    mixer = build(12, num_platters=4, dim=32, depth_wrap=depth_wrap)
-    mixer.query_key_value.weight.data.zero_()
-    # of all platters the same content, too
-    bias = mixer.query_key_value.bias.data.view(3, 4, -1)
-    bias.copy_(bias[:, :1].expand_as(bias).clone())
-    torus, here = mixer.positions.torus, torch.device("cpu")
-    query, key, _ = mixer.heads(
-        torch.zeros(1, 12, 32).double(), mixer.positions.angles_of_all(12, here)
-    )
-    position = torch.arange(12)
-    weight = mixer.positions.distance_weight
-    table = Reach(torus).pairs(position, position).bias(weight, torch.float64)
-    assert table is not None
-    scores = query.flatten(2, 3) @ key.flatten(2, 3).transpose(2, 3) + table
-    by_place = scores.unflatten(3, (12, 4)).unflatten(2, (12, 4))
-    for i in range(12):
-        close(by_place[:, :, i].roll(-i, 3), by_place[:, :, 0])
-    for k in range(1, 4):
-        if depth_wrap:
-            close(by_place[:, :, :, k].roll(-k, 4), by_place[:, :, :, 0])
-        else:
-            close(by_place[:, :, :, k, :, k:], by_place[:, :, :, 0, :, :-k])
-
-
-# 5. What is left is the Transformer.
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 5])
 def test_one_platter_on_a_line_without_distance_is_rotary_attention(
@@ -139,60 +76,11 @@ def test_one_platter_on_a_line_without_distance_is_rotary_attention(
         close(ours(x, real)[keep], theirs(x, real)[keep])
 
 
-# 6. Windows and weights.
-
-
 def test_a_window_beyond_half_of_the_circle_is_none() -> None:
     x = torch.randn(2, 32, 16, dtype=torch.float64)
     for mode in ("attention", "spectral"):
         close(build(window=17, mode=mode)(x), build(mode=mode)(x))
         assert (build(window=16, mode=mode)(x) - build(mode=mode)(x)).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("sizes", [(12,), (3, 4)])
-def test_a_great_weight_leaves_the_nearest_alone(sizes: tuple[int, ...]) -> None:
-    torus = Torus(sizes, 2)
-    query, key, value = (torch.randn(1, 3, 12, 2, 4, dtype=torch.float64) for _ in range(3))
-    weight = torch.full((3,), 1e5, dtype=torch.float64)
-    close(toroidal_attention(query, key, value, Reach(torus), weight=weight), value)
-    close(spectral_attention(query, key, value, torus, weight=weight), value)
-
-
-def test_the_weight_starts_as_asked_for() -> None:
-    for weight in (1e-3, 0.1, 5.0):
-        mixer = Toroidal(MixerContext.of(dim=16, length=32), distance_weight=weight)
-        assert mixer.positions.distance_weight is not None
-        torch.testing.assert_close(mixer.positions.distance_weight, torch.full((2,), weight))
-
-
-# 7. Fusion.
-
-
-def test_fusion_mean_makes_platters_equal() -> None:
-    fused = MeanFusion()(torch.randn(2, 5, 4, 3))
-    assert (fused == fused[..., :1, :]).all()
-
-
-@pytest.mark.parametrize("rank", [1, 2, 3])
-def test_low_rank_fusion_adds_a_matrix_of_that_rank(rank: int) -> None:
-    fusion = LowRankFusion(6, rank).double()
-    matrix = fusion(torch.eye(6, dtype=torch.float64)) - torch.eye(6)
-    assert torch.linalg.matrix_rank(matrix, atol=1e-9) == rank
-
-
-def test_the_rank_is_a_quarter_of_the_platters_unless_asked_for() -> None:
-    found = [build_fusion("low_rank", n).get_parameter("left") for n in (1, 2, 8, 12)]
-    assert [left.shape[1] for left in found] == [1, 1, 2, 3]
-    assert build_fusion("low_rank", 8, 5).get_parameter("left").shape == (8, 5)
-
-
-def test_the_mixer_fuses_its_platters() -> None:
-    mixer = build(fusion="mean", num_platters=4)
-    with torch.no_grad():
-        mixer.output.weight.copy_(torch.eye(16))
-        mixer.output.bias.zero_()
-    y = mixer(torch.randn(2, 32, 16, dtype=torch.float64)).unflatten(2, (4, 4))
-    close(y, y[:, :, :1].expand_as(y))
 
 
 def test_fusion_by_attention_is_what_its_formula_says() -> None:
@@ -201,20 +89,6 @@ def test_fusion_by_attention_is_what_its_formula_says() -> None:
     query, key, value = torch.einsum("skl,blc->sbkc", fusion.query_key_value, x)
     weights = torch.einsum("bkc,blc->bkl", query, key).div(5**0.5).softmax(dim=2)
     close(fusion(x), torch.einsum("bkl,blc->bkc", weights, value))
-
-
-# 8. Padding, and circles of the sequences' own. (The contract has padding for all mixers.)
-
-
-@pytest.mark.parametrize("mode", ["attention", "spectral"])
-@pytest.mark.parametrize("window", [None, 4])
-def test_padding_changes_nothing(mode: str, window: int | None) -> None:
-    mixer = build(64, mode=mode, window=window)
-    x = torch.randn(2, 20, 16, dtype=torch.float64)
-    longer = torch.cat([x, torch.full((2, 30, 16), torch.nan).double()], dim=1)
-    mask = torch.arange(50) < torch.tensor([[20], [13]])
-    close(mixer(longer, mask)[0, :20], mixer(x[:1])[0])
-    close(mixer(longer, mask)[1, :13], mixer(x[1:, :13])[0])
 
 
 def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
@@ -226,129 +100,113 @@ def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
     assert (build(64)(x, mask) - together).abs().max() > 1e-3
 
 
-def test_a_sequence_without_real_positions_gives_numbers() -> None:
-    x = torch.randn(2, 8, 16, dtype=torch.float64, requires_grad=True)
-    mask = torch.tensor([[True], [False]]).expand(2, 8)
-    changed: list[dict[str, Any]] = [
-        {}, {"distance_weight": 0.0}, {"mode": "spectral"}, {"circle": "real_length"},
-    ]  # fmt: skip
-    for options in changed:
-        y = build(**options)(x, mask)
-        (gradient,) = torch.autograd.grad(y[mask].sum(), x)
-        assert y.isfinite().all()
-        assert gradient.isfinite().all()
+WEIGHT = 0.7
 
 
-# 9. Causal prefixes.
+def by_definition(parts: Sequence[Tensor], torus: Torus, window: int | None) -> Tensor:
+    """Compute spectral attention of one head from what its words say, cell by cell."""
+    query, key, value = parts
+    axes: list[tuple[int, bool]] = [
+        *((size, torus.wrap) for size in torus.sizes),
+        (torus.num_platters, torus.depth_wrap),
+    ]
+    places = torus.coordinates(torch.arange(len(query))).tolist()
+    cells: dict[tuple[int, ...], tuple[int, int]] = {
+        (*place, platter): (position, platter)
+        for position, place in enumerate(places)
+        for platter in range(torus.num_platters)
+    }
+
+    def before(cell: tuple[int, ...], lag: tuple[int, ...]) -> tuple[int, ...]:
+        apart = zip(cell, lag, axes, strict=True)
+        return tuple((at - by) % size if wrap else at - by for at, by, (size, wrap) in apart)
+
+    scores: dict[tuple[int, ...], Tensor] = {}
+    for lag in itertools.product(
+        *(range(size) if wrap else range(1 - size, size) for size, wrap in axes)
+    ):
+        steps = [
+            min(abs(by), size - abs(by)) if wrap else abs(by)
+            for by, (size, wrap) in zip(lag, axes, strict=True)
+        ]
+        if window is not None and max(steps[:-1]) >= window:
+            continue
+        total = sum(
+            query[at] @ key[cells[before(cell, lag)]]
+            for cell, at in cells.items() if before(cell, lag) in cells
+        ) / (len(cells) * query.shape[-1] ** 0.5)  # fmt: skip
+        distance = sum(step / size for step, (size, _) in zip(steps, axes, strict=True))
+        scores[lag] = torch.as_tensor(total - WEIGHT * distance, dtype=query.dtype)
+    weights = torch.stack(list(scores.values())).softmax(dim=0)
+    mixed = torch.zeros_like(value)
+    for lag, share in zip(scores, weights, strict=True):
+        for cell, at in cells.items():
+            if before(cell, lag) in cells:
+                mixed[at] += share * value[cells[before(cell, lag)]]
+    return mixed
 
 
-@pytest.mark.parametrize("options", [{}, {"window": 5}, {"num_platters": 4}, {"wrap": False}])
-@pytest.mark.parametrize("length", [32, 80])
-def test_what_comes_later_changes_nothing(length: int, options: dict[str, Any]) -> None:
-    """Also of sequences that go around the circle more than once."""
-    mixer = build(causal=True, **options)
-    x = torch.randn(2, length, 16, dtype=torch.float64)
-    whole = mixer(x)
-    for cut in (1, 4, 17, length - 1):
-        close(mixer(x[:, :cut]), whole[:, :cut])
-
-
-# 10. Streaming.
-
-
-@pytest.mark.parametrize("platters", [1, 2, 4])
-@pytest.mark.parametrize(
-    "options", [{"window": 1}, {"window": 5}, {}, {"window": 5, "wrap": False}, {"window": 50}]
-)
-def test_the_ring_buffer_equals_forward(options: dict[str, Any], platters: int) -> None:
-    mixer = build(causal=True, num_platters=platters, **options)
-    x = torch.randn(2, 80, 16, dtype=torch.float64)
-    recurrence = mixer.recurrence(80)
-    close(run(recurrence, x), mixer(x))
-    assert_prefill_equals_steps(recurrence, x, [1, 4, 5, 6, 49, 50, 51, 80])
-    kept = min(options.get("window", 80), 80)
-    assert recurrence.state_size == 2 * kept * 16 + 1
-
-
-# 11. Neighbours matter.
-
-
-def test_equal_content_among_other_neighbours_gives_another_result() -> None:
-    mixer = build()
-    x = torch.randn(1, 32, 16, dtype=torch.float64)
-    x[0, 20] = x[0, 7]
-    y = mixer(x)
-    assert (y[0, 20] - y[0, 7]).abs().max() > 1e-3
-
-
-# Fast forms: test_models_toroidal_forms.py. Memory, and what cannot be.
-
-
-@pytest.mark.parametrize(("window", "causal"), [(None, False), (None, True), (8, False)])
-def test_no_table_of_all_pairs_is_made(window: int | None, causal: bool) -> None:
-    """The largest tensor of twice as many positions is twice as large."""
-    largest = []
-    for length in (512, 1024):
-        mixer = build(length, window=window, causal=causal, dim=8).float()
-        with LargestTensor() as made:
-            mixer(torch.randn(1, length, 8)).sum().backward()
-        largest.append(made.numel)
-    assert largest[1] <= 2.1 * largest[0]
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"num_heads": 3}, "num_heads 3 times num_platters 2 does not divide model.dim 16"),
-    ({"num_heads": 8}, "leave each head 1 of model.dim 16, expected a multiple of 2"),
-    ({"num_heads": 4, "grid": (4, 8)}, "each head 2 of model.dim 16, expected a multiple of 4"),
-    ({"mode": "spectral", "causal": True}, "it cannot be causal"),
-    ({"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters is 1"),
-    ({"depth_wrap": True, "harmonics": "rope"}, "depth_wrap has no effect: .* two platters"),
-    (
-        {"depth_wrap": True, "harmonics": "rope", "num_platters": 4, "distance_weight": 0.0},
-        "depth_wrap has no effect: .* distance_weight is 0",
-    ),
-    ({"fusion": "mean", "num_platters": 1}, "fusion mean has no effect: num_platters is 1"),
-    ({"fusion": "attention", "num_platters": 1}, "fusion attention has no effect"),
-    ({"fusion_rank": 3}, "fusion_rank 3 exceeds num_platters 2"),
-    ({"fusion": "mean", "fusion_rank": 2}, "fusion_rank 2 has no effect: fusion is mean"),
-    ({"circle": "real_length", "wrap": False}, "circle real_length: wrap is false"),
-    ({"circle": "real_length", "causal": True}, "circle real_length: a causal mixer"),
-    ({"circle": "real_length", "window": 3}, "circle real_length: a window"),
-    ({"circle": "real_length", "grid": (4, 8)}, "circle real_length: a grid"),
-    ({"circle": "real_length", "mode": "spectral"}, "circle real_length: mode spectral"),
+@pytest.mark.parametrize("window", [None, 1, 3])
+@pytest.mark.parametrize(("torus", "length"), [
+    (Torus((7,), 2), 7), (Torus((8,), 2), 5), (Torus((6,), 3, depth_wrap=True), 6),
+    (Torus((6,), 2, wrap=False), 6), (Torus((6,), 2, wrap=False, depth_wrap=True), 4),
+    (Torus((3, 4), 2), 12), (Torus((3, 2), 1, wrap=False), 6),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(**options)
+def test_spectral_attention_is_what_its_words_say(
+    torus: Torus, length: int, window: int | None
+) -> None:
+    parts = torch.randn(3, length, torus.num_platters, 4, dtype=torch.float64)
+    query, key, value = parts[:, None, None]
+    weight = torch.tensor([WEIGHT], dtype=torch.float64)
+    found = spectral_attention(query, key, value, torus, weight=weight, window=window)
+    close(found[0, 0], by_definition(list(parts), torus, window))
 
 
-def test_a_grid_refuses_another_number_of_positions() -> None:
-    with pytest.raises(ValueError, match="got 15 positions, expected the 4 x 4 of the grid"):
-        build(grid=(4, 4))(torch.zeros(1, 15, 16).double())
+@pytest.mark.parametrize("torus", [
+    Torus((32,), 3), Torus((32,), 3, wrap=False), Torus((6, 10), 2), Torus((6, 10), 2, wrap=False),
+])  # fmt: skip
+def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None:
+    count = torch.Size(torus.sizes).numel()
+    channels, scale = 8, max(2 * torus.num_platters, 3)
+    angles = torus.angles(torus.coordinates(torch.arange(count)), channels, "rope")
+    assert angles.dtype == torch.float64
+    for position, place in enumerate(torus.coordinates(torch.arange(count)).tolist()):
+        for platter in range(torus.num_platters):
+            for pair in range(channels // 2):
+                axis = pair % len(torus.sizes)
+                unit = 2 * math.pi / torus.sizes[axis] if torus.wrap else 1
+                across = place[axis] * unit * 10000 ** (-2 * pair / channels)
+                beneath = 2 * math.pi * platter / torus.num_platters
+                beneath *= 10000 ** (-2 * pair / (channels * scale))
+                found = angles[position, platter, pair].item()
+                assert found == pytest.approx(across + beneath, rel=1e-12, abs=1e-12)
 
 
-def test_a_trained_mixer_may_take_another_grid() -> None:
-    mixer = build(grid=(4, 4))
-    assert mixer.positions.grid is not None
-    mixer.positions.grid.take_grid((3, 8))
-    x = torch.randn(1, 24, 16, dtype=torch.float64)
-    close(mixer(x), build(grid=(3, 8))(x))
-
-
-def test_a_grid_has_no_recurrence() -> None:
-    for mixer in (build(grid=(4, 8), causal=True), build()):
-        with pytest.raises(ValueError, match="only a causal mixer"):
-            mixer.recurrence(32)
-
-
-def test_a_longer_sequence_has_a_spectral_circle_of_its_own_length() -> None:
-    query, key, value = (torch.randn(1, 2, 20, 2, 4, dtype=torch.float64) for _ in range(3))
-    found = spectral_attention(query, key, value, Torus((16,), 2))
-    close(found, spectral_attention(query, key, value, Torus((20,), 2)))
-    assert build(mode="spectral")(torch.zeros(1, 50, 16).double()).shape == (1, 50, 16)
-
-
-def test_weights_of_the_distance_do_not_decay() -> None:
-    mixer = build()
-    assert mixer.learning_rates() == {mixer.positions.distance_logit: None}
-    assert build(distance_weight=0.0).learning_rates() == {}
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize(("sizes", "length"), [((9,), 9), ((8,), 20), ((3, 5), 15), ((4, 2), 8)])
+def test_who_attends_to_whom_and_how_far_apart_pair_by_pair(
+    sizes: tuple[int, ...], length: int, wrap: bool, causal: bool
+) -> None:
+    """Also where sequences are longer than the torus, which a circle goes around and a line not."""
+    torus = Torus(sizes, 2, wrap=wrap)
+    position = torch.arange(length)
+    places = torus.coordinates(position).tolist()
+    beneath = torch.tensor([[0, 0.5], [0.5, 0]], dtype=torch.float64)
+    for window in (None, 1, 2, 3):
+        pairs = Reach(torus, causal=causal, window=window).pairs(position, position)
+        apart = pairs.distance[0].unflatten(1, (length, 2)).unflatten(0, (length, 2))
+        allowed = torch.ones_like(apart) > 0
+        if pairs.allowed is not None:
+            allowed = pairs.allowed[0].unflatten(1, (length, 2)).unflatten(0, (length, 2))
+        for i in range(length):
+            for j in range(length):
+                steps = [abs(a - b) for a, b in zip(places[i], places[j], strict=True)]
+                if wrap:
+                    around = [s % n for s, n in zip(steps, sizes, strict=True)]
+                    steps = [min(s, n - s) for s, n in zip(around, sizes, strict=True)]
+                across = sum(s / n for s, n in zip(steps, sizes, strict=True))
+                close(apart[i, :, j], across + beneath)
+                seen = [i - j] if causal and len(sizes) == 1 else steps
+                is_near = window is None or max(seen) < window
+                assert (allowed[i, :, j] == (is_near and (j <= i or not causal))).all()

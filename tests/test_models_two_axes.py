@@ -8,13 +8,9 @@ import pytest
 import torch
 
 from lra.config.registry import MIXERS
-from models.base import MixerContext, RecurrentMixer
-from models.fd_tnn import FrequencyOperator
+from models.base import MixerContext
 from models.layers.long_convolution import LongConvolution
 from models.layers.two_axes import RowsThenColumns
-from models.ops.reference import reference_forms
-from models.ski_tnn import SparsePlusLowRank
-from models.tnn import EncodedToeplitzOperator
 from references import assert_equal_with_gradients
 
 GRIDS = [(3, 5), (5, 3), (4, 4), (1, 7), (7, 1)]
@@ -36,11 +32,6 @@ def native(name: str, grid: tuple[int, int], *, causal: bool = False):
     return mixer, operator
 
 
-def test_no_other_mixer_has_a_grid_of_its_own() -> None:
-    found = {name for name, cls in MIXERS.classes.items() if cls.has_native_grid}
-    assert found == {*NATIVE, "hgrn", "toroidal"}
-
-
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 @pytest.mark.parametrize("name", NATIVE)
 def test_one_order_doubled_equals_the_published_sum(name: str, grid: tuple[int, int]) -> None:
@@ -51,20 +42,6 @@ def test_one_order_doubled_equals_the_published_sum(name: str, grid: tuple[int, 
     assert_equal_with_gradients(
         lambda: operator(x), lambda: operator.forward_reference(x), [x, *operator.parameters()]
     )
-
-
-def test_the_reference_computes_either_order() -> None:
-    """The published sum takes four operators where the fast form takes two."""
-    _, operator = native("tnn", (3, 5))
-    calls: list[str] = []
-    operator.rows.register_forward_hook(lambda *_: calls.append("rows"))
-    operator.columns.register_forward_hook(lambda *_: calls.append("columns"))
-    x = torch.randn(1, 15, 12, dtype=torch.float64)
-    operator(x)
-    assert calls == ["rows", "columns"]
-    with reference_forms():
-        operator(x)
-    assert calls[2:] == ["rows", "columns", "columns", "rows"]
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
@@ -89,33 +66,3 @@ def test_causal_grids_do_not_look_ahead_in_raster_order(name: str) -> None:
         future = x.clone()
         future[:, cut:] = torch.randn_like(future[:, cut:])
         torch.testing.assert_close(mixer(future)[:, :cut], mixer(x)[:, :cut])
-
-
-def test_each_axis_is_built_for_its_own_length() -> None:
-    """Rows are as long as the grid is wide."""
-    for name in ("ski-tnn", "fd-tnn", "tnn"):
-        context = MixerContext(dim=4, max_length=15, layer=0, depth=1, grid=(3, 5))
-        options = {**OPTIONS.get(name, {}), **({"rpe_input": "scaled"} if name == "tnn" else {})}
-        mixer = MIXERS.get(name, "test")(context, **options)
-        (operator,) = (m for m in mixer.modules() if isinstance(m, RowsThenColumns))
-        for part, length in ((operator.rows, 5), (operator.columns, 3)):
-            if isinstance(part, SparsePlusLowRank):
-                assert part.grid.max_length == length
-            elif isinstance(part, FrequencyOperator):
-                assert part.max_length == length
-            else:
-                assert isinstance(part, EncodedToeplitzOperator)
-                assert part.lag_scale == 1 / length
-
-
-def test_another_number_of_positions_is_refused() -> None:
-    mixer, _ = native("tnn", (3, 5))
-    with pytest.raises(ValueError, match="got 16 positions, expected the 3 x 5 of the grid"):
-        mixer(torch.randn(1, 16, 4, dtype=torch.float64))
-
-
-def test_a_grid_has_no_recurrence() -> None:
-    mixer, _ = native("tnn", (3, 5), causal=True)
-    assert isinstance(mixer, RecurrentMixer)
-    with pytest.raises(ValueError, match="only a causal mixer of sequences"):
-        mixer.recurrence(15)

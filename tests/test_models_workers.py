@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,10 +9,10 @@ import torch
 from torch import Tensor
 
 from lra.runtime.flops import FlopCounter
-from models.ops import circulant, workers
+from models.ops import circulant
 from models.ops.circulant import circulant_multiply
 from models.ops.reference import reference_forms
-from models.ops.workers import num_workers, on_workers, threads_of_each
+from models.ops.workers import num_workers, on_workers
 
 CPU = torch.device("cpu")
 SIZE = 48
@@ -26,19 +24,11 @@ def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(circulant, "FEWEST_NUMBERS", 1)
 
 
-@pytest.fixture(params=[1, 2, 3, 6])
+@pytest.fixture(params=[2])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
     torch.set_num_threads(before)
 
 
@@ -59,16 +49,17 @@ def product(
     return y.detach(), x.grad, response.grad
 
 
-@pytest.mark.parametrize("channels", [1, 16, 31, 50, 97])
-def test_any_number_of_threads_computes_the_reference(threads: int, channels: int) -> None:
-    y, of_x, of_response = product(channels)
-    with reference_forms():
-        expected = product(channels)
-    for ours, theirs in zip((y, of_x, of_response), expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+@pytest.mark.parametrize("threads", [1, 2, 6], indirect=True)
+def test_any_number_of_threads_computes_the_reference(threads: int) -> None:
+    for channels in (1, 31, 97):
+        found = product(channels)
+        with reference_forms():
+            expected = product(channels)
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.usefixtures("two_threads")
+@pytest.mark.usefixtures("threads")
 def test_what_is_watched_is_computed_on_one_thread_to_the_same_bits() -> None:
     shared = product(64, torch.float32)
     with FlopCounter() as counter:
@@ -83,25 +74,7 @@ def test_what_is_watched_is_computed_on_one_thread_to_the_same_bits() -> None:
         assert all(torch.equal(a, b) for a, b in zip(shared, other, strict=True))
 
 
-@pytest.mark.usefixtures("two_threads")
-def test_repeated_products_are_equal_to_the_bit() -> None:
-    first = product(64, torch.float32, batch=40)
-    for _ in range(5):
-        again = product(64, torch.float32, batch=40)
-        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_workers_have_their_share_of_the_threads_and_leave_the_others_theirs() -> None:
-    if num_workers(CPU) == 1:
-        pytest.skip("nothing here limits the threads of a thread")
-    found = on_workers(lambda _: (torch.get_num_threads(), threading.get_ident()), [0, 1])
-    assert [count for count, _ in found] == [1, 1]
-    assert threading.get_ident() not in {thread for _, thread in found}
-    assert torch.get_num_threads() == 2
-
-
-@pytest.mark.usefixtures("two_threads")
+@pytest.mark.usefixtures("threads")
 def test_no_gradients_are_kept_on_workers_and_inference_stays_inference() -> None:
     weight = torch.ones(1, requires_grad=True)
     assert not any(on_workers(lambda share: (weight * share).requires_grad, [1, 2]))
@@ -112,7 +85,7 @@ def test_no_gradients_are_kept_on_workers_and_inference_stays_inference() -> Non
     torch.testing.assert_close(y.clone(), x.clone())
 
 
-@pytest.mark.usefixtures("two_threads")
+@pytest.mark.usefixtures("threads")
 def test_an_error_on_a_worker_is_the_callers() -> None:
     def fail(share: int) -> None:
         raise ValueError(f"share {share}")
@@ -120,56 +93,3 @@ def test_an_error_on_a_worker_is_the_callers() -> None:
     with pytest.raises(ValueError, match="share 1"):
         on_workers(fail, [1, 2])
     assert on_workers(lambda share: share, [1, 2]) == [1, 2]
-
-
-def test_without_openmp_nothing_is_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_limits", lambda: None)
-    assert num_workers(CPU) == 1
-    assert num_workers(torch.device("meta")) == 1
-
-
-def test_the_cache_decides_how_much_a_chunk_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(circulant, "_cache_bytes", lambda: 4 * 4096)
-    response = torch.ones(64, SIZE // 2 + 1, dtype=torch.complex64)
-    limit = circulant._chunk_numbers(CPU, num_workers(CPU))
-    work = circulant._Workspace(response, SIZE, torch.ones(8, 20, 64), slice(0, 32), limit)
-    assert list(work.channel_slices()) == [slice(0, 32)]
-    assert [rows.start for rows in work.row_slices()] == list(range(0, 8, work.rows))
-    numbers = work.rows * work.channels * SIZE
-    assert numbers <= limit < numbers + 32 * SIZE
-
-
-@pytest.mark.parametrize(
-    ("threads", "workers", "of_each"),
-    [(1, 1, 1), (2, 2, 1), (4, 4, 1), (5, 2, 2), (6, 3, 2), (7, 3, 2), (8, 4, 2), (9, 3, 3)],
-)
-def test_few_threads_are_left_over(
-    threads: int, workers: int, of_each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if num_workers(CPU) == 1 < torch.get_num_threads():
-        pytest.skip("nothing here limits the threads of a thread")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    assert (num_workers(CPU), threads_of_each(workers)) == (workers, of_each)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_little_is_not_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    few, many = torch.empty(1, 64, 64), torch.empty(8, 2048, 128)
-    assert circulant._shares(few, 128) == [slice(0, 64)]
-    assert len(circulant._shares(many, 4096)) == num_workers(CPU)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_a_share_that_fails_is_told_once_all_have_ended() -> None:
-    ended: list[int] = []
-
-    def work(share: int) -> None:
-        if share == 0:
-            raise MemoryError("share 0")
-        time.sleep(0.2)
-        ended.append(share)
-
-    with pytest.raises(MemoryError, match="share 0"):
-        on_workers(work, [0, 1])
-    assert ended == [1]

@@ -14,7 +14,7 @@ from lra.report.figures.bubbles import leaderboard_figures
 from lra.report.scores import FIVE
 from lra.report.styles import styles_of_data
 from lra.report.tables.results import leaderboard
-from lra.report.tables.speeds import PresetSpeeds, preset_speeds, training_speed_table
+from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table
 from made_results import bench_record, record, save_all
 
@@ -111,12 +111,6 @@ def test_speeds_are_averaged_over_the_tasks_of_a_preset() -> None:
     assert table.headings[-1] == "speed, tnn = 1"
     assert [cells[-1] for cells in table.rows[:3]] == ["-", "2.00", "1.00"]
     assert "divided by those of tnn, on CPU" in table.notes[-1]
-    by_task = training_speed_table(found, "budget")
-    assert by_task.headings[1:3] == ["listops", "text"]
-    assert by_task.rows == [
-        ["s4", "4.00", "1.00", "2.00", "900"],
-        ["tnn", "1.00", "1.00", "1.00", "500"],
-    ]
     assert not preset_speeds([], "budget", "s4", "tnn").by_mixer
 
 

@@ -13,17 +13,18 @@ from conftest import ROOT
 from lra.report.boards import boards, leading_board
 from lra.report.data import Data
 from lra.report.figures.drawing import ReportFigure
-from lra.report.readme import BLOCKS, FILES, check_readmes, make_items, write_readmes
+from lra.report.readme import BLOCKS, CSVS, FILES, check_readmes, make_items, write_readmes
+from lra.report.tables.mixer_options import mixer_options_csv
 from made_results import bench_record, made_records, next_token_run, record, save, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
 FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
 NAMES = {
     "README.md": ("leaderboard", "leaderboard-figure"),
-    "docs/results.md": ("accuracy, training-speed, leaderboard-figure", "bits"),
-    "docs/probes.md": ("probes",),
-    "docs/reproduce.md": ("published-of-the-suite", "reproduce"),
-    "results/settings.md": ("settings",),
+    "docs/results.md": ("leaderboard, leaderboard-figure", "out-of-distribution-figure"),
+    "docs/language_modelling.md": ("bits",),
+    "docs/probes.md": ("recall, groups-figure",),
+    "docs/reproduce.md": ("reproduce",),
 }
 
 
@@ -57,7 +58,7 @@ def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixtur
         assert text.endswith("<!-- end -->\nafter\n")
         assert text.count("between\n") == len(NAMES[file]) - 1
     text = (root / "docs" / "results.md").read_text()
-    assert "**50.00 (n=1)**" in text
+    assert " **50.00** |" in text
     assert "mean of 6" not in text, "no run has this average, so its column would be empty"
     assert " **50.00** |" in (root / "README.md").read_text()
 
@@ -144,10 +145,19 @@ def test_the_readmes_here_agree_with_the_records(tmp_path: Path) -> None:
     copy = tmp_path / "results" / "shipped"
     shutil.copytree(SHIPPED, copy)
     write_readmes(Data(copy), tmp_path)
-    for file in [*FILES, "results/leaderboard.csv"]:
+    for file in [*FILES, *CSVS]:
         assert (tmp_path / file).read_text() == (ROOT / file).read_text(), file
     shown = {path.name for path in copy.glob("*.svg")}
     assert shown == {path.name for path in SHIPPED.glob("*.svg")}
+
+
+def test_every_option_of_a_mixer_is_explained() -> None:
+    rows = [*csv.DictReader(mixer_options_csv().splitlines())]
+    assert len({row["mixer"] for row in rows}) > 20
+    window = next(r for r in rows if (r["mixer"], r["option"]) == ("tnn", "mixer.window"))
+    assert (window["values"], window["default"]) == ("int or null", "null")
+    assert window["meaning"].startswith("in positions. Coefficients are zero")
+    assert all(row["meaning"] for row in rows)
 
 
 def test_blocks_of_many_records_are_made(tmp_path: Path) -> None:

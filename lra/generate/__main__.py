@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import codecs
-import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from common.errors import DataError
-from common.progress import progress
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import Decoder, FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.config.schema import RunConfig
 from lra.evaluate.trained import load_best_model, prepare_data, read_finished_run, recompose_config
-from lra.generate.sampling import Generation, TokenSampler, count_positions, generate, read_prompt
+from lra.generate.sampling import Generation, generate
 from lra.runtime.cli import (
     Parser,
     absolute_path,
@@ -32,15 +29,12 @@ from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import describe_missing
-from models.layers.kernel_cache import cache_kernels
 from tasks.base import Task
 from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")
 
-DIFFERENT = 1
 MOST_TOKENS = 2**20
-"""Most tokens that may be asked for."""
 WAYS: dict[type[Decoder], str] = {
     RecurrentDecoder: "by the recurrence",
     FullPassDecoder: "by full passes",
@@ -102,19 +96,38 @@ def run(options: argparse.Namespace) -> int:
     prepared = functools.partial(prepare_data, folder, record, config, options.data_dir)
     with config.task_component.explain_errors("its vocabulary failed"):
         vocabulary = task.vocabulary(prepared)
-        prompt = _prompt(vocabulary, options.prompt)
+        prompt = read_prompt(vocabulary, options.prompt)
     with config.mixer_component.explain_errors("its trained model cannot be built"):
-        model = _model(folder, config, task, len(prompt), options.tokens).to(device)
+        model = load_model(folder, config, task, len(prompt), options.tokens).to(device)
     if options.compare and not has_recurrence(model):
         raise UserError(f"--compare: mixer {config.mixer_name} has no recurrence to compare with")
+    way = RecurrentDecoder if has_recurrence(model) else FullPassDecoder
+    draw = functools.partial(
+        generate, model=model, prompt=prompt, count=options.tokens,
+        temperature=options.temperature, seed=options.seed,
+    )  # fmt: skip
+    text = TextPrinter(vocabulary)
     with (
         config.task_component.explain_errors("its vocabulary failed"),
         config.mixer_component.explain_errors("the generation failed"),
     ):
-        return _generate(model, vocabulary, prompt, options)
+        try:
+            found = draw(way, begin=lambda: text.write(*prompt), emit=text.write)
+        finally:
+            text.close()
+        report_speed(way, found)
+        if not options.compare:
+            return 0
+        other = draw(FullPassDecoder)
+        report_speed(FullPassDecoder, other)
+        return compare(vocabulary, found, other)
 
 
-def _prompt(vocabulary: Vocabulary, text: str) -> list[int]:
+def read_prompt(vocabulary: Vocabulary, text: str) -> list[int]:
+    """Turn the prompt of the command line into tokens.
+
+    Raises: UserError for a text without tokens, and for one that the vocabulary does not have.
+    """
     try:
         prompt = vocabulary.encode(text)
     except DataError as error:
@@ -124,12 +137,12 @@ def _prompt(vocabulary: Vocabulary, text: str) -> list[int]:
     return prompt
 
 
-def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int) -> Classifier:
+def load_model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int) -> Classifier:
     """Load the best model of a run for a prompt and so many tokens after it.
 
     Raises: UserError if there is no checkpoint, or the model cannot have so many positions.
     """
-    trained, needed = task.info.max_length, count_positions(prompt, count)
+    trained, needed = task.info.max_length, prompt + count - 1  # nothing follows the last token
     is_bound = config.model.positions == "learned" or not config.mixer_component.takes_longer
     if needed > trained and is_bound:
         raise UserError(
@@ -144,75 +157,19 @@ def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int)
     return model
 
 
-def _generate(
-    model: Classifier, vocabulary: Vocabulary, prompt: list[int], options: argparse.Namespace
-) -> int:
-    way = RecurrentDecoder if has_recurrence(model) else FullPassDecoder
-    draw = functools.partial(_draw, model=model, prompt=prompt, options=options)
-    text = TextPrinter(vocabulary)
-
-    def begin() -> None:
-        for token in prompt:
-            text.write(token)
-
-    try:
-        # On a terminal the text itself shows how far it is.
-        found = draw(way, begin=begin, emit=text.write, has_bar=not sys.stdout.isatty())
-    finally:
-        text.close()
-    _report(way, found)
-    if not options.compare:
-        return 0
-    other = draw(FullPassDecoder, begin=lambda: None, emit=lambda token: True, has_bar=True)
-    _report(FullPassDecoder, other)
-    return _compare(vocabulary, found, other)
-
-
-def _draw(
-    way: type[Decoder],
-    model: Classifier,
-    prompt: list[int],
-    options: argparse.Namespace,
-    *,
-    begin: Callable[[], None],
-    emit: Callable[[int], bool],
-    has_bar: bool,
-) -> Generation:
-    """Read the prompt, call `begin`, and draw tokens, with a progress bar if there is to be one."""
-    with cache_kernels(), contextlib.ExitStack() as shown:
-        read = read_prompt(way, model, prompt, count=options.tokens)
-        begin()
-        bar = None
-        if has_bar:
-            bar = shown.enter_context(progress(WAYS[way], total=options.tokens, unit="tokens"))
-
-        def emit_counted(token: int) -> bool:
-            if bar is not None:
-                bar.update()
-            return emit(token)
-
-        sampler = TokenSampler(options.temperature, options.seed)
-        return generate(read, count=options.tokens, sampler=sampler, emit=emit_counted)
-
-
 class TextPrinter:
-    """Standard output, character by character as their bytes are complete.
-
-    Args:
-        vocabulary: turns tokens into bytes.
-    """
+    """Standard output, character by character as their bytes are complete."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.has_reader = True
-        self.has_begun = False
+        self.has_begun, self.has_reader = False, True
 
-    def write(self, token: int) -> bool:
-        """Write a token; return whether anybody still reads."""
+    def write(self, *tokens: int) -> bool:
+        """Write tokens; return whether anybody still reads."""
         self.has_begun = True
-        written = write_out(self.decoder.decode(self.vocabulary.decode(token)))
-        self.has_reader = self.has_reader and written
+        text = "".join(self.decoder.decode(self.vocabulary.decode(token)) for token in tokens)
+        self.has_reader = write_out(text) and self.has_reader
         return self.has_reader
 
     def close(self) -> None:
@@ -221,14 +178,17 @@ class TextPrinter:
             write_out(self.decoder.decode(b"", final=True) + "\n")
 
 
-def _report(way: type[Decoder], found: Generation) -> None:
-    speed = found.tokens_per_second
-    further = "" if speed is None else f", then {len(found.tokens) - 1} at {speed:.1f} tokens/s"
-    logger.info(f"{WAYS[way]}: the first token after {found.first_seconds:.3f} s{further}")
+def report_speed(way: type[Decoder], found: Generation) -> None:
+    """Log how fast tokens were drawn."""
+    further = len(found.tokens) - 1
+    speed = f", then {further} at {further / found.further_seconds:.1f} tokens/s" if further else ""
+    logger.info(f"{WAYS[way]}: the first token after {found.first_seconds:.3f} s{speed}")
 
 
-def _compare(vocabulary: Vocabulary, found: Generation, other: Generation) -> int:
-    place = found.first_difference(other)
+def compare(vocabulary: Vocabulary, found: Generation, other: Generation) -> int:
+    """Say whether both ways drew the same tokens; return the exit code."""
+    pairs = zip(found.tokens, other.tokens, strict=False)
+    place = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
     if place is None:
         logger.info(f"all {len(found.tokens)} tokens are equal")
         return 0
@@ -242,7 +202,7 @@ def _compare(vocabulary: Vocabulary, found: Generation, other: Generation) -> in
         f"tokens differ from number {place + 1} on: {WAYS[RecurrentDecoder]} {shown(found)}, "
         f"{WAYS[FullPassDecoder]} {shown(other)}"
     )
-    return DIFFERENT
+    return 1
 
 
 def main(arguments: list[str] | None = None) -> int:

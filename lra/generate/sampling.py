@@ -13,6 +13,7 @@ from torch import Tensor
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import Decoder
 from lra.runtime.errors import UserError
+from models.layers.kernel_cache import cache_kernels
 from tasks.random_words import RandomWords
 
 BITS = 52
@@ -22,8 +23,8 @@ BITS = 52
 class TokenSampler:
     """Draws tokens by their logits, with one random number each: equal seeds draw alike.
 
-    The number goes through the inverse of the cumulative distribution, in double precision, so
-    that logits which differ by rounding hardly ever give another token.
+    The number goes through the inverse of the cumulative distribution in double precision, so
+    logits that differ by rounding hardly ever give another token.
 
     Args:
         temperature: what logits are divided by; 0 for the likeliest token.
@@ -60,81 +61,50 @@ class Generation:
     tokens: list[int] = field(default_factory=list)
     probabilities: list[float] = field(default_factory=list)
     first_seconds: float = 0.0
-    """Seconds until the first token: for the prompt."""
+    """Seconds until the first token."""
     further_seconds: float = 0.0
-    """Seconds for all further tokens."""
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Speed after the first token; None if there is no further one."""
-        further = len(self.tokens) - 1
-        return further / self.further_seconds if further > 0 and self.further_seconds else None
-
-    def first_difference(self, other: Generation) -> int | None:
-        """Return the first place where the tokens of another differ; None if there is none."""
-        pairs = zip(self.tokens, other.tokens, strict=False)
-        return next((place for place, (a, b) in enumerate(pairs) if a != b), None)
-
-
-@dataclass(frozen=True)
-class PromptState:
-    """A model that has read a prompt."""
-
-    decoder: Decoder
-    logits: Tensor
-    """Logits of what comes after the prompt: (tokens,)."""
-    seconds: float
-    """Time that the reading took."""
-
-
-@torch.inference_mode()
-def read_prompt(
-    way: type[Decoder], model: Classifier, prompt: Sequence[int], *, count: int
-) -> PromptState:
-    """Read a prompt, within the same `cache_kernels` in which `generate` then goes on from it.
-
-    Args:
-        way: by which the model computes.
-        model: a causal classifier of positions, in evaluation mode.
-        prompt: tokens, at least one.
-        count: most tokens that will be drawn, at least one.
-    """
-    start = time.perf_counter()
-    decoder = way(model, count_positions(len(prompt), count))
-    logits = decoder.take(torch.tensor(prompt, device=next(model.parameters()).device))
-    return PromptState(decoder, logits, time.perf_counter() - start)
 
 
 @torch.inference_mode()
 def generate(
-    read: PromptState, *, count: int, sampler: TokenSampler, emit: Callable[[int], bool]
+    way: type[Decoder],
+    model: Classifier,
+    prompt: Sequence[int],
+    *,
+    count: int,
+    temperature: float,
+    seed: int,
+    emit: Callable[[int], bool] = lambda token: True,
+    begin: Callable[[], object] = lambda: None,
 ) -> Generation:
-    """Go on from a prompt.
+    """Continue a prompt.
 
     Args:
-        read: the prompt.
+        way: how the model computes.
+        model: a causal classifier of positions, in evaluation mode.
+        prompt: tokens, at least one.
         count: most tokens to draw, at least one.
-        sampler: draws them.
+        temperature: what logits are divided by; 0 for the likeliest tokens.
+        seed: of the random numbers.
         emit: is given each token; returns whether to go on.
+        begin: is called when the model has read the prompt.
     """
-    found = Generation()
-    logits = read.logits
+    found, sampler = Generation(), TokenSampler(temperature, seed)
+    device = next(model.parameters()).device
     start = first = time.perf_counter()
-    while len(found.tokens) < count:
-        if found.tokens:
-            logits = read.decoder.take(torch.tensor(found.tokens[-1:], device=logits.device))
-        token, probability = sampler.draw(logits)
-        found.tokens.append(token)
-        found.probabilities.append(probability)
-        if len(found.tokens) == 1:
-            first = time.perf_counter()
-        if not emit(token):
-            break
-    found.first_seconds = read.seconds + first - start
+    with cache_kernels():
+        decoder = way(model, len(prompt) + count - 1)  # nothing follows the last token
+        logits = decoder.take(torch.tensor(prompt, device=device))
+        begin()
+        while True:
+            token, probability = sampler.draw(logits)
+            found.tokens.append(token)
+            found.probabilities.append(probability)
+            if len(found.tokens) == 1:
+                first = time.perf_counter()
+            if not emit(token) or len(found.tokens) == count:
+                break
+            logits = decoder.take(torch.tensor([token], device=device))
+    found.first_seconds = first - start
     found.further_seconds = time.perf_counter() - first
     return found
-
-
-def count_positions(prompt: int, count: int) -> int:
-    """Return the positions that so many tokens after a prompt need: nothing follows the last."""
-    return prompt + count - 1

@@ -1,7 +1,8 @@
-"""The blocks of README files that are made from records.
+"""The parts of the documentation that are made from records, settings files and docstrings.
 
-A block is a list of names of tables and figures, those of `BLOCKS`. It stands between the lines
-`<!-- made by report.py: NAME, NAME -->` and `<!-- end -->`.
+A block of a Markdown file is a list of names of tables and figures, those of `BLOCKS`. It stands
+between the lines `<!-- made by report.py: NAME, NAME -->` and `<!-- end -->`. The files of `CSVS`
+are made as a whole.
 """
 
 from __future__ import annotations
@@ -19,23 +20,19 @@ from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.lines import line_figures
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
-from lra.report.tables.probes import probe_tables, probes
-from lra.report.tables.published import differences_table, reproduce_table, suite_table
-from lra.report.tables.results import accuracy_table, leaderboard, leaderboard_csv, position_table
-from lra.report.tables.speeds import (
-    against_reference,
-    preset_speeds,
-    speed_tables,
-    training_speed_table,
-)
+from lra.report.tables.mixer_options import mixer_options_csv
+from lra.report.tables.probes import Probe, probe_tables, probes
+from lra.report.tables.published import differences_csv, reproduce_table
+from lra.report.tables.results import leaderboard, leaderboard_csv, position_table
+from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
 from lra.runtime.errors import UnknownName, UserError
+from tasks.base import PROBES
 
 FILES = (
-    "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/settings.md",
+    "README.md", "docs/results.md", "docs/language_modelling.md", "docs/probes.md",
+    "docs/reproduce.md",
 )  # fmt: skip
-CSV = "results/leaderboard.csv"
-"""The file of the runs that the leaderboard is of."""
 _BLOCK = re.compile(r"(?m)^<!-- made by report\.py: (.*) -->\n((?:(?!<!-- ).*\n)*)<!-- end -->$")
 _START = re.compile(r"(?m)^<!-- made by report\.py: .* -->$")
 _END = re.compile(r"(?m)^<!-- end -->$")
@@ -56,13 +53,6 @@ def _leading(data: Data) -> list[Board]:
     return [] if data.leading_board is None else [data.leading_board]
 
 
-def _training_speed(data: Data) -> Iterator[Table]:
-    for board in _leading(data):
-        speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
-        if speeds.by_mixer:
-            yield training_speed_table(speeds, board.preset)
-
-
 def _leaderboard(data: Data) -> list[Table]:
     return [
         leaderboard(b, preset_speeds(data.bench, b.preset, b.protocol, data.relative_to))
@@ -70,21 +60,36 @@ def _leaderboard(data: Data) -> list[Table]:
     ]
 
 
-def _draw(data: Data, tables: Iterable[Table], most: int = 100) -> list[ReportFigure]:
+def _draw(data: Data, tables: Iterable[Table], most: int) -> list[ReportFigure]:
     styles = styles_of_data(data)
     return [figure for table in tables for figure in line_figures(table, styles)][:most]
 
 
-def _mixing(data: Data) -> list[Table]:
-    """Return the table of the mixers' own operators that reaches over most lengths."""
-    tables = speed_tables(data.bench, data.names, data.relative_to, data.is_own)
-    found = [t for t in tables if any(line.startswith("mixing") for line in t.lines)]
-    return sorted(found, key=lambda table: -len(table.columns))[:1]
+def _evaluations(data: Data) -> list[Table]:
+    return [table for board in _main_boards(data) for table in evaluation_tables(data, board)]
 
 
-def _evaluations(data: Data, *, of_positions: bool = False) -> list[Table]:
-    found = _main_boards(data, of_positions=of_positions)
-    return [table for board in found for table in evaluation_tables(data, board)]
+def _probes(data: Data, task: str) -> list[Probe]:
+    return [probe for probe in probes(data) if probe.task == task]
+
+
+def _probe_table(task: str) -> Callable[[Data], list[Table]]:
+    """Make a function that tabulates the accuracies of a probe."""
+    return lambda data: [probe_tables(data, probe)[0] for probe in _probes(data, task)]
+
+
+def _probe_figure(task: str) -> Callable[[Data], list[ReportFigure]]:
+    """Make a function that draws the first variant of a probe over length."""
+    return lambda data: _draw(
+        data,
+        [
+            table
+            for probe in _probes(data, task)
+            for variant in probe.variants
+            for table in length_tables(data, variant.board)
+        ],
+        1,
+    )
 
 
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
@@ -93,26 +98,24 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
     "leaderboard-figure": lambda data: [
         f for b in _leading(data) for f in leaderboard_figures(data, b, styles_of_data(data))
     ],
-    "accuracy": lambda data: [accuracy_table(choose_from_grids(b)) for b in _main_boards(data)],
-    "out-of-distribution": _evaluations,
-    "training-speed": _training_speed,
-    "against-reference": lambda data: against_reference(data.bench, data.names),
-    "first-out-of-distribution-figure": lambda data: _draw(data, _evaluations(data), 1),
-    "mixing-over-length": lambda data: _draw(data, _mixing(data), 1),
+    "out-of-distribution-figure": lambda data: _draw(data, _evaluations(data), 1),
     "bits": lambda data: [
         position_table(choose_from_grids(b)) for b in _main_boards(data, of_positions=True)
     ],
-    "out-of-distribution-bits": lambda data: _evaluations(data, of_positions=True),
-    "probes": lambda data: [t for probe in probes(data) for t in probe_tables(data, probe)],
-    "figures-of-probes": lambda data: _draw(
-        data,
-        [t for p in probes(data) for v in p.variants for t in length_tables(data, v.board)],
-    ),
-    "published-of-the-suite": lambda _: [suite_table()],
+    **{task: _probe_table(task) for task in PROBES},
+    **{f"{task}-figure": _probe_figure(task) for task in PROBES},
     "reproduce": lambda data: [reproduce_table(data)],
-    "settings": lambda _: [differences_table()],
 }
 """Tables and figures that blocks may have, by name."""
+
+CSVS: Mapping[str, Callable[[Data], str]] = {
+    "results/leaderboard.csv": lambda data: "".join(
+        leaderboard_csv(data, b) for b in _leading(data)
+    ),
+    "results/settings.csv": lambda _: differences_csv(),
+    "docs/mixer_options.csv": lambda _: mixer_options_csv(),
+}
+"""The files that are made as a whole."""
 
 
 def make_items(data: Data, names: Sequence[str]) -> list[Item]:
@@ -163,10 +166,6 @@ def _blocks(
         yield place, _write_block(data, items, readme), figures
 
 
-def _make_csv(data: Data) -> str:
-    return "".join(leaderboard_csv(data, board) for board in _leading(data))
-
-
 def _read(readme: Path) -> str:
     if not readme.is_file():
         raise UserError(f"{readme}: there is no such file, expected one with the report's blocks")
@@ -174,7 +173,7 @@ def _read(readme: Path) -> str:
 
 
 def check_readmes(data: Data, root: Path) -> list[str]:
-    """Compare the blocks of all README files, and the leaderboard's CSV, with the records.
+    """Compare the blocks of all README files, and the CSV files, with what they are made from.
 
     Args:
         data: the records.
@@ -189,9 +188,11 @@ def check_readmes(data: Data, root: Path) -> list[str]:
             missing = [path for one in figures if not (path := _path_of(data, one)).is_file()]
             found += [f"there is no figure {path}" for path in missing]
             lines += [f"{file}, block {place[1]}:", *found] if found else []
-    have = (root / CSV).read_text(encoding="utf-8") if (root / CSV).is_file() else ""
-    found = _difference(have, _make_csv(data))
-    return [*lines, *([f"{CSV}:", *found] if found else [])]
+    for file, make in CSVS.items():
+        have = (root / file).read_text(encoding="utf-8") if (root / file).is_file() else ""
+        found = _difference(have, make(data))
+        lines += [f"{file}:", *found] if found else []
+    return lines
 
 
 def _difference(have: str, want: str) -> list[str]:
@@ -205,12 +206,12 @@ def _difference(have: str, want: str) -> list[str]:
 
 
 def write_readmes(data: Data, root: Path) -> None:
-    """Write all blocks into their files and the runs of the leaderboard into theirs, and replace
-    the figures of earlier records.
+    """Write all blocks into their files and the CSV files, and replace the figures of earlier
+    records.
 
     Raises: UserError for a block that cannot be made; nothing is written then.
     """
-    contents = {root / CSV: _make_csv(data)}
+    contents = {root / file: make(data) for file, make in CSVS.items()}
     drawn: dict[Path, ReportFigure] = {}
     for file in FILES:
         content = _read(root / file)

@@ -2,7 +2,7 @@
 
     python -m results.findings.bits_by_period
 
-The runs are the shipped ones at preset quick. The table that is printed stands in docs/results.md.
+The runs are the shipped ones at preset quick. It also prints the numbers as tables.
 """
 
 from __future__ import annotations

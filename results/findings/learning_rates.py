@@ -2,7 +2,7 @@
 
     python -m results.findings.learning_rates
 
-This draws the searches on ListOps and on Image, and prints the tables of docs/results.md. Each
+This draws the searches on ListOps and on Image, and prints their numbers as tables. Each
 mixer was trained at three learning rates, with preset budget and a third of its steps.
 """
 

@@ -98,20 +98,32 @@ def hashes() -> Values:
 
 
 def tables() -> Values:
-    """Write the tables that README files show: their unrounded numbers or, without any, their text.
-
-    Beside them are the runs of the leaderboard.
+    """Write the tables of README files and of the page: their unrounded numbers or, without any,
+    their text. Beside them are the runs of the leaderboard.
     """
     import pandas as pd
 
+    from lra.report.boards import choose_from_grids
     from lra.report.data import Data
     from lra.report.readme import BLOCKS, make_items
+    from lra.report.tables.evaluations import evaluation_tables
+    from lra.report.tables.probes import probe_tables, probes
+    from lra.report.tables.published import differences_csv
+    from lra.report.tables.results import accuracy_table
+    from lra.report.tables.speeds import against_reference
     from lra.report.tables.table import Table
     from lra.runtime.console import csv_table
 
-    for item in make_items(Data(ROOT / "results" / "shipped"), [*BLOCKS]):
-        if isinstance(item, Table):
-            yield f"tables/{item.slug}.csv", csv_table(pd.DataFrame(item.facts))
+    data = Data(ROOT / "results" / "shipped")
+    boards = [board for board in data.boards if board.is_main and not board.of_positions]
+    made = [item for item in make_items(data, [*BLOCKS]) if isinstance(item, Table)]
+    others = [accuracy_table(choose_from_grids(board)) for board in boards]
+    others += [table for board in boards for table in evaluation_tables(data, board)]
+    others += [table for probe in probes(data) for table in probe_tables(data, probe)]
+    others += against_reference(data.bench, data.names)
+    for table in [*made, *(table.without_empty_columns() for table in others)]:
+        yield f"tables/{table.slug}.csv", csv_table(pd.DataFrame(table.facts))
+    yield "tables/settings.csv", differences_csv()
     yield "results/leaderboard.csv", (ROOT / "results" / "leaderboard.csv").read_text()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,12 +14,12 @@ from lra.report.published import (
     Repeat,
     list_differences,
     published_perplexities,
-    published_rows,
     repeats,
 )
 from lra.report.scores import AVERAGES, mean_over
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
+from lra.runtime.console import csv_table
 from lra.runtime.progress import duration
 from tasks.base import BENCHMARK
 
@@ -57,18 +56,6 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
     return Table("published", "Published results", caption, columns, beneath=len(rows))
 
 
-def suite_table() -> Table:
-    """Tabulate the published rows whose method is a mixer of the suite or a variant of one."""
-    rows = [row for row in published_rows() if row.mixer]
-    return dataclasses.replace(
-        published_table(rows).with_columns(["method", *BENCHMARK, "source"]),
-        slug="published-of-the-suite",
-        title="Published results of these methods",
-        caption=f"{_PRINTED} The methods are mixers of this suite or variants of them. The page of "
-        f"`python report.py` has all rows of results/published.csv.",
-    )
-
-
 def perplexity_tables(tasks: Collection[str]) -> list[Table]:
     """Tabulate published perplexities of tasks, if there are any."""
     rows = published_perplexities(tasks)
@@ -90,26 +77,22 @@ def perplexity_tables(tasks: Collection[str]) -> list[Table]:
     return [Table("published-perplexities", title, caption, columns, beneath=len(rows))]
 
 
-def differences_table() -> Table:
-    """Tabulate each setting that is not what its source states, with the reason."""
-    found = [*list_differences()]
-    columns = {
-        "mixer or task": [one.owner for one in found],
-        "setting": [one.setting for one in found],
-        "where": [one.where for one in found],
-        "published": [plain(one.entry.theirs) for one in found],
-        "ours": [plain(one.entry.value) for one in found],
-        "reason": [one.entry.why for one in found],
-    }
-    return Table(
-        slug="settings",
-        title="Settings that differ from the published ones",
-        caption="Each row has the value that the source states, the value that this suite uses, "
-        "and the reason. Rows that begin with `initial` are about the distribution that parameters "
-        "are initialized from. The sources are in the settings files. All other published settings "
-        "are used as published.",
-        columns=[text_column(name, texts) for name, texts in columns.items()],
-    )
+def differences_csv() -> str:
+    """Write as CSV each setting that is not what its source states, with the reason."""
+    import pandas as pd
+
+    rows = [
+        {
+            "mixer or task": one.owner,
+            "setting": one.setting,
+            "where": one.where,
+            "published": plain(one.entry.theirs),
+            "ours": plain(one.entry.value),
+            "reason": one.entry.why,
+        }
+        for one in list_differences()
+    ]
+    return csv_table(pd.DataFrame(rows))
 
 
 def reproduce_table(data: Data) -> Table:
@@ -119,9 +102,12 @@ def reproduce_table(data: Data) -> Table:
     speeds, found = Speeds([*data.records, *data.bench]), list(repeats())
     chosen = [_choose_device(speeds, found, of_cpu=of_cpu) for of_cpu in (True, False)]
     devices = [device for device in chosen if device is not None]
-    cells: dict[str, dict[str, str]] = {}
+    costs: dict[str, dict[str, str]] = {}
     for one in found:
-        cells.setdefault(one.row.method, {})[one.task] = _cost(speeds, one.config, devices)
+        costs.setdefault(one.row.method, {})[one.task] = _cost(speeds, one.config, devices)
+    methods: dict[tuple[str | None, ...], list[str]] = {}
+    for method, by_task in costs.items():
+        methods.setdefault(tuple(map(by_task.get, BENCHMARK)), []).append(method)
     caption = "Optimizer steps on the official data. No step of these runs was timed yet."
     if devices:
         caption = (
@@ -135,8 +121,11 @@ def reproduce_table(data: Data) -> Table:
         title="What it takes to repeat published results",
         caption=caption,
         columns=[
-            text_column("published row", cells),
-            *(text_column(t, [by_task.get(t) for by_task in cells.values()]) for t in BENCHMARK),
+            text_column("published rows", [", ".join(names) for names in methods.values()]),
+            *(
+                text_column(t, column)
+                for t, column in zip(BENCHMARK, zip(*methods, strict=True), strict=True)
+            ),
         ],
         commands=_commands(found),
     )

@@ -336,23 +336,3 @@ def preset_speeds(
             memory = max(own[place].peak_memory_mib or 0.0 for place in places)
             by_mixer[mixer] = PresetSpeed(mean, by_task, memory)
     return PresetSpeeds(device, relative_to, by_mixer)
-
-
-def training_speed_table(speeds: PresetSpeeds, preset: str) -> Table:
-    """Tabulate the measured training speed of each mixer on each task, the fastest first."""
-    ordered = dict(sorted(speeds.by_mixer.items(), key=lambda item: -item[1].relative))
-    found = [*ordered.values()]
-    tasks = [task for task in BENCHMARK if any(task in speed.by_task for speed in found)]
-    return Table(
-        slug=f"training-speed-{preset}",
-        title=f"Training speed: preset {preset}",
-        caption=f"Training steps per second, divided by those of {speeds.relative_to}, and the "
-        f"peak memory on the task that takes most, on {speeds.device}. All mixers were measured in "
-        "turns, with sequences of full length.",
-        columns=[
-            name_column("mixer", ordered),
-            *(Column(t, [number_entry(one.by_task.get(t)) for one in found]) for t in tasks),
-            Column("geometric mean", [number_entry(one.relative) for one in found]),
-            text_column("peak memory, MiB", [f"{one.memory:,.0f}" for one in found]),
-        ],
-    )

@@ -147,11 +147,6 @@ class Table:
             if entry.text is not None
         ]
 
-    def with_columns(self, names: Sequence[str]) -> Table:
-        """Return the table of these columns, in this order."""
-        by_name = {column.name: column for column in self.columns}
-        return dataclasses.replace(self, columns=[by_name[name] for name in names])
-
     def first_rows(self, count: int) -> Table:
         """Return the table of the first rows of mixers, and of all rows beneath."""
         kept = [*range(min(count, len(self.methods)))]

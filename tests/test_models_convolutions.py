@@ -1,0 +1,235 @@
+"""Convolutions over lags: products, cuts, state spaces of kernels, and mixers of one kernel."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from conftest import build_mixer
+from models.base import MixerContext
+from models.fnet import transform_each
+from models.layers.recurrence import DiagonalStateSpace, diagonal_from_kernel, latest_in_slots
+from models.long_conv import FreeConvolution, LongConv, MultiscaleConvolution
+from models.ops.depthwise import depthwise_convolution
+from models.ops.toeplitz import LagKernel, fast_fft_length, toeplitz_multiply
+from models.s4d import S4D, DiagonalConvolution
+from references import (
+    LENGTHS,
+    assert_equal_with_gradients,
+    by_reference,
+    close,
+    leaf,
+    multiply_by_matrix,
+    run,
+)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_products_equal_toeplitz_matrices(length: int) -> None:
+    """Of long kernels by transforms, and of short ones tap by tap."""
+    x = leaf(2, length, 3)
+    for low, high in ((-length, length), (0, length), (-2, 2), (0, 0), (-2, 20)):
+        first, last = max(low, 1 - length), min(high, length - 1)
+        coefficients = leaf(3, last - first + 1)
+        kernel = LagKernel(coefficients, first)
+        for compute in (kernel.multiply, lambda x: depthwise_convolution(x, coefficients, first)):  # noqa: B023
+            assert_equal_with_gradients(
+                lambda: compute(x),  # noqa: B023
+                lambda: multiply_by_matrix(kernel, x),  # noqa: B023
+                [x, coefficients],
+            )
+    # Taps beyond the sequence change nothing.
+    taps = torch.randn(3, 2 * length + 9, dtype=torch.float64)
+    cut = LagKernel(taps[:, 5 : 2 * length + 4], 1 - length)
+    close(depthwise_convolution(x, taps, -length - 4), multiply_by_matrix(cut, x))
+
+
+def test_the_fft_length_changes_nothing_and_has_small_factors() -> None:
+    kernel, x = LagKernel(leaf(3, 61), -30), leaf(2, 31, 3)
+    for size in (61, 64, 97, 128):
+        close(toeplitz_multiply(kernel, x, fft_length=size), kernel.multiply(x))
+    with pytest.raises(ValueError, match="at least 61"):
+        toeplitz_multiply(kernel, x, fft_length=60)
+    for minimum in (1, 2, 3, 63, 127, 4095, 8193):
+        size = fast_fft_length(minimum)
+        assert minimum <= size <= 1.25 * minimum + 2
+        for factor in (2, 3, 5):
+            while size % factor == 0:
+                size //= factor
+        assert size == 1
+
+
+def test_kernels_are_cut_to_shorter_lengths() -> None:
+    lags = torch.arange(-9, 10)[None]
+    for length in (10, 9, 4, 1):
+        kernel = LagKernel(lags, -9).cut(length)
+        assert (kernel.first_lag, kernel.last_lag) == (1 - length, length - 1)
+        assert kernel.coefficients[0].tolist() == list(range(1 - length, length))
+    window = LagKernel(lags[:, 7:12], -2).cut(8)
+    assert (window.coefficients[0].tolist(), window.first_lag) == ([-2, -1, 0, 1, 2], -2)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_causal_kernel_is_a_state_space(length: int) -> None:
+    """Exactly, also after first positions together; beyond its length it repeats, damped."""
+    kernel = LagKernel(torch.randn(3, length, dtype=torch.float64), 0)
+    poles = torch.polar(torch.rand(3, 5), torch.randn(3, 5)).to(torch.complex128)
+    for damping in (1.0, 0.99):
+        x = torch.randn(2, length, 3, dtype=torch.float64)
+        model = diagonal_from_kernel(kernel, damping)
+        assert model.weights.shape == (3, length // 2 + 1)
+        close(run(model, x), multiply_by_matrix(kernel, x))
+        for stepped in (model, DiagonalStateSpace(poles, torch.randn_like(poles))):
+            state = stepped.initial_state(2)
+            for position in x.unbind(dim=1):
+                _, state = stepped.step(position, state)
+            close(stepped.state_after(x), state)
+    impulse = torch.zeros(1, 20, 2, dtype=torch.float64)
+    impulse[:, 0] = 1
+    coefficients = torch.randn(2, 10, dtype=torch.float64)
+    response = run(diagonal_from_kernel(LagKernel(coefficients, 0), 0.9), impulse)[0].T
+    close(response, torch.cat([coefficients, 0.9**10 * coefficients], dim=1))
+
+
+def test_slots_of_a_ring_hold_the_latest_positions() -> None:
+    x = torch.arange(1, 8)[None, :, None]
+    assert latest_in_slots(x, 3).flatten().tolist() == [7, 5, 6]
+    assert latest_in_slots(x, 9).flatten().tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 0]
+
+
+WIDE: list[tuple[str, dict[str, Any]]] = [
+    ("conv", {"width": 2**16 - 1}),
+    ("nystrom", {"convolution_size": 2**16 - 1}),
+    ("ski-tnn", {"num_taps": 2**16 - 1}),
+    ("reformer", {"chunk_length": 2**16 - 1}),
+    ("sinkhorn", {"block_size": 2**16 - 1}),
+    ("sparse", {"window_size": 2**16 - 1}),
+    *(("sparse", {"block_size": 2**16 - 1, "pattern": p}) for p in ("strided", "bigbird")),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), WIDE)
+def test_widths_beyond_the_sequence_cost_nothing(name: str, options: dict[str, Any]) -> None:
+    """Their square would be 16 GiB for each channel, in single precision."""
+    x = torch.randn(1, 40, 8, requires_grad=True)
+    build_mixer(name, **options)(x).square().sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()
+
+
+def test_fnet_is_the_real_part_of_a_transform_over_each_length() -> None:
+    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    mixer = build_mixer("fnet")
+    torch.testing.assert_close(mixer(x), torch.fft.fft2(x).real)
+    lengths = torch.tensor([100, 64, 3, 1])
+    x = leaf(4, 100, 3, dtype=torch.complex128)
+    real = (torch.arange(100) < lengths[:, None])[..., None]
+
+    def compute() -> torch.Tensor:
+        return torch.view_as_real(transform_each(x, lengths) * real)
+
+    assert_equal_with_gradients(compute, by_reference(compute), [x])
+    x = torch.randn(1, 16384, 1, dtype=torch.complex64)
+    expected = torch.fft.fft(x.to(torch.complex128), dim=1)
+    error = (transform_each(x, torch.tensor([16384])) - expected).norm()
+    assert error < 1e-5 * expected.norm()
+
+
+def test_mean_changes_nothing() -> None:
+    x = torch.randn(2, 9, 8)
+    assert torch.equal(build_mixer("mean")(x), x)
+
+
+def build_long(length: int = 40, *, causal: bool = False, **options: Any) -> LongConv:
+    torch.manual_seed(0)
+    return LongConv(MixerContext.of(dim=3, length=length, causal=causal), **options).double()
+
+
+def test_free_kernels_are_smoothed_then_squashed() -> None:
+    mixer = build_long(causal=True, smoothing=5, threshold=0.3)
+    convolution = mixer.convolution
+    assert isinstance(convolution, FreeConvolution)
+    convolution.kernels.data.normal_()
+    kernels = functional.pad(convolution.kernels.detach()[0], (2, 2))
+    mean = torch.stack([kernels[:, n : n + 5].mean(dim=1) for n in range(40)], dim=1)
+    expected = mean.sign() * (mean.abs() - 0.3).clamp(min=0)
+    close(convolution.kernel(40).coefficients, expected)
+    for length in (1, 7, 39):
+        close(convolution.kernel(length).coefficients, expected[:, :length])
+
+
+@pytest.mark.parametrize("length", [10, 64, 65, 1000, 1024])
+def test_multiscale_kernels_have_parameters_in_the_logarithm_of_the_length(length: int) -> None:
+    convolution = build_long(length, kernel="multiscale", causal=True).convolution
+    assert isinstance(convolution, MultiscaleConvolution)
+    scales = max(1, 1 + math.ceil(math.log2(length / 64)))
+    assert convolution.scales.shape == (scales, 1, 3, 64)
+    coefficients = convolution.kernel(length).coefficients
+    assert coefficients.shape == (3, length)
+    longest = 64 * 2 ** (scales - 1)
+    whole = build_long(longest, kernel="multiscale", causal=True).convolution.kernel(longest)
+    torch.testing.assert_close(
+        whole.coefficients.norm(dim=-1), torch.ones(3).double(), rtol=0, atol=1e-6
+    )
+    close(coefficients, whole.cut(length).coefficients)
+
+
+def test_each_scale_is_stretched_and_half_as_strong() -> None:
+    convolution = build_long(256, kernel="multiscale", causal=True).convolution
+    assert isinstance(convolution, MultiscaleConvolution)
+    kernel = convolution.kernel(256).coefficients * convolution.norm[0]
+    close(kernel[:, :64], 4 * convolution.scales[0, 0])
+    close(kernel[:, 64:128], 2 * convolution.scales[1, 0])
+    # the third is interpolated to 128 lags: a quarter of the way between neighbours
+    third = convolution.scales[2, 0]
+    close(kernel[:, 129:254:2], 0.75 * third[:, :-1] + 0.25 * third[:, 1:])
+    close(kernel[:, 130:255:2], 0.25 * third[:, :-1] + 0.75 * third[:, 1:])
+
+
+def test_copies_are_joined_by_the_projection() -> None:
+    mixer = build_long(copies=2, output="linear")
+    x = torch.randn(2, 40, 3, dtype=torch.float64)
+    twice = x.repeat(1, 1, 2)
+    y = torch.einsum("cij,bjc->bic", mixer.convolution.matrix(40), twice) + mixer.direct * twice
+    close(mixer(x), mixer.output(functional.gelu(y)))
+    assert mixer.output.in_features == 6
+
+
+def convolution_of(mixer: S4D) -> DiagonalConvolution:
+    assert isinstance(mixer.convolution, DiagonalConvolution)
+    return mixer.convolution
+
+
+def tilted(length: int = 24) -> S4D:
+    torch.manual_seed(0)
+    mixer = S4D(MixerContext.of(dim=3, length=length), state_size=8, spectral_exponent=True)
+    exponent = convolution_of(mixer).exponent
+    assert exponent is not None
+    exponent.data.copy_(torch.tensor([-1.5, 0.0, 2.0]))
+    return mixer.double()
+
+
+def test_the_output_has_its_spectrum_multiplied() -> None:
+    """As AnnanYu/FreqBiasSSM does it: of twice the length, before what is beyond is cut off."""
+    mixer = tilted()
+    convolution = convolution_of(mixer)
+    x = torch.randn(2, 24, 3, dtype=torch.float64)
+    behind, ahead = convolution.kernels(24)
+    circle = torch.nn.functional.pad(behind, (0, 24)) + torch.nn.functional.pad(
+        ahead.flip(-1), (24, 0)
+    )
+    spectrum = torch.fft.rfft(x.mT, n=48) * torch.fft.rfft(circle, n=48)
+    assert convolution.exponent is not None
+    spectrum = spectrum * (1 + torch.arange(25).double() / 48) ** convolution.exponent[:, None]
+    close(convolution(x), torch.fft.irfft(spectrum, n=48)[..., :24].mT)
+
+
+def test_the_tilt_is_that_of_the_longest_length() -> None:
+    mixer = tilted()
+    whole = convolution_of(mixer).kernel(24)
+    part = convolution_of(mixer).kernel(9)
+    close(part.coefficients, whole.cut(9).coefficients)
+    assert convolution_of(mixer).kernel(60).last_lag == 59

@@ -1,0 +1,466 @@
+"""Fast forms of operators against the references behind the same functions, with gradients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from models.ops import deterministic, diagonal_recurrence, linear_map, scan
+from models.ops.biased_attention import biased_attention
+from models.ops.cauchy import resolvent_sums
+from models.ops.circulant import circulant_multiply
+from models.ops.decaying_attention import decaying_attention
+from models.ops.delta_rule import delta_rule, delta_rule_by_chunks
+from models.ops.depthwise import depthwise_convolution
+from models.ops.deterministic import cumulative_sum, stretch
+from models.ops.hashed_attention import hashed_attention
+from models.ops.local_attention import local_attention
+from models.ops.matrix_recurrence import matrix_recurrence
+from models.ops.reference import reference_forms, reference_forms_are_used
+from models.ops.selective_scan import selective_scan, selective_scan_by_blocks
+from models.ops.spectral_attention import spectral_attention
+from models.ops.toeplitz import LagKernel
+from models.ops.toroidal_attention import toroidal_attention
+from models.ops.torus import Torus
+from models.ops.torus_reach import Reach
+from models.ops.vandermonde import vandermonde_product
+from references import assert_equal_with_gradients, by_reference, leaf
+
+COMPLEX = torch.complex128
+Given = tuple[Callable[[], Tensor], Sequence[Tensor]]
+"""What computes, and what it takes gradients of."""
+
+BLOCKS: list[dict[str, Any]] = [
+    {},
+    {
+        "models.ops.biased_attention.BLOCK": 6,
+        "models.ops.cauchy.CHUNK_NUMBERS": 50,
+        "models.ops.circulant.BLOCK_POSITIONS": 10,
+        "models.ops.circulant.FEWEST_CHANNELS": 2,
+        "models.ops.circulant.FEWEST_NUMBERS": 1,
+        "models.ops.circulant._cache_bytes": lambda: 400,
+        "models.ops.delta_rule.TILE": 5,
+        "models.ops.depthwise.CACHED": 20,
+        "models.ops.local_attention.BLOCK": 8,
+        "models.ops.selective_scan.BLOCK": 2 * 31 * 3 * 2,
+        "models.ops.selective_scan.TILE": 2 * 6 * 3 * 5,
+        "models.ops.toroidal_attention.BLOCK": 7,
+    },
+]
+"""Sizes of blocks: those of the suite, and small ones."""
+
+ON_A_GPU = {
+    "models.ops.depthwise.FEW_TAPS": 0,
+    "models.ops.scan.is_by_doubling": lambda x: True,
+    "models.ops.diagonal_recurrence.is_by_doubling": lambda x: True,
+    "models.ops.toroidal_attention._is_gpu": lambda device: True,
+    "models.ops.toroidal_attention.SCORES": 2800,
+}
+"""What lets a CPU take the forms of a GPU."""
+
+
+def real(x: Tensor) -> Tensor:
+    return torch.view_as_real(x) if x.is_complex() else x
+
+
+def fades(*shape: int) -> Tensor:
+    """Draw how much is forgotten: some nothing, some all at once, others anything."""
+    x = torch.rand(*shape, dtype=torch.float64)
+    return torch.where(x < 0.2, 0.0, torch.where(x > 0.8, 800 * x, x))
+
+
+def decays(*shape: int, dtype: torch.dtype) -> Tensor:
+    """Draw decays of 4 channels: near 1, near 0, exactly 0 or 1, and any."""
+    size = torch.rand(*shape, 4, dtype=torch.float64)
+    size[..., 0] = 1 - 1e-9
+    size[..., 1] *= 1e-30
+    size[..., 2] = torch.where(size[..., 2] < 0.5, 0.0, 1.0)
+    if dtype.is_complex:
+        size = torch.polar(size, 6 * torch.rand(*shape, 4, dtype=torch.float64))
+    return size.requires_grad_()
+
+
+def ragged(length: int) -> Tensor:
+    return torch.arange(length) < torch.tensor([[length], [(length + 1) // 2]])
+
+
+def heads(length: int, *channels: int, count: int = 3) -> list[Tensor]:
+    return [leaf(2, count, length, n) for n in channels]
+
+
+def toeplitz(n: int, *, first: int, last: int) -> Given:
+    first, last = max(first, 1 - n), min(last, n - 1)
+    x, coefficients = leaf(3, n, 5), leaf(5, last - first + 1)
+    return lambda: LagKernel(coefficients, first).multiply(x), [x, coefficients]
+
+
+def circulant(n: int) -> Given:
+    x, response = leaf(3, n, 5), leaf(5, n + 2, 2)
+    size = 2 * n + 2
+    return lambda: circulant_multiply(torch.view_as_complex(response), size, x), [x, response]
+
+
+def short_convolution(n: int, *, first: int, count: int) -> Given:
+    x, taps = leaf(3, n, 6), leaf(6, count)
+    return lambda: depthwise_convolution(x, taps, first), [x, taps]
+
+
+def scanned(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
+    decay, x = decays(2, n, dtype=dtype), leaf(2, n, 4, dtype=dtype)
+    return lambda: real(scan.scan(decay, x, reverse=reverse)), [decay, x]
+
+
+def recurrence(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
+    poles, x = decays(dtype=dtype), leaf(2, n, 4, dtype=dtype)
+    run = diagonal_recurrence.diagonal_recurrence
+    return lambda: real(run(poles, x, reverse=reverse)), [poles, x]
+
+
+def matrices(n: int) -> Given:
+    maps = torch.linalg.qr(torch.randn(2, n, 3, 3, dtype=torch.float64))[0]
+    maps[:, ::7] = 0
+    x = leaf(2, n, 3, 5)
+    return lambda: matrix_recurrence(maps, x), [maps.requires_grad_(), x]
+
+
+def fading_attention(n: int, *, dtype: torch.dtype, shared: bool, chunk: int | None) -> Given:
+    query, key, value = (
+        leaf(2, count, n, size, dtype=dtype)
+        for count, size in ((1 if shared else 3, 4), (1 if shared else 3, 4), (3, 5))
+    )
+    forgotten = fades(2, 3, n, 1 if shared else 4)
+    log_decay = -forgotten + 1j * forgotten.fmod(1.0) if dtype.is_complex else -forgotten
+    leaves = [query, key, value, log_decay.requires_grad_()]
+    return lambda: real(decaying_attention(*leaves, chunk=chunk)), leaves
+
+
+def delta(n: int, *, compute: Callable[..., Tensor], chunk: int) -> Given:
+    query, key, value = heads(n, 4, 4, 5)
+    rate = torch.rand(2, 3, n, dtype=torch.float64, requires_grad=True)
+    log_decay = (-fades(2, 3, n)).requires_grad_()
+
+    def run() -> Tensor:
+        rule = delta_rule if reference_forms_are_used() else compute
+        unit = functional.normalize(key, dim=-1)
+        return rule(query, unit, value, rate, log_decay, chunk=chunk)
+
+    return run, [query, key, value, rate, log_decay]
+
+
+def selective(n: int, *, compute: Callable[..., Tensor], dtype: torch.dtype, groups: int) -> Given:
+    x, step = leaf(2, n, 6), fades(2, n, 6).requires_grad_()
+    poles = -torch.rand(6, 3, dtype=torch.float64).to(dtype)
+    poles = poles + 3j * torch.randn(6, 3) if dtype.is_complex else poles
+    into, out = (leaf(2, n, groups, 3, dtype=dtype) for _ in range(2))
+    bias = leaf(6, 3, dtype=dtype)
+    given = [x, step, poles.requires_grad_(), into, out]
+
+    def run() -> Tensor:
+        scanned = selective_scan if reference_forms_are_used() else compute
+        return scanned(*given, bias=bias if groups > 1 else None)
+
+    return run, [*given, bias]
+
+
+def attention_in_windows(n: int, *, window: int, causal: bool) -> Given:
+    query, key, value = heads(n, 4, 4, 4)
+    mask = ragged(n)
+
+    def run() -> Tensor:
+        options: dict[str, Any] = {"window": window, "causal": causal, "dropout": 0.0}
+        mixed = local_attention(query, key, value, mask, **options) * mask[:, None, :, None]
+        return torch.cat([mixed, local_attention(query, key, value, None, **options)])
+
+    return run, [query, key, value]
+
+
+def attention_with_biases(n: int, *, weighting: Any, causal: bool, chunk: int | None) -> Given:
+    query, key, value, by_lag = leaf(2, n, 3), leaf(2, n, 3), leaf(2, n, 5), leaf(2 * 20 - 1)
+    mask = ragged(n)
+
+    def run() -> Tensor:
+        mixed = biased_attention(
+            query, key, value, by_lag, weighting=weighting, causal=causal, chunk=chunk, mask=mask
+        )
+        return mixed * mask[..., None]
+
+    return run, [query, key, value, by_lag]
+
+
+def attention_by_hashes(n: int, *, look_ahead: bool, causal: bool) -> Given:
+    query, value = heads(n, 4, 5)
+    buckets, mask = torch.randint(5, (2, 3, 2, n)), ragged(n)
+
+    def run() -> Tensor:
+        mixed = hashed_attention(
+            query, value, buckets, mask, num_buckets=5, chunk_length=4, look_ahead=look_ahead,
+            causal=causal,
+        )  # fmt: skip
+        return mixed * mask[:, None, :, None]
+
+    return run, [query, value]
+
+
+def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) -> Given:
+    query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
+    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
+    mask, reach = ragged(n), Reach(torus, causal=causal, window=window)
+
+    def run() -> Tensor:
+        mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
+        return mixed * mask[:, None, :, None, None]
+
+    return run, [query, key, value, weight]
+
+
+def on_own_circles(n: int) -> Given:
+    query, key, value = (leaf(2, 2, n, 2, 4) for _ in range(3))
+    mask, reach = ragged(n), Reach(Torus((64,), 2))
+    periods = mask.sum(dim=1, keepdim=True)
+
+    def run() -> Tensor:
+        mixed = toroidal_attention(query, key, value, reach, mask=mask, periods=periods)
+        return mixed * mask[:, None, :, None, None]
+
+    return run, [query, key, value]
+
+
+def spectral(n: int, *, torus: Torus, window: int | None) -> Given:
+    query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
+    weight, mask = torch.rand(2, dtype=torch.float64, requires_grad=True), ragged(n)
+    options: dict[str, Any] = {"weight": weight, "window": window, "mask": mask}
+    leaves = [query, key, value, weight]
+    return lambda: spectral_attention(query, key, value, torus, **options), leaves
+
+
+def cauchy(n: int) -> Given:
+    size, frequency = torch.rand(2, 3, dtype=torch.float64).requires_grad_(), leaf(2, 3)
+    numerators, angles = leaf(5, 2, 3, dtype=COMPLEX), torch.linspace(0, torch.pi, n).double()
+    leaves = [size, frequency, numerators]
+    return lambda: real(resolvent_sums(numerators, torch.complex(-size, frequency), angles)), leaves
+
+
+def vandermonde(n: int) -> Given:
+    size, frequency = torch.rand(2, 3, dtype=torch.float64).requires_grad_(), leaf(2, 3)
+    weights = leaf(2, 2, 3, dtype=COMPLEX)
+    leaves = [size, frequency, weights]
+    return lambda: vandermonde_product(torch.complex(-size, frequency), weights, n), leaves
+
+
+OPERATORS: dict[str, Callable[[int], Given]] = {}
+
+
+def add(name: str, build: Callable[..., Given], **options: Any) -> None:
+    OPERATORS[name] = functools.partial(build, **options)
+
+
+for _name, _first, _last in (("full", -99, 99), ("causal", 0, 99), ("window", -4, 2)):
+    add(f"toeplitz, {_name}", toeplitz, first=_first, last=_last)
+add("circulant", circulant)
+for _first, _count in ((0, 1), (0, 4), (-3, 4), (-8, 17), (-20, 61)):
+    add(f"convolution from {_first}, {_count}", short_convolution, first=_first, count=_count)
+for _dtype in (torch.float64, COMPLEX):
+    for _reverse in (False, True):
+        _way = f"{_dtype}, {'reverse' if _reverse else 'forward'}"
+        add(f"scan, {_way}", scanned, dtype=_dtype, reverse=_reverse)
+        add(f"recurrence, {_way}", recurrence, dtype=_dtype, reverse=_reverse)
+    for _shared in (False, True):
+        add(f"decaying attention, {_dtype}, {_shared}", fading_attention,
+            dtype=_dtype, shared=_shared, chunk=None if _shared else 4)  # fmt: skip
+    for _compute in (selective_scan, selective_scan_by_blocks):
+        for _groups in (1, 2):
+            add(f"{_compute.__name__}, {_dtype}, {_groups} groups", selective,
+                compute=_compute, dtype=_dtype, groups=_groups)  # fmt: skip
+add("matrices", matrices)
+add("delta rule", delta, compute=delta_rule, chunk=16)
+add("delta rule by chunks", delta, compute=delta_rule_by_chunks, chunk=5)
+for _causal in (False, True):
+    add(f"local attention, {_causal}", attention_in_windows, window=5, causal=_causal)
+    for _weighting, _chunk in (("softmax", None), ("laplace", 7)):
+        add(f"biased attention, {_weighting}, {_causal}", attention_with_biases,
+            weighting=_weighting, causal=_causal, chunk=_chunk)  # fmt: skip
+    for _ahead in (False, True):
+        add(f"hashed attention, {_causal}, {_ahead}", attention_by_hashes,
+            look_ahead=_ahead, causal=_causal)  # fmt: skip
+    add(f"torus, {_causal}", on_torus, torus=Torus((31,), 2), window=None, causal=_causal)
+    add(f"torus, window, {_causal}", on_torus, torus=Torus((31,), 3), window=3, causal=_causal)
+    add(f"line longer than it, {_causal}", on_torus,
+        torus=Torus((9,), 1, wrap=False), window=5, causal=_causal)  # fmt: skip
+add("circles of their own", on_own_circles)
+add("spectral attention", spectral, torus=Torus((31,), 2), window=None)
+add("spectral attention, line", spectral, torus=Torus((31,), 2, wrap=False), window=3)
+add("cauchy", cauchy)
+add("vandermonde", vandermonde)
+
+
+def assert_equals_reference(given: Given, tolerance: float = 1e-9) -> None:
+    compute, leaves = given
+    assert_equal_with_gradients(compute, by_reference(compute), leaves, tolerance)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_fast_forms_equal_references(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_torus = name.startswith(("torus", "spectral"))
+    for blocks in BLOCKS:
+        with monkeypatch.context() as patch:
+            for place, value in blocks.items():
+                patch.setattr(place, value)
+            for length in (1, 2, 31) if blocks or is_torus else (31, 100):
+                assert_equals_reference(OPERATORS[name](length))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in OPERATORS if n.startswith(("scan", "recurrence", "convolution", "torus"))]
+)
+def test_forms_of_a_gpu_equal_references(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, value in ON_A_GPU.items():
+        monkeypatch.setattr(place, value)
+    # Tables of a torus that are kept are in single precision.
+    tolerance = 1e-6 if name.startswith("torus") else 1e-9
+    for length in (31,) if name.startswith("torus") else (1, 2, 31, 64, 100):
+        assert_equals_reference(OPERATORS[name](length), tolerance)
+
+
+@pytest.mark.parametrize("is_doubling", [False, True])
+def test_both_ways_equal_each_way(is_doubling: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if is_doubling:
+        for place, value in ON_A_GPU.items():
+            monkeypatch.setattr(place, value)
+    x, each = leaf(2, 31, 4, dtype=COMPLEX), decays(2, 2, 31, dtype=COMPLEX)
+    poles = decays(2, dtype=COMPLEX)[0].detach().requires_grad_()
+
+    def run(both: Callable[..., Any], factors: Tensor) -> Tensor:
+        return real(torch.stack(both(factors, x)))
+
+    def run_each(one: Callable[..., Tensor], first: Tensor, second: Tensor) -> Tensor:
+        return real(torch.stack([one(first, x), one(second, x, reverse=True)]))
+
+    assert_equal_with_gradients(
+        lambda: run(scan.scan_both_ways, each),
+        by_reference(lambda: run_each(scan.scan, each[0], each[1])),
+        [each, x],
+    )
+    assert_equal_with_gradients(
+        lambda: run(diagonal_recurrence.recur_both_ways, poles),
+        by_reference(lambda: run_each(diagonal_recurrence.diagonal_recurrence, poles, poles)),
+        [poles, x],
+    )
+
+
+@pytest.mark.parametrize("shape", [(1,), (43,), (2, 2, 64), (4, 0)])
+def test_linear_maps_by_convolutions_equal_torchs(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a processor that is not Intel's, whatever this one is."""
+    monkeypatch.setattr(linear_map, "_mkl_is_slow", lambda: True)
+    for name in ("FEWEST_PRODUCTS", "FEWEST_ROWS", "FEWEST_CHANNELS"):
+        monkeypatch.setattr(linear_map, name, 1)
+    x, weight, bias = (leaf(*size, dtype=torch.float32) for size in ((*shape, 24), (10, 24), (10,)))
+
+    def compute() -> Tensor:
+        return linear_map.linear_map(x, weight, bias)
+
+    assert compute().is_contiguous()
+    if x.numel():
+        assert_equal_with_gradients(compute, by_reference(compute), [x, weight, bias], 1e-4)
+
+
+def test_only_large_maps_of_single_precision_are_convolutions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(linear_map, "_mkl_is_slow", lambda: True)
+    rows = linear_map.FEWEST_PRODUCTS // 64**2
+    x, weight = torch.randn(rows, 64), torch.randn(64, 64)
+    assert linear_map.is_by_convolution(x, weight)
+    assert not linear_map.is_by_convolution(x[1:], weight)
+    assert not linear_map.is_by_convolution(x.double(), weight.double())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear_map.linear_map(x, weight).dtype == torch.bfloat16
+    monkeypatch.setattr(linear_map, "_mkl_is_slow", lambda: False)
+    assert not linear_map.is_by_convolution(x, weight)
+
+
+def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = leaf(2, 33, 5)
+
+    def compute() -> Tensor:
+        parts = [cumulative_sum(x, 1), cumulative_sum(x, -1), stretch(x, 4)]
+        return torch.cat([part.flatten() for part in parts])
+
+    expected = torch.cat([x.cumsum(1).flatten(), x.cumsum(-1).flatten()])
+    usual = compute().detach()
+    monkeypatch.setattr(deterministic, "must_be_deterministic", lambda _: True)
+    torch.testing.assert_close(compute(), usual, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(compute()[: len(expected)], expected)
+    x = torch.tensor([1.0, 2.0, -torch.inf, 3.0])
+    assert cumulative_sum(x, 0).tolist() == [1, 3, -torch.inf, -torch.inf]
+
+
+def test_operators_of_nothing_are_empty() -> None:
+    for rows, length in ((0, 5), (2, 0)):
+        x = torch.zeros(rows, length, 3, dtype=torch.complex64)
+        assert diagonal_recurrence.diagonal_recurrence(torch.ones(3) + 0j, x).shape == x.shape
+        maps = torch.zeros(rows, length, 1, 2)
+        y = selective_scan(x.real, x.real, -torch.ones(3, 2), maps, maps)
+        assert y.shape == x.shape
+
+
+def test_products_refuse_what_they_cannot_do() -> None:
+    x, coefficients = leaf(1, 8, 2), leaf(2, 15)
+    y = LagKernel(coefficients, -7).multiply(x).square().sum()
+    (gradient,) = torch.autograd.grad(y, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+    with pytest.raises(TypeError, match="expected the same"):
+        diagonal_recurrence.diagonal_recurrence(torch.ones(3), torch.zeros(1, 2, 3) + 0j)
+
+
+def unit(key: Tensor) -> Tensor:
+    return functional.normalize(key, dim=-1)
+
+
+LONG = {
+    "scan": lambda a, b, x, y, z: scan.scan(a.sigmoid(), x),
+    "scan, complex": lambda a, b, x, y, z: real(
+        scan.scan(torch.polar(a.sigmoid(), b), torch.complex(x, y))
+    ),
+    "attention": lambda a, b, x, y, z: decaying_attention(
+        x[:, None], y[:, None], z[:, None], functional.logsigmoid(a[:, None, :, :1])
+    ),
+    "attention, decays of channels": lambda a, b, x, y, z: decaying_attention(
+        x[:, None], y[:, None], z[:, None], functional.logsigmoid(a[:, None])
+    ),
+    "delta rule": lambda a, b, x, y, z: delta_rule(
+        x[:, None], unit(y)[:, None], z[:, None], b[:, None, :, 0].sigmoid(),
+        functional.logsigmoid(a[:, None, :, 0]),
+    ),
+    "selective scan": lambda a, b, x, y, z: selective_scan(
+        x, a.sigmoid(), -b[0, :4].exp(), y[:, :, None], z[:, :, None]
+    ),
+}  # fmt: skip
+"""Each of its decays (the first, from near 0 to near 1) and of four others."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", LONG)
+def test_single_precision_at_16384_positions(name: str) -> None:
+    given = [torch.randn(1, 16384, 4, dtype=torch.float64) for _ in range(5)]
+    given[0] = 4 * given[0] + 4
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [part.to(dtype).requires_grad_() for part in given]
+        value = LONG[name](*leaves)
+        gradients = torch.autograd.grad(value.square().mean(), leaves, materialize_grads=True)
+        results.append([value, *gradients])
+    with reference_forms(), torch.no_grad():
+        results.append([LONG[name](*given)])
+    single, double, reference = results
+    assert (double[0] - reference[0]).norm() <= 1e-9 * reference[0].norm()
+    for found, expected in zip(single, double, strict=True):
+        assert (found - expected).norm() <= 1e-4 * expected.norm()
