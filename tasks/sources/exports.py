@@ -50,7 +50,7 @@ def mark_export(
     Args:
         folder: where the files are exported to.
         cache: the data to be exported.
-        content: its arrays, as they are read back, see `content_digest`.
+        content: its arrays, as they are read back.
         names: names of the files and folders to be exported.
     Raises: DataError if the folder has one of these names already, but no mark of an export.
     """
@@ -85,8 +85,8 @@ def determine_source(
 
     Args:
         made: the cache in the making, official so far.
-        mark: content of the file MARK beside the files, or None without one.
-        content: the arrays that were read, see `content_digest`.
+        mark: content of the file MARK beside the files, if there is one.
+        content: the arrays that were read.
         doubt: what the files have in another way than the release; empty if nothing.
     """
     said = None if mark is None else read_mark(mark)
