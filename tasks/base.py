@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from common.errors import DataError, UserError, format_value
+from common.errors import DataError, UserError, describe, format_value
 from common.tensors import send
 from tasks.vocabulary import Numbers, Vocabulary
 
@@ -137,18 +137,21 @@ def check_indices(given: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
 
     Raises: UserError for anything but whole numbers from 0 to count - 1.
     """
+    expected = f"expected whole numbers from 0 to {count - 1}, in a list, range or array"
     try:
         indices = np.asarray(given)
-    except Exception:
-        indices = np.zeros(())
+    except Exception as error:
+        raise UserError(
+            f"indices: got {format_value(given)}, {expected} ({describe(error)})"
+        ) from None
     if indices.shape == (0,):
         return np.empty(0, dtype=np.int64)
-    is_whole = indices.ndim == 1 and indices.dtype.kind in "iu"
-    if not is_whole or (indices < 0).any() or (indices >= count).any():
-        raise UserError(
-            f"indices: got {format_value(given)}, expected whole numbers from 0 to {count - 1}, in "
-            f"a list, range or array"
-        )
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        is_array = hasattr(given, "dtype")
+        shown = f"{indices.dtype} {indices.shape}" if is_array else format_value(given)
+        raise UserError(f"indices: got {shown}, {expected}")
+    if (outside := indices[(indices < 0) | (indices >= count)]).size:
+        raise UserError(f"indices: got {outside[0]}, {expected}")
     return indices.astype(np.int64, copy=False)
 
 
