@@ -293,6 +293,7 @@ def test_the_words_of_wikitext_2(real: Path) -> None:
     assert test.text_bytes / len(test.labels) == pytest.approx(5.116, abs=0.001)
 
 
+@pytest.mark.thorough
 def test_tiny_shakespeare(real: Path) -> None:
     task = LanguageModelling(corpus="shakespeare", source="official")
     dataset = task.prepare(real)
