@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-PROC = Path("/proc/self")
+GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+"""The folder of all control groups, and the file that names those of this process."""
 
 
 def visible_cores() -> list[int]:
@@ -28,48 +28,28 @@ def core_count() -> int:
     return count if quota is None else max(1, min(count, int(quota)))
 
 
-def cpu_quota(proc: Path = PROC) -> float | None:
-    """Return the fewest cores that this process's control group, or one above it, may use.
-
-    Args:
-        proc: folder with the files `cgroup` and `mountinfo` of the process.
-    """
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        quotas = [quota for folder in _folders(proc) if (quota := _read(folder)) is not None]
-        return min(quotas, default=None)
-    return None
-
-
-def _folders(proc: Path) -> Iterator[Path]:
-    """List the folders of the control groups that limit CPU time, of version 1 and 2."""
-    paths: dict[str, str] = {}
-    for line in (proc / "cgroup").read_text().splitlines():
-        number, controllers, path = line.split(":", 2)
-        kind = "cgroup2" if number == "0" else "cgroup"
-        if kind == "cgroup2" or "cpu" in controllers.split(","):
-            paths[kind] = path
-    for line in (proc / "mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split()[:3]
-        if kind not in paths or (kind == "cgroup" and "cpu" not in options.split(",")):
-            continue
-        root, point = before.split()[3:5]
-        path = PurePosixPath(paths[kind])
-        is_below = path.is_relative_to(root) and ".." not in path.parts
-        inner = path.relative_to(root) if is_below else PurePosixPath()
-        for part in (inner, *inner.parents):
-            yield Path(point) / part
+def cpu_quota() -> float | None:
+    """Return the fewest cores that this process's control group, or one above it, may use."""
+    quotas: list[float] = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in OWN.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            top = GROUPS / "cpu" if controllers else GROUPS  # of version 1 and 2
+            if not controllers or "cpu" in controllers.split(","):
+                # A container may see its group as the top, but named from outside.
+                folder = top / path.replace("..", "").strip("/")
+                quotas += map(
+                    _read, (f for f in (folder, *folder.parents) if f.is_relative_to(top))
+                )
+    return min((quota for quota in quotas if quota > 0), default=None)
 
 
-def _read(folder: Path) -> float | None:
-    """Read how many cores one control group may use; None if it has no quota."""
+def _read(folder: Path) -> float:
+    """Read how many cores one control group may use; 0 if it has no quota."""
     with contextlib.suppress(OSError, ValueError):
         if (path := folder / "cpu.max").is_file():
             quota, period = path.read_text().split()
         else:
-            quota, period = (
-                (folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period")
-            )
-        if quota.isdecimal() and int(quota) > 0 and int(period) > 0:  # else "max" or -1
-            return int(quota) / int(period)
-    return None
+            quota, period = ((folder / f"cpu.cfs_{x}_us").read_text() for x in ("quota", "period"))
+        return int(quota) / (int(period) or 1)  # "max" or -1 where there is none
+    return 0

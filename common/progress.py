@@ -31,13 +31,9 @@ def progress(
     initial: int = 0,
     unit: str,
 ) -> tqdm[Any]:
-    """Show the progress of a long operation; the result is used like `tqdm`.
+    """Show the progress of a long operation; the result and the arguments are those of `tqdm`.
 
     Args:
-        title: name of the operation.
-        iterable: items that the progress bar counts.
-        total: number of units in all, if there is no iterable.
-        initial: units that were there before; the rate does not count them.
         unit: name of what is counted; bytes ("B") are shown in powers of 1000.
     """
     live = is_live()

@@ -15,26 +15,16 @@ from common.errors import UserError
 LARGEST, DEEPEST = 2**20, 20
 """Most characters and most levels of nesting of settings."""
 
-_SafeLoader: Any = yaml.SafeLoader
-"""PyYAML's safe loader, with the parser in C where there is one: it takes a sixth of the time."""
 
-if yaml.__with_libyaml__:
-
-    class _CLoader(Composer, yaml.CSafeLoader):
-        """The parser in C, with nodes that are composed in Python, so that some can be refused."""
-
-        def __init__(self, stream: str) -> None:
-            yaml.CSafeLoader.__init__(self, stream)
-            Composer.__init__(self)
-
-    _SafeLoader = _CLoader
-
-
-class _Loader(_SafeLoader):
-    """YAML in which 1e-3 is a number, only true and false are booleans, keys occur once."""
+class _Loader(Composer, yaml.CSafeLoader):
+    """The fast parser in C, with nodes that are composed in Python, so that some can be refused."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
     depth = 0
+
+    def __init__(self, stream: str) -> None:
+        yaml.CSafeLoader.__init__(self, stream)
+        Composer.__init__(self)
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Refuse references, which could expand to any size, and deep nesting."""

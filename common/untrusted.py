@@ -30,7 +30,7 @@ def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise DataError(f"{path} is {_kind(facts.st_mode)}, expected a regular file; remove it")
+            raise DataError(f"{path} is a pipe, device or folder, expected a file; remove it")
         if largest is not None and facts.st_size > largest:
             raise DataError(
                 f"{path} has {facts.st_size:,} bytes, expected at most {largest:,}; is it "
@@ -41,11 +41,6 @@ def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
         with contextlib.suppress(OSError):
             os.close(descriptor)
         raise
-
-
-def _kind(mode: int) -> str:
-    kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
-    return next((f"a {name}" for is_kind, name in kinds if is_kind(mode)), "a device")
 
 
 def read_regular(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
@@ -73,17 +68,14 @@ def map_array(path: Path) -> np.ndarray:
 
     Raises: DataError for a file that is no array of numbers, or shorter than it says.
     """
-    with open_regular(path):
-        pass
+    open_regular(path).close()
     with explain_errors(f"{path}"):
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def decode_png(content: bytes, shown: str, side: int, mode: Literal["L", "RGB"]) -> np.ndarray:
-    """Decode a PNG image of side x side pixels: (side * side, channels) uint8.
+    """Decode a PNG image of side x side pixels, called `shown`: (side * side, channels) uint8.
 
-    Args:
-        shown: its name in messages.
     Raises: DataError for an image of another size, before it is unpacked, or a damaged one.
     """
     from PIL import Image

@@ -101,12 +101,11 @@ class Batch:
     def padded(self) -> tuple[Tensor, Tensor]:
         """Pad the sequences with zeros to the longest one of the batch.
 
-        `inputs[mask]` is the packed form again, and so are the logits of positions, `logits[mask]`;
+        `inputs[mask]` is the packed form again, and `logits[mask]` that of the logits of positions;
         with `scored`, `logits[mask][scored]` are those of the labels.
 
         Returns: inputs, (batch, length) int64 tokens or (batch, length, channels) float32, and a
-            mask, (batch, length) bool, True where a position is real. With two towers both have an
-            axis for them, (batch, 2, length).
+            mask, (batch, length) bool, True where a position is real; (batch, 2, length) for pairs.
         """
         import torch
 
@@ -159,6 +158,9 @@ def check_indices(given: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
 class Split(abc.ABC):
     """The examples of one split, which are assembled into batches without a loop over them."""
 
+    stored: ClassVar[tuple[str, ...]] = ()
+    """Names of attributes that may lie on a GPU, see `tasks.resident`: tensors that `assemble`
+    gathers inputs from, or a split."""
     lengths: np.ndarray
     """(examples,) int64, positions of the longest tower of each example."""
     labels: np.ndarray
@@ -174,16 +176,13 @@ class Split(abc.ABC):
         return len(self.lengths)
 
     def metadata(self) -> dict[str, np.ndarray]:
-        """Return metadata of the examples, by which the report breaks results down.
-
-        Returns: the fields by name, each (examples,) numbers or strings.
-        """
+        """Return fields by which the report breaks results down, each (examples,), by name."""
         return {}
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> Batch:
-        """Assemble the examples at indices, (batch,) whole numbers, in that order.
+        """Assemble the examples at indices, (batch,) whole numbers from 0 on, in that order.
 
-        Raises: UserError unless there is at least one, and all are from 0 to len(self) - 1.
+        Raises: UserError for no or other indices.
         """
         chosen = check_indices(indices, len(self))
         if not len(chosen):
@@ -195,17 +194,11 @@ class Split(abc.ABC):
         """Assemble a batch of valid indices, (batch,) int64; see `batch`."""
 
     def count_targets(self, indices: np.ndarray) -> int | None:
-        """Count the targets of the examples at indices, (batch,), without reading labels.
-
-        Returns: None if only the labels of a batch tell.
-        """
+        """Count the targets of the examples at indices, (batch,); None if only a batch tells."""
         return None
 
     def check(self, info: TaskInfo) -> None:
-        """Check that the examples are as the task describes them.
-
-        Raises: ValueError that says what is different.
-        """
+        """Raise a ValueError unless the examples are as the task describes them."""
         labels, lengths = self.labels, self.lengths
         fits = info.targets != "example" or len(labels) == len(lengths)
         if not (labels.ndim == 1 and labels.dtype.kind in "iu" and fits):
@@ -251,10 +244,7 @@ class Dataset:
 
 
 def check_dataset(dataset: Dataset, info: TaskInfo) -> Dataset:
-    """Return a data set after checking that its examples are as the task describes them.
-
-    Raises: ValueError that says what is different.
-    """
+    """Return a data set whose examples are as the task describes them; else raise a ValueError."""
     for split in dataset.splits.values():
         split.check(info)
     return dataset
@@ -284,10 +274,8 @@ class Task(abc.ABC):
         """
 
     def describe_preparation(self, data_dir: Path) -> str:
-        """Say what `prepare` still has to do, without doing it: "download ... (80.2 MiB)".
+        """Say what `prepare` still has to do: "download ... (80.2 MiB)", or nothing.
 
-        Returns: a phrase that begins with a verb; empty if nothing has to be done, or if the task
-            does not know.
         Raises: DataError if files are missing that the task can neither download nor generate.
         """
         return ""
@@ -314,7 +302,6 @@ class Task(abc.ABC):
 
         Args:
             prepared: prepares the task's data, for a vocabulary that is stored with it.
-        Raises: DataError if the data is missing and cannot be generated, or is damaged.
         """
         return Numbers(self.info.num_classes)
 
@@ -341,9 +328,8 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:
-        """Divide a number of examples between the splits in the official proportions.
+        """Divide a number of examples between the splits, by the options that hold their sizes.
 
-        Returns: the sizes, by the names of the options that hold them.
         Raises: DataError if the examples are too few.
         """
 

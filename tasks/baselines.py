@@ -19,13 +19,12 @@ def majority(train: np.ndarray, test: np.ndarray) -> float:
 
 
 def logistic(features: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Predict by a logistic regression on standardised features.
+    """Predict the classes of asked examples, (questions,) uint8, by a logistic regression.
 
     Args:
-        features: (examples, features) float32, features of the training examples.
+        features: (examples, features) float32, of the training examples.
         labels: (examples,) classes of the training examples.
-        asked: (questions, features) float32, features of the examples to predict.
-    Returns: (questions,) uint8, predicted classes.
+        asked: (questions, features) float32.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -42,14 +41,13 @@ def logistic(features: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.
 
 
 def cross_fitted_trees(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Predict every example by gradient-boosted trees fitted to the other half of the examples.
+    """Predict every example, (examples,) uint8, by trees fitted to the other half of the examples.
 
     No prediction has seen its own label, whichever way the examples are split later.
 
     Args:
         features: (examples, features).
         labels: (examples,) classes.
-    Returns: (examples,) uint8, predicted classes.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -72,12 +70,6 @@ def bag(histogram: np.ndarray) -> np.ndarray:
 
 
 def pair_features(bags: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Compare the documents of each pair by the products and distances of their bags.
-
-    Args:
-        bags: (documents, 256).
-        pairs: (n, 2) indices of documents.
-    Returns: (n, 512) features.
-    """
+    """Compare the bags (documents, 256) of pairs (n, 2): (n, 512) products and distances."""
     a, b = bags[pairs[:, 0]], bags[pairs[:, 1]]
     return np.concatenate([a * b, np.abs(a - b)], axis=1)

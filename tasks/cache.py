@@ -33,6 +33,7 @@ FORMAT = 3
 VERIFY_ON_OPEN = 128 * 2**20
 """Opening a cache of at most this many bytes reads all of it and compares the checksums."""
 
+REBUILD = "delete that folder and run the same command again to rebuild it"
 REQUEST = "request.json"
 """The file of an unfinished cache that holds the request."""
 
@@ -56,21 +57,12 @@ class Cache:
 
     @property
     def unofficial_because(self) -> str:
-        """See `Manifest.unofficial_because`; earlier versions did not note it."""
-        manifest = self.manifest
-        if manifest.source == "unofficial" and not manifest.unofficial_because:
-            return (
-                "an earlier version of this suite, which read the data, did not note why; to learn "
-                "it, delete the data cache"
-            )
-        return manifest.unofficial_because
+        """See `Manifest.unofficial_because`."""
+        return self.manifest.unofficial_because
 
     def explain_errors(self) -> AbstractContextManager[None]:
         """Turn whatever is raised while the arrays are taken up into a DataError."""
-        return explain_errors(
-            f"the data cache {self.folder}",
-            "delete that folder and run the same command again to rebuild it",
-        )
+        return explain_errors(f"the data cache {self.folder}", REBUILD)
 
     def array(self, name: str) -> np.ndarray:
         """Map an array into memory.
@@ -78,11 +70,14 @@ class Cache:
         Raises: DataError if the cache has no such array, as another version made it.
         """
         if f"{name}.npy" not in self.manifest.files:
-            raise DataError(
-                f"the data cache {self.folder} has no {name}.npy, because another version of this "
-                f"code made it; delete that folder and run the same command again to rebuild it"
-            )
+            raise self.damaged(f"it has no {name}.npy")
         return map_array(self.folder / f"{name}.npy")
+
+    def damaged(self, what: str) -> DataError:
+        """Say what is wrong with the cache, and what to do."""
+        return DataError(
+            f"the data cache {self.folder} does not match its manifest: {what}; {REBUILD}"
+        )
 
     def check_files(self, *, checksums: bool) -> None:
         """Compare the files with the manifest: their sizes, and their checksums on request.
@@ -92,18 +87,17 @@ class Cache:
         for name, facts in self.manifest.files.items():
             path = self.folder / name
             if not path.is_file():
-                raise _damaged(self.folder, f"{name} is missing")
+                raise self.damaged(f"{name} is missing")
             if path.stat().st_size != facts.bytes:
                 found = path.stat().st_size
-                raise _damaged(self.folder, f"{name} has {found} bytes, expected {facts.bytes}")
+                raise self.damaged(f"{name} has {found} bytes, expected {facts.bytes}")
             if checksums and file_facts(path).sha256 != facts.sha256:
-                raise _damaged(self.folder, f"the checksum of {name} differs")
+                raise self.damaged(f"the checksum of {name} differs")
 
     def check_origin(self, data_dir: Path) -> None:
         """Compare the files that the data was read from with what they were then.
 
-        A file of the same size and time is taken to be the same; with another time the checksums
-        are compared. A file that was deleted is no longer needed.
+        A file with another time and the same content is the same; a deleted one is not needed.
 
         Raises: DataError naming the file that has changed.
         """
@@ -112,20 +106,12 @@ class Cache:
             if not path.is_file():
                 continue
             now = path.stat()
-            if (now.st_size, now.st_mtime_ns) == (facts.bytes, facts.modified_ns):
-                continue
-            if now.st_size != facts.bytes or file_facts(path).sha256 != facts.sha256:
+            is_same = (now.st_size, now.st_mtime_ns) == (facts.bytes, facts.modified_ns)
+            if not is_same and file_facts(path).sha256 != facts.sha256:
                 raise DataError(
                     f"{path} has changed since the data cache {self.folder} was made from it; "
                     f"delete that folder and run the same command again to read the new file"
                 )
-
-
-def _damaged(folder: Path, what: str) -> DataError:
-    return DataError(
-        f"the data cache {folder} does not match its manifest: {what}; "
-        f"delete that folder and run the same command again to rebuild it"
-    )
 
 
 def read_cache(folder: Path) -> Cache:
@@ -135,11 +121,12 @@ def read_cache(folder: Path) -> Cache:
     """
     try:
         content = read_regular(folder / "manifest.json", largest=LARGEST_MANIFEST)
-        manifest = Manifest.model_validate_json(content)
+        return Cache(folder, Manifest.model_validate_json(content))
     except (DataError, OSError, ValidationError) as error:
         reason = str(error).splitlines()[0]
-        raise _damaged(folder, f"manifest.json is unreadable ({reason})") from None
-    return Cache(folder, manifest)
+        raise DataError(
+            f"the manifest of the data cache {folder} is unreadable ({reason}); {REBUILD}"
+        ) from None
 
 
 def open_cache(folder: Path, request: dict[str, Any]) -> Cache:
@@ -151,7 +138,7 @@ def open_cache(folder: Path, request: dict[str, Any]) -> Cache:
     """
     cache = read_cache(folder)
     if cache.manifest.format != FORMAT or cache.manifest.request != request:
-        raise _damaged(folder, "it was made for other settings or by another version")
+        raise cache.damaged("it was made for other settings or by another version")
     total = sum(facts.bytes for facts in cache.manifest.files.values())
     cache.check_files(checksums=total <= VERIFY_ON_OPEN)
     return cache
@@ -268,19 +255,9 @@ def _finish(made: Build, task: str, request: dict[str, Any]) -> None:
     for path in paths:
         with name_file_in_errors(path), path.open("rb") as file:
             os.fsync(file.fileno())
-    manifest = Manifest(
-        format=FORMAT,
-        task=task,
-        source=made.source,
-        unofficial_because=made.unofficial_because,
-        request=request,
-        origin=made.origin,
-        sizes=made.sizes,
-        baselines=made.baselines,
-        notes=made.notes,
-        skipped=made.skipped,
-        files={path.name: file_facts(path) for path in paths},
-    )
+    facts = {name: value for name, value in vars(made).items() if name != "folder"}
+    files = {path.name: file_facts(path) for path in paths}
+    manifest = Manifest(format=FORMAT, task=task, request=request, files=files, **facts)
     write_atomically(
         made.folder / "manifest.json", (manifest.model_dump_json(indent=2) + "\n").encode()
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from tasks.base import NOT_SCORED, Split
 from tasks.labelled import LabelledTokens
-from tasks.splits import Packed, PackedReals, PackedTokens, RealSequences, Sequences
+from tasks.splits import PackedReals, PackedTokens, Sequences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +66,6 @@ class Examples:
             for name in ("values", "lengths", "labels")
         )
 
-    def identical(self, other: Examples) -> bool:
-        """Whether sequences, labels and metadata are those of other examples."""
-        return (
-            self.same(other)
-            and list(self.metadata) == list(other.metadata)
-            and all(
-                np.array_equal(self.metadata[name], other.metadata[name]) for name in other.metadata
-            )
-        )
-
     def matches(self, other: Examples) -> bool:
         """Whether examples are those of another drawing, where machines round in different ways."""
         is_close = (
@@ -83,7 +73,8 @@ class Examples:
             and self.values.shape == other.values.shape
             and np.allclose(self.values, other.values)
         )
-        return (replace(self, values=other.values) if is_close else self).identical(other)
+        rounded = replace(self, values=other.values) if is_close else self
+        return rounded.digest() == other.digest()
 
     def digest(self) -> str:
         """Hash sequences, labels and metadata: 64 hexadecimal digits."""
@@ -103,12 +94,11 @@ class Examples:
         ]
 
 
-class _OwnExamples(Packed):
-    """Examples that a user's class has made, with their metadata."""
+class OwnTokens(PackedTokens):
+    """Sequences of tokens that a user's class has made, with their metadata."""
 
     def __init__(self, examples: Examples) -> None:
-        kind = Sequences if examples.channels is None else RealSequences
-        sequences = kind(examples.values, examples.offsets)
+        sequences = Sequences(examples.values, examples.offsets)
         super().__init__(sequences, examples.labels, examples.which)
         self.examples = examples
 
@@ -117,9 +107,5 @@ class _OwnExamples(Packed):
         return dict(self.examples.metadata)
 
 
-class OwnTokens(_OwnExamples, PackedTokens):
-    """Sequences of tokens."""
-
-
-class OwnReals(_OwnExamples, PackedReals):
-    """Sequences of real numbers."""
+class OwnReals(OwnTokens, PackedReals):
+    """Sequences of real numbers that a user's class has made."""

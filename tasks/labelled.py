@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from tasks.base import NOT_SCORED, Batch, Split, TaskInfo
-from tasks.next_token import list_places
-from tasks.splits import Sequences
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a batch of examples and of their labels is."""
-
-    positions: np.ndarray
-    """(positions,) its inputs among all tokens."""
-    lengths: np.ndarray
-    """(batch,) positions of each example."""
-    targets: np.ndarray
-    """(targets,) its labelled positions among all tokens."""
-    scored: np.ndarray
-    """(targets,) the same among the positions of the batch."""
-    counts: np.ndarray
-    """(batch,) labelled positions of each example."""
+from tasks.splits import Sequences, as_tensor, list_places, send_together
 
 
 class LabelledTokens(Split):
@@ -39,6 +21,8 @@ class LabelledTokens(Split):
         fields: metadata of the examples, see `Split.metadata`.
     """
 
+    stored = ("tokens", "position_labels")
+
     def __init__(
         self,
         tokens: np.ndarray,
@@ -48,13 +32,14 @@ class LabelledTokens(Split):
     ) -> None:
         self.sequences = Sequences(tokens, offsets)
         self.lengths = self.sequences.lengths
-        self.position_labels = position_labels
+        self.given = position_labels
+        self.tokens, self.position_labels = as_tensor(tokens), as_tensor(position_labels)
         self._fields = fields or {}
 
     @functools.cached_property
     def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """(targets,) classes of the scored positions, example after example."""
-        return self.position_labels[self._targets]
+        return self.given[self._targets]
 
     def metadata(self) -> dict[str, np.ndarray]:
         """See `Split.metadata`."""
@@ -62,19 +47,13 @@ class LabelledTokens(Split):
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
-        self.sequences.check(info)
-        if not len(self) or self.lengths.min() < 1 or self.lengths.max() > info.max_length:
-            found = (
-                f" of {self.lengths.min()} to {self.lengths.max()} positions" if len(self) else ""
-            )
+        self.sequences.check_tokens(info)
+        lengths, given = self.lengths, self.given
+        if not len(self) or lengths.min() < 1 or lengths.max() > info.max_length:
+            raise ValueError(f"sequences are none, or not of 1 to {info.max_length} positions")
+        if given.dtype.kind != "i" or given.shape != self.sequences.tokens.shape:
             raise ValueError(
-                f"{len(self)} sequences{found}, expected at least one, and each of 1 to "
-                f"{info.max_length} positions"
-            )
-        given, positions = self.position_labels, self.sequences.tokens.shape
-        if given.dtype.kind != "i" or given.shape != positions:
-            raise ValueError(
-                f"labels are {given.dtype} {given.shape}, expected signed integers {positions}"
+                f"labels are {given.dtype} {given.shape}, expected a signed integer a position"
             )
         is_scored = given != NOT_SCORED
         wrong = given[(given >= info.num_classes) | is_scored & (given < 0)]
@@ -92,13 +71,18 @@ class LabelledTokens(Split):
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
-        places = self.find(indices)
+        offsets, lengths = self.sequences.offsets[indices], self.lengths[indices]
+        counts = self._ends[indices + 1] - self._ends[indices]
+        targets = self._targets[list_places(self._ends[indices], counts)]
+        shifts = np.cumsum(lengths) - lengths - offsets
+        places = (list_places(offsets, lengths), targets, targets + np.repeat(shifts, counts))
+        where, labelled, scored = send_together(places, self.tokens.device)
         return Batch(
-            torch.from_numpy(self.sequences.tokens[places.positions].astype(np.int64)),
-            torch.from_numpy(places.lengths[:, None]),
-            torch.from_numpy(self.position_labels[places.targets].astype(np.int64)),
-            torch.from_numpy(places.scored),
-            torch.from_numpy(places.counts),
+            self.tokens[where].long(),
+            torch.from_numpy(lengths[:, None]),
+            self.position_labels[labelled].long(),
+            scored,
+            torch.from_numpy(counts),
         )
 
     def count_targets(self, indices: np.ndarray) -> int:
@@ -108,27 +92,9 @@ class LabelledTokens(Split):
     @functools.cached_property
     def _targets(self) -> np.ndarray:
         """(targets,) indices of all positions that have a label."""
-        return np.flatnonzero(self.position_labels != NOT_SCORED)
+        return np.flatnonzero(self.given != NOT_SCORED)
 
     @functools.cached_property
     def _ends(self) -> np.ndarray:
         """(examples + 1,) how many labels there are before each example."""
         return np.searchsorted(self._targets, self.sequences.offsets)
-
-    def find(self, indices: np.ndarray) -> Places:
-        """Say where the inputs and labels of a batch are stored.
-
-        Args:
-            indices: (batch,) examples.
-        """
-        offsets, lengths = self.sequences.offsets[indices], self.lengths[indices]
-        counts = self._ends[indices + 1] - self._ends[indices]
-        targets = self._targets[list_places(self._ends[indices], counts)]
-        shifts = np.cumsum(lengths) - lengths - offsets
-        return Places(
-            positions=list_places(offsets, lengths),
-            lengths=lengths,
-            targets=targets,
-            scored=targets + np.repeat(shifts, counts),
-            counts=counts,
-        )

@@ -14,7 +14,6 @@ from common.untrusted import open_regular
 PREDICTIONS = "_predictions.npy"
 """End of the names of files that hold what trivial baselines and ideal predictors predict."""
 
-
 LARGEST_MANIFEST = 256 * 2**20
 """Most bytes of a manifest, which has a line on each thing that was left out."""
 

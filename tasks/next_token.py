@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tasks.base import NOT_SCORED, Batch, Split, TaskInfo
-from tasks.splits import MOST_CHECKED
+from tasks.splits import MOST_CHECKED, as_tensor, list_places, send_together
 
 
 class NextToken(Split):
@@ -25,6 +25,8 @@ class NextToken(Split):
         ideal_bits: see `Split.ideal_bits`.
     """
 
+    stored = ("tokens",)
+
     def __init__(
         self,
         tokens: np.ndarray,
@@ -36,7 +38,8 @@ class NextToken(Split):
         text_bytes: int | None = None,
         ideal_bits: np.ndarray | None = None,
     ) -> None:
-        self.tokens = tokens
+        self.array = tokens
+        self.tokens = as_tensor(tokens)
         self.starts = starts.astype(np.int64)
         self.lengths = lengths.astype(np.int64)
         self.skipped = np.zeros_like(self.lengths) if skipped is None else skipped.astype(np.int64)
@@ -48,7 +51,7 @@ class NextToken(Split):
     def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """(targets,) the tokens to be predicted, window after window."""
         where = list_places(self.starts + self.skipped, self.lengths - self.skipped)
-        return self.tokens[where + 1]
+        return self.array[where + 1]
 
     def metadata(self) -> dict[str, np.ndarray]:
         """See `Split.metadata`."""
@@ -59,49 +62,33 @@ class NextToken(Split):
         ends = self.starts + self.lengths
         if not len(self) or self.lengths.min() < 1 or self.lengths.max() > info.max_length:
             raise ValueError(f"windows are none, or not of 1 to {info.max_length} positions")
-        if self.starts.min() < 0 or ends.max() >= len(self.tokens):
+        if self.starts.min() < 0 or ends.max() >= len(self.array):
             raise ValueError("a window ends outside what is stored")
         if (self.skipped < 0).any() or (self.skipped >= self.lengths).any():
             raise ValueError("a window has no target")
-        if self.tokens.ndim != 1 or self.tokens.dtype.kind != "u":
-            raise ValueError(f"tokens are {self.tokens.dtype} {self.tokens.shape}")
-        highest = int(self.tokens[:MOST_CHECKED].max(initial=0))
+        if self.array.ndim != 1 or self.array.dtype.kind != "u":
+            raise ValueError(f"tokens are {self.array.dtype} {self.array.shape}")
+        highest = int(self.array[:MOST_CHECKED].max(initial=0))
         if highest >= min(info.vocab_size or 0, info.num_classes):
             raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
-        where, lengths, unscored = self.input_positions(indices)
-        labels = self.tokens[where + 1].astype(np.int64)
-        labels[unscored] = NOT_SCORED
-        return Batch(
-            torch.from_numpy(self.tokens[where].astype(np.int64)),
-            torch.from_numpy(lengths[:, None]),
-            torch.from_numpy(labels),
+        lengths = self.lengths[indices]
+        where, unscored = send_together(
+            (
+                list_places(self.starts[indices], lengths),
+                list_places(np.cumsum(lengths) - lengths, self.skipped[indices]),
+            ),
+            self.tokens.device,
         )
+        labels = self.tokens[where + 1].long()
+        labels[unscored] = NOT_SCORED
+        return Batch(self.tokens[where].long(), torch.from_numpy(lengths[:, None]), labels)
 
     def count_targets(self, indices: np.ndarray) -> int:
         """See `Split.count_targets`."""
         return int((self.lengths[indices] - self.skipped[indices]).sum())
-
-    def input_positions(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Say where the inputs of a batch are.
-
-        Args:
-            indices: (batch,) windows.
-        Returns: (positions,) places of its inputs among the tokens; (batch,) positions of each
-            window; and which of the batch's positions are not scored.
-        """
-        lengths = self.lengths[indices]
-        where = list_places(self.starts[indices], lengths)
-        return where, lengths, list_places(np.cumsum(lengths) - lengths, self.skipped[indices])
-
-
-def list_places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """List `counts` places from each of `starts` on, (windows,) both: (places,) int64."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
 def windows(

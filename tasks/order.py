@@ -20,15 +20,11 @@ def random_split_order(count: int) -> np.ndarray:
 def choose_rows(
     seed: int, stream: int, available: int, count: int | None, option: str
 ) -> np.ndarray:
-    """Choose examples at random, or all of them.
+    """Choose `count` of the available examples at random, or all of them: (count,), rising.
 
     Args:
-        seed: seed of the random choice.
         stream: number that distinguishes choices of the same seed.
-        available: number of examples to choose from.
-        count: number to choose; None for all.
         option: name of the option that holds the count, for the error.
-    Returns: indices in rising order, (count,).
     Raises: DataError if there are too few.
     """
     if count is None:

@@ -18,13 +18,7 @@ from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.examples import Examples
 from tasks.returned import pack_examples
-from tasks.stated import (
-    check_info,
-    check_kind,
-    data_file_digests,
-    declared_info,
-    describe_long_positions,
-)
+from tasks.stated import check_info, check_kind, declared_info
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +76,7 @@ class OwnTask(Task):
     def info(self) -> TaskInfo:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the class states of its examples, and what they show."""
         declared = self.declared
-        known = declared.model_dump(exclude_none=True)
+        known = declared.model_dump(exclude_none=True, exclude={"data_files"})
         has_inputs = declared.vocab_size is not None or declared.channels is not None
         if declared.num_classes is None or declared.max_length is None or not has_inputs:
             known = {**self._shown(), **known}
@@ -90,24 +84,23 @@ class OwnTask(Task):
 
     def _shown(self) -> dict[str, Any]:
         """Describe the examples: as many classes and tokens as they have."""
-        every = self.drawn.values()
-        found: dict[str, Any] = {
-            "num_classes": 1 + max(int(one.classes.max()) for one in every),
-            "max_length": max(int(one.lengths.max()) for one in every),
-        }
-        if found["num_classes"] == 1:
+        every, first = self.drawn.values(), self.drawn["train"]
+        num_classes = 1 + max(int(one.classes.max()) for one in every)
+        if num_classes == 1:
             raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
-        first = self.drawn["train"]
-        if first.channels is None:
-            found["vocab_size"] = 1 + max(int(one.values.max()) for one in every)
-        kind = {"channels": first.channels, "towers": first.towers, "targets": first.targets}
-        return found | kind
+        tokens = first.channels is None
+        return {
+            "num_classes": num_classes,
+            "max_length": max(int(one.lengths.max()) for one in every),
+            "vocab_size": 1 + max(int(one.values.max()) for one in every) if tokens else None,
+            "channels": first.channels,
+            "towers": first.towers,
+            "targets": first.targets,
+        }
 
     def draw(self, split: str, data_seed: int | None = None) -> Examples:
-        """Make the examples of a split, with a generator of its own.
+        """Make the examples of a split, with a generator of this or the options' seed.
 
-        Args:
-            data_seed: of the generator; None: that of the options.
         Raises: DataError for what is not examples; what the class raises as `explain_errors` does.
         """
         seed = self.data_seed if data_seed is None else data_seed
@@ -149,7 +142,7 @@ class OwnTask(Task):
         Raises: DataError if the same seed gives other examples of any split.
         """
         for split, one in self.drawn.items():
-            if not one.identical(self.draw(split)):
+            if one.digest() != self.draw(split).digest():
                 raise DataError(
                     f"{self.task_name}: drawn twice by the same seed, its {split} split differs; "
                     f"draw by rng alone"
@@ -163,8 +156,7 @@ class OwnTask(Task):
 
     def _file_request(self) -> dict[str, Any]:
         """Return the request, with digests of the data files that the class names."""
-        with self.explain_errors("its attribute data_files"):
-            digests = data_file_digests(self.own, self.task_name)
+        digests = self.declared.file_digests(self.task_name)
         return self.request if digests is None else {**self.request, "data_files": digests}
 
     def describe_preparation(self, data_dir: Path) -> str:
@@ -176,7 +168,7 @@ class OwnTask(Task):
         """See `Task.prepare`.
 
         A class that does not name its data files draws its examples each time. If they differ from
-        those in the cache, because a file has changed, they get a cache of their own.
+        those in the cache, they get a cache of their own.
         """
         if self.was_prepared:
             vars(self).pop("drawn", None)
@@ -214,8 +206,6 @@ class OwnTask(Task):
             if self.data_seed != 0:
                 raise DataError(f"{fixed}; leave it out")
             logger.info(fixed)
-        if remark := describe_long_positions(self.info):
-            logger.info(f"{self.task_name}: {remark}")
         for split, one in self.drawn.items():
             try:
                 check_kind(one, self.info)
@@ -270,7 +260,7 @@ class OwnTask(Task):
         cache.check_files(checksums=True)
         total = 0
         for split in SPLITS:
-            if not self._cached(cache, split).identical(self.draw(split)):
+            if self._cached(cache, split).digest() != self.draw(split).digest():
                 raise DataError(
                     f"{dataset.folder}: the {split} examples drawn again are others; delete that "
                     f"folder to make it anew, and draw by rng alone"

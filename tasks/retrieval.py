@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt
 from tasks.base import split_proportionally
 from tasks.baselines import LARGEST_FIT, bag, logistic, pair_features
 from tasks.cache import Build
-from tasks.documents.documents import Documents, Unit, choose_alphabet
+from tasks.documents.documents import Documents, Unit
 from tasks.documents.pairs import read_pairs
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
@@ -64,6 +64,7 @@ class Retrieval(DocumentTask):
 
     name = "retrieval"
     release = RELEASE
+    usual = (1, 98)
     splits_read = SPLITS
     towers = 2
 
@@ -81,15 +82,16 @@ class Retrieval(DocumentTask):
         test: PositiveInt | None = None,
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
     ) -> None:
-        alphabet = choose_alphabet(
-            unit,
+        super().__init__(
+            source=source,
+            unit=unit,
             sequence_length=sequence_length,
             end_token=end_token,
             min_frequency=min_frequency,
             vocab_size=vocab_size,
-            usual=(1, 98),
+            counts={"train": train, "val": val, "test": test},
+            data_seed=data_seed,
         )
-        super().__init__(source, alphabet, {"train": train, "val": val, "test": test}, data_seed)
 
     def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
         """See `DocumentTask.choose`."""

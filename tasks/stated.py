@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from common.errors import DataError
+from common.errors import DataError, format_value
 from tasks.base import MOST_CLASSES, TaskInfo
 from tasks.examples import Examples
 from tasks.manifest import file_facts
@@ -25,6 +25,25 @@ class DeclaredInfo(BaseModel):
     towers: Annotated[int, Field(ge=1, le=2)] | None = None
     grid: tuple[PositiveInt, PositiveInt] | None = None
     targets: Literal["example", "token"] | None = None
+    data_files: Path | str | tuple[Path | str, ...] | list[Path | str] | None = None
+    """Files that `examples` reads."""
+
+    def file_digests(self, name: str) -> list[str] | None:
+        """Hash the data files; None if the class does not name them.
+
+        Raises: DataError for a path of no file.
+        """
+        if self.data_files is None:
+            return None
+        files = self.data_files
+        paths = [Path(path) for path in ([files] if isinstance(files, (str, Path)) else files)]
+        for path in paths:
+            if not path.is_file():
+                raise DataError(
+                    f"{name}: its attribute data_files names {path}, but there is no such file "
+                    f"(looked for in {Path.cwd()})"
+                )
+        return [file_facts(path).sha256 for path in paths]
 
 
 def declared_info(own: object, name: str) -> DeclaredInfo:
@@ -41,31 +60,9 @@ def declared_info(own: object, name: str) -> DeclaredInfo:
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(
-            f"{name}: its attribute {first['loc'][0]} is {first['input']!r}: {first['msg']}"
+            f"{name}: its attribute {first['loc'][0]} is {format_value(first['input'])}: "
+            f"{first['msg']}"
         ) from None
-
-
-def data_file_digests(own: object, name: str) -> list[str] | None:
-    """Hash the files that a class names in its attribute data_files; None if it has none.
-
-    Raises: DataError for what is no list of paths of files.
-    """
-    files = getattr(own, "data_files", None)
-    if files is None:
-        return None
-    paths = [files] if isinstance(files, (str, Path)) else files
-    if not isinstance(paths, (list, tuple)) or not all(isinstance(p, (str, Path)) for p in paths):
-        raise DataError(
-            f"{name}: its attribute data_files is a {type(files).__name__}, expected a list of "
-            f"paths of files"
-        )
-    for path in map(Path, paths):
-        if not path.is_file():
-            raise DataError(
-                f"{name}: its attribute data_files names {path}, but there is no such file (looked "
-                f"for in {Path.cwd()})"
-            )
-    return [file_facts(Path(path)).sha256 for path in paths]
 
 
 def check_info(info: TaskInfo) -> TaskInfo:
@@ -91,24 +88,7 @@ def check_kind(examples: Examples, info: TaskInfo) -> None:
 
     Raises: ValueError that says what is different.
     """
-    for name in ("targets", "towers"):
+    for name in ("targets", "towers", "channels"):
         shown, stated = getattr(examples, name), getattr(info, name)
         if shown != stated:
             raise ValueError(f"{name} is {shown!r}, not {stated!r}")
-    if info.channels is None and examples.channels is not None:
-        raise ValueError("they hold real numbers, and vocab_size is for tokens")
-    if examples.channels != info.channels:
-        raise ValueError(
-            f"a position has {examples.channels} numbers, expected {info.channels} channels; "
-            f"transpose arrays of shape (channels, length)"
-        )
-
-
-def describe_long_positions(info: TaskInfo) -> str:
-    """Say that sequences may be transposed, if a position has more numbers than there are."""
-    if info.channels is None or info.channels <= info.max_length:
-        return ""
-    return (
-        f"sequences have up to {info.max_length:,} positions of {info.channels:,} numbers; if "
-        f"arrays are (channels, length), transpose them"
-    )

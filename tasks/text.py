@@ -19,7 +19,7 @@ from common.errors import DataError
 from tasks.base import split_proportionally
 from tasks.baselines import bag, logistic
 from tasks.cache import Build
-from tasks.documents.documents import Documents, Unit, choose_alphabet
+from tasks.documents.documents import Documents, Unit
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
 from tasks.random_words import permutation
@@ -35,14 +35,10 @@ OFFICIAL_TRAIN = 25_000
 """Labelled reviews to train on, those to select on among them."""
 
 LARGEST_REVIEW = 2**20
-LARGEST_TOTAL = 4 * 2**30
-"""Most bytes that a review may have, and all that is unpacked from an archive."""
+"""Most bytes that a review may have."""
 
 ARCHIVE_BLOCK = 128
 """Reviews of a class that the official archive, and so a table, has in falling order."""
-
-LARGEST_NUMBER = 2**31
-"""Highest number of a review; those of the release end at 50,000."""
 
 
 def _accept(path: Path) -> Path | None:
@@ -70,15 +66,11 @@ RELEASE = Release(
         bytes=84_125_825,
         sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     ),
-    not_read={
-        "*[Ii][Mm][Dd][Bb]*.csv": "a single table does not say which reviews are for training and "
-        "which for testing, so results on it could not be compared"
-    },
     accept=_accept,
     inside="*/*/*.txt",
 )
 
-_REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d+)_(\d+)\.txt$")
+_REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d{1,9})_(\d+)\.txt$")
 SPLITS = ("train", "test")
 _CLASSES = {"neg": 0, "pos": 1}
 _HOLDOUT, _TRAIN, _TEST = range(3)
@@ -105,6 +97,7 @@ class Text(DocumentTask):
 
     name = "text"
     release = RELEASE
+    usual = (15, 135)
     splits_read = SPLITS
     towers = 1
 
@@ -122,16 +115,16 @@ class Text(DocumentTask):
         test: PositiveInt | None = None,
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
     ) -> None:
-        alphabet = choose_alphabet(
-            unit,
+        super().__init__(
+            source=source,
+            unit=unit,
             sequence_length=sequence_length,
             end_token=end_token,
             min_frequency=min_frequency,
             vocab_size=vocab_size,
-            usual=(15, 135),
+            counts={"train": train, "holdout": holdout, "test": test},
+            data_seed=data_seed,
         )
-        counts = {"train": train, "holdout": holdout, "test": test}
-        super().__init__(source, alphabet, counts, data_seed)
 
     def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
         """See `DocumentTask.choose`."""
@@ -206,11 +199,8 @@ def _reviews(
 def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
     """Read an archive or folder of reviews; yield split, label, number and text of each."""
     known: set[tuple[str, int, int]] = set()
-    limits = {"largest": LARGEST_REVIEW, "total": LARGEST_TOTAL}
-    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, **limits):
+    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
         split, label, number = found[1], _CLASSES[found[2]], int(found[3])
-        if number > LARGEST_NUMBER:
-            raise DataError(f"{path}: {found.string} has a number above {LARGEST_NUMBER}")
         if (split, label, number) in known:
             raise DataError(
                 f"{path}: {found.string} is the second review {number} of {split}/{found[2]}; keep "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 
 import numpy as np
@@ -28,6 +27,8 @@ class Unlabelled(Split):
         split: the examples.
     """
 
+    stored = ("split",)
+
     def __init__(self, split: Split) -> None:
         self.split = split
         self.lengths = split.lengths
@@ -37,17 +38,9 @@ class Unlabelled(Split):
         """None beforehand: they are made with each batch."""
         return np.zeros(0, dtype=np.int64)
 
-    @abc.abstractmethod
-    def over(self, split: Split) -> Unlabelled:
-        """Return the same over another split, that holds the same examples on a device."""
-
 
 class NextInputs(Unlabelled):
     """Each position is to tell the input of the next one; the last has no target."""
-
-    def over(self, split: Split) -> NextInputs:
-        """See `Unlabelled.over`."""
-        return NextInputs(split)
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
@@ -78,10 +71,6 @@ class MaskedInputs(Unlabelled):
         self.mask_token = mask_token
         self.is_fixed = is_fixed
 
-    def over(self, split: Split) -> MaskedInputs:
-        """See `Unlabelled.over`."""
-        return MaskedInputs(split, self.share, self.mask_token, is_fixed=self.is_fixed)
-
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         batch = self.split.assemble(indices)
@@ -97,12 +86,11 @@ class MaskedInputs(Unlabelled):
         return Batch(inputs, batch.lengths, labels)
 
     def _hidden(self, lengths: Tensor, first: int) -> Tensor:
-        """Draw which positions of sequences are hidden.
+        """Draw which positions of sequences are hidden, (positions,) bool.
 
         Args:
             lengths: (sequences,).
             first: the batch's first example, which tells fixed masks apart.
-        Returns: (positions,) bool.
         """
         total = int(lengths.sum())
         if self.is_fixed:

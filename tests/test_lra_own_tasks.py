@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import run_task
 from common.errors import DataError, KnownError
 from conftest import python_example
 from lra import prepare
-from lra.check.__main__ import main as check_main
 from lra.evaluate.__main__ import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
@@ -35,18 +33,8 @@ MODEL = ["model.dim=8", "model.depth=1", "train.steps=4", "train.batch_size=16"]
 
 def arguments(task: str, *more: str, mixer: str = "mean") -> list[str]:
     changes = [part for text in MODEL for part in ("--set", text)]
-    return [
-        "--task",
-        task,
-        "--mixer",
-        mixer,
-        "--preset",
-        "quick",
-        "--device",
-        "cpu",
-        *changes,
-        *more,
-    ]
+    start = ["--task", task, "--mixer", mixer, "--preset", "quick", "--device", "cpu"]
+    return [*start, *changes, *more]
 
 
 @pytest.mark.parametrize("name", OWN_TASKS)
@@ -61,9 +49,11 @@ def test_every_kind_of_task_runs(name: str) -> None:
     header = (path.parent / "predictions.csv").read_text().splitlines()[0]
     outcome = "targets,correct,first_wrong" if name == "Last" else "label,prediction"
     assert header == f"{outcome},length" + (",first,sum" if name == "Same" else "")
-    assert report.main([]) == 0
+    if name == "Same":
+        assert report.main([]) == 0
 
 
+@pytest.mark.thorough
 def test_through_the_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own.py").write_text(PARITY)
     Path("gated_mean.py").write_text(python_example("docs/your_mixer.md"))
@@ -130,33 +120,12 @@ def test_the_seed_of_the_data_is_an_option() -> None:
         compose_task("fixed.py:Parity", overrides=["task.data_seed=1"]).prepare(Path("data"))
 
 
-def test_examples_are_drawn_once_for_all_runs_of_a_plan(capfd: pytest.CaptureFixture[str]) -> None:
-    Path("own.py").write_text(
-        PARITY.replace("        lengths =", "        print('drawn', split)\n        lengths =")
-    )
-    plan = [
-        "--tasks",
-        "own.py:Parity",
-        "--mixers",
-        "mean,conv",
-        "--seeds",
-        "0,1",
-        "--preset",
-        "quick",
-    ]
-    assert sweep([*plan, "--dry-run"]) == 0
-    assert capfd.readouterr().out.count("drawn train") == 1
-
-
 def test_what_is_stated_need_not_be_drawn() -> None:
     stated = PARITY.replace(
         "    def __init__", "    num_classes, max_length, vocab_size = 2, 64, 5\n\n    def __init__"
     )
-    Path("own.py").write_text(stated.replace("def examples", "def drawn"))
-    with pytest.raises(UserError, match="expected one with a method examples"):
-        resolve("own.py:Parity", "mean")
     Path("own.py").write_text(
-        stated.replace("        lengths =", "        assert False\n        lengths =")
+        stated.replace("        lengths", "        assert False\n        lengths")
     )
     info = resolve("own.py:Parity", "mean").build_task().info
     assert (info.num_classes, info.max_length, info.vocab_size) == (2, 64, 5)
@@ -172,152 +141,99 @@ def own(body: str, head: str = "") -> str:
 DRAW = "s = rng.integers(0, 2, (30, 5)); "
 
 
+GIVEN = DRAW + "return s, s[:, 0]"
+RETURNED = {
+    "return 3": "returned a int, expected (sequences, labels)",
+    "return [], []": "0 sequences have 0 labels",
+    "return (x for x in [[1]]), [0]": "its sequences are a generator, expected a list or array",
+    "return [[1, 2], [3]], [0]": "2 sequences have 1 labels",
+    "return [[1, 2], []], [0, 1]": "example 1 is an array of float64 (0,)",
+    "return [[1, -2], [1]], [0, 1]": "tokens of example 0 reach from -2 to 1",
+    "return [[1, 2], [.5]], [0, 1]": "example 1 has positions of shape (1,), and example 0 of ()",
+    "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan at position 1",
+    "return [[.1, -1e39]] * 2, [0, 1]": "example 0 has -1e+39 at position 1, expected numbers of",
+    "return numpy.asmatrix(rng.random((9, 5))), [0] * 9": "its sequences has a numpy matrix",
+    "return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]": "a numpy MaskedArray",
+    "return ['ab', 'c'], [0, 1]": "example 0 is an array of <U2 (), expected a list",
+    "return [[1, [2, 3]], [1]], [0, 1]": "example 0 is no array",
+    "return rng.integers(0, 2, (9, 4, 3)), [0] * 9": "if the class states its channels",
+    "return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]": "transpose arrays of shape",
+    "return [([1], [2], [3])] * 2, [0, 1]": "are tuples of two sequences, and some are not",
+    "return [[1], [2]], ['cat', 'dog']": "its labels include 'cat', expected whole numbers from 0",
+    "return [[1], [2]], [0., .25]": "its labels include 0.0, expected whole numbers from 0 to 999",
+    "return [[1], [2]], [0, 10**6]": "its labels include 1000000",
+    DRAW + "return s, -s.sum(1)": "its labels include -",
+    DRAW + "return s, s.sum(1) * 0": "all labels are 0",
+    "return [[1, 2], [2, 1]], [[0], [1]]": "or labels of shape (examples,) for one each",
+    DRAW + "return s, s[:, 0], 3": "its metadata is a int",
+    DRAW + "return s, s[:, 0], {'a': [1]}": "its metadata 'a' is int64 (1,)",
+    DRAW + "return s, s[:, 0], {'a': ['\\x1b[2J'] * 30}": "its metadata 'a' is <U4 (30,)",
+    DRAW + "return s, s[:, 0], {'label': s[:, 1]}": "cannot be called 'label'",
+    DRAW + "return s, s[:, 0], ({'a': s[:, 1]} if split == 'test' else {})": "its splits differ in",
+    "return [[0, 1], [1, 1]], [0, 1]": "its val split is its training split",
+    "s = numpy.random.rand(9, 3); return s, s[:, 0] > .5": "drawn twice by the same seed",
+    "return 1 / 0": "examples('train', rng): ZeroDivisionError",
+    "raise SystemExit": "examples('train', rng): SystemExit",
+    "raise type('M', (Exception,), {'__str__': lambda s: 1 / 0})()": "examples('train', rng): M",
+}
+STATED = {
+    "towers = 2": "towers is 1, not 2",
+    "channels = 3; num_classes, max_length = 2, 5": "channels is 1, not 3",
+    "data_files = {1}": "its attribute data_files is {1}",
+    "data_files = '.'": "its attribute data_files names ., but there is no such file",
+    "num_classes = 1": "its attribute num_classes is 1",
+    "vocab_size = '2'": "its attribute vocab_size is '2'",
+    "grid = (2, 2)": "a grid of 2 by 2 has other than 5 positions",
+    "num_classes, max_length, vocab_size = 2, 5, 1": "as its class states: token 1 is outside",
+    "num_classes, max_length, vocab_size = 2, 4, 2": "5 to 5 positions, expected 1 to 4",
+    "def __init__(self, **kwargs): ...": "takes **kwargs, which would accept misspelt options",
+    "def __init__(self, *, data_seed=0): ...": "already has an option data_seed",
+}
+WRONG = {
+    **{own(body, "import numpy"): part for body, part in RETURNED.items()},
+    **{
+        own(GIVEN).replace("class Own:", f"class Own:\n    {line}"): part
+        for line, part in STATED.items()
+    },
+    "class Own: ...": "Own is another class, expected one with a method examples",
+    "class Other:\n    def examples(self, split, rng): ...": "unknown class 'Own'",
+}
+
+
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
-@pytest.mark.parametrize(
-    ("source", "part"),
-    [
-        (own("return 3"), "returned a int, expected (sequences, labels)"),
-        (own("return [], []"), "it returned no examples"),
-        (own("return [[1, 2], [3]], [0]"), "2 sequences have 1 labels"),
-        (own("return [[1, 2], []], [0, 1]"), "example 1 is empty"),
-        (own("return [[1, -2], [1]], [0, 1]"), "tokens of example 0 reach from -2 to 1"),
-        (own("return [[1, 2], [.5]], [0, 1]"), "example 0 has tokens, and example 1 has 1 "
-         "real numbers a position"),
-        (own("return [[.1, .2], [.1, float('nan')]], [0, 1]"), "example 1 has NaN at position 1"),
-        (own("s = rng.random((9, 4, 2)); s[7, 3, 1] = float('-inf'); return s, [0] * 9"),
-         "example 7 has infinity at position 3"),
-        (own("return [[.1, -1e39]] * 2, [0, 1]"), "example 0 has a number of size 1e+39"),
-        (own("import numpy; return numpy.asmatrix(rng.random((9, 5))), [0] * 9"),
-         "its sequences are a numpy matrix, expected plain arrays or lists"),
-        (own("import numpy; return [numpy.asmatrix([.1, .2])] * 2, [0, 1]"),
-         "example 0 is a numpy matrix"),
-        (own("import numpy; return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]"),
-         "example 0 is a numpy MaskedArray"),
-        (own("import numpy; return [numpy.array([1, 2**64 - 1], 'u8')] * 2, [0, 1]"),
-         "tokens of example 0 reach from 1 to 18446744073709551615, expected 0 to 2147483647"),
-        (own("import numpy; return [[1], [2]], numpy.array([0, 2**64 - 1], 'u8')"),
-         "its labels reach from 0 to 18446744073709551615"),
-        (own("import numpy; return [[1], [2]], [0, 1], {'a': numpy.array([0, 2**63], 'u8')}"),
-         "its metadata 'a' reaches up to 9223372036854775808, expected at most 9223372036854775"),
-        (own("return ['ab', 'c'], [0, 1]"), "example 0 is text ('ab'); expected tokens as whole"),
-        (own("return [[1], [2]], ['cat', 'dog']"), "the label of example 0 is 'cat', expected a "
-         "whole number from 0 on; give each class a number, the same in all splits"),
-        (own("return [[1], [2]], [0., .25]"), "the label of example 1 is 0.25, expected a whole "
-         "number from 0 on; regression is not supported; convert classes with astype(int)"),
-        (own("return [[1], [2]], [0., float('nan')]"), "the label of example 1 is nan, expected a "
-         "whole number from 0 on; replace it, or leave the example out"),
-        (own("return [[1], [2]], [0, None]"), "the label of example 1 is None, expected"),
-        (own("return [[1, 2], [2, 1]], [[0], [1]]"), "or labels of shape (examples,) for one each"),
-        (own("return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]"), "example 0 has 7 real "
-         "numbers a position, and example 1 has 9 real numbers a position; transpose arrays of "
-         "shape (channels, length)"),
-        (own("return rng.random((9, 2, 7)), [0] * 9").replace(
-            "class Own:", "class Own:\n    num_classes, max_length, channels = 2, 7, 2"),
-         "a position has 7 numbers, expected 2 channels; transpose arrays of shape (channels, le"),
-        (own("return rng.random((9, 7)), [0] * 9").replace(
-            "class Own:", "class Own:\n    num_classes, max_length, vocab_size = 2, 7, 2"),
-         "they hold real numbers, and vocab_size is for tokens"),
-        (own("return rng.random((9, 7)), [0, 1, 0] * 3").replace(
-            "class Own:", "class Own:\n    vocab_size = 2"),
-         "it has vocab_size 2, which is for tokens, and channels 1, which is for real numbers"),
-        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    towers = 2"),
-         "towers is 1, not 2"),
-        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    data_files = {1}"),
-         "its attribute data_files is a set, expected a list of paths of files"),
-        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    data_files = '.'"),
-         "its attribute data_files names ., but there is no such file (looked for in"),
-        (own("return rng.integers(0, 2, (9, 4, 3)), [0] * 9"), "example 0 has whole numbers of "
-         "shape (4, 3); state channels = 3 in the class if they are real numbers"),
-        (own("return rng.random((9, 3, 8, 8)), [0] * 9"), "reshape an image to (height * width"),
-        (own("return {1: 2}, [0, 1]"), "its sequences are a dict"),
-        (own("return [([1], [2], [3])] * 2, [0, 1]"), "tuples of other than two sequences"),
-        (own("return [[1], ([1], [2])], [0, 1]"), "some of its examples are pairs"),
-        (own(DRAW + "return s, s.sum(1) * .5"), "the label of example 0 is"),
-        (own(DRAW + "return s, -s.sum(1)"), "its labels reach from"),
-        (own(DRAW + "return s, s.sum(1) * 0"), "all labels are 0"),
-        (own(DRAW + "return s, s[:, 0], 3"), "its metadata is a int"),
-        (own(DRAW + "return s, s[:, 0], {'a': [1]}"), "its metadata 'a' is int64 (1,)"),
-        (own(DRAW + "return s, s[:, 0], {'label': s[:, 1]}"), "cannot be called 'label'"),
-        (own("return [[0, 1], [1, 1]], [0, 1]"), "its val split is its training split"),
-        (own("import numpy; s = numpy.random.rand(9, 3) ; return s, s[:, 0] > .5"),
-         "drawn twice by the same seed, its train split differs"),
-        (own("import numpy; s = (rng if split != 'val' else numpy.random).random((9, 3)); "
-             "return s, s[:, 0] > .5"), "drawn twice by the same seed, its val split differs"),
-        (own("import numpy; s = rng.random((9, 3)); "
-             "return s, s[:, 0] > .5, {'a': numpy.random.randint(0, 2**60, 9)}"),
-         "drawn twice by the same seed, its train split differs"),
-        (own("return 1 / 0"), "examples('train', rng): ZeroDivisionError"),
-        (own("raise SystemExit"), "examples('train', rng): SystemExit"),
-        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    num_classes = 1"),
-         "its attribute num_classes is 1"),
-        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    grid = (2, 2)"),
-         "a grid of 2 by 2 has other than 5 positions"),
-        (own(DRAW + "return s, s.sum(1)").replace("class Own:", "class Own:\n    num_classes = 2"),
-         "Own: its train examples are not as its class states: labels are none, or outside 0 to 1"),
-        (own(DRAW + "return s, s[:, 0]").replace(
-            "class Own:", "class Own:\n    num_classes, max_length, vocab_size = 2, 5, 1"),
-         "Own: its train examples are not as its class states: token 1 is outside the vocabulary"),
-        (own(DRAW + "return s, s[:, 0]").replace(
-            "class Own:", "class Own:\n    def __init__(self, **kwargs): ..."),
-         "takes **kwargs, which would accept misspelt options"),
-        (own(DRAW + "return s, s[:, 0]").replace(
-            "class Own:", "class Own:\n    def __init__(self, *, data_seed=0): ..."),
-         "every task of your own already has an option data_seed"),
-        ("class Own: ...", "Own is another class, expected one with a method examples"),
-        ("class Other:\n    def examples(self, split, rng): ...", "unknown class 'Own'"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_one_line(source: str, part: str) -> None:
+@pytest.mark.parametrize("case", range(len(WRONG)))
+def test_mistakes_are_one_line(case: int) -> None:
+    source, part = list(WRONG.items())[case]
     Path("own.py").write_text(source)
     with pytest.raises(KnownError) as caught:
         resolve("own.py:Own", "mean", preset="quick").build_task().prepare(Path("data"))
-    assert part in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert part in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_what_fits_is_kept_whatever_its_type() -> None:
     """All whole types become tokens and labels, all real ones float32, up to the largest number."""
     tokens = [np.array([0, 1], kind) for kind in ("?", "u1", "i1", "u8", "i8")]
-    kept = pack_examples(
-        (tokens, np.array([0, 1, 0, 1, 0], "u8"), {"a": np.array([2**63 - 1] * 5, "u8")})
-    )
+    labels, numbers = np.array([0, 1, 0, 1, 0], "u8"), np.array([2**63 - 1] * 5, "u8")
+    kept = pack_examples((tokens, labels, {"a": numbers}))
     assert (kept.values.dtype, kept.values.tolist()) == (np.dtype(np.int32), [0, 1] * 5)
     assert kept.metadata["a"].tolist() == [2**63 - 1] * 5
     largest = np.finfo(np.float32).max
     reals = pack_examples(([np.array([1, -largest], kind) for kind in ("f4", "f8")], [0, 1]))
     assert reals.values.tolist() == [[1.0], [-largest]] * 2
+    whole = pack_examples((np.ones((5, 2, 3), int), labels), reals=True)
+    assert whole.values.dtype == np.float32 and whole.channels == 3
 
 
 def test_arrays_of_torch_and_pandas_are_what_they_hold() -> None:
-    tokens = np.arange(12).reshape(4, 3)
-    labels, words = [0, 1, 1, 0], ["a", "b", "b", "a"]
-    expected = pack_examples((tokens, labels, {"word": words}))
-    of_positions = pack_examples((tokens, tokens % 2))
-    for convert, column in ((torch.tensor, np.array), (pd.DataFrame, pd.Series)):
-        parts = list(map(torch.tensor if convert is torch.tensor else pd.Series, tokens))
-        for sequences, given in itertools.product(
-            (convert(tokens), parts, tuple(parts)), (column(labels), list(column(labels)))
-        ):
-            kept = pack_examples((sequences, given, {"word": column(words)}))
-            assert kept.identical(expected)
-        for rows in (convert(tokens % 2), [part % 2 for part in parts]):
-            assert pack_examples((parts, rows)).identical(of_positions)
-
-
-@pytest.mark.parametrize("shape", [(30, 5), (30, 5, 2)])
-@pytest.mark.parametrize("kind", ["i8", "u1", "?"])
-def test_whole_numbers_are_real_ones_where_channels_are_stated(
-    shape: tuple[int, ...], kind: str
-) -> None:
-    channels = shape[2] if len(shape) > 2 else 1
-    Path("own.py").write_text(
-        own(f"s = rng.integers(0, 2, {shape}).astype({kind!r}); return s, s.reshape(30, -1)[:, 0]")
-        .replace("class Own:", f"class Own:\n    channels = {channels}")
-    )  # fmt: skip
-    split = compose_task("own.py:Own").prepare(Path("data")).splits["test"]
-    batch = split.batch(np.arange(3))
-    assert batch.inputs.dtype == torch.float32 and batch.inputs.shape == (15, channels)
-    assert batch.inputs.unique().tolist() == [0, 1]
+    tokens, labels, words = np.arange(12).reshape(4, 3), [0, 1, 1, 0], ["a", "b", "b", "a"]
+    expected = pack_examples((tokens, labels, {"word": words})).digest()
+    of_positions = pack_examples((tokens, tokens % 2)).digest()
+    for whole, one in ((torch.tensor, torch.tensor), (pd.DataFrame, pd.Series)):
+        for sequences in (whole(tokens), list(map(one, tokens)), tuple(map(one, tokens))):
+            given = (sequences, one(labels), {"word": pd.Series(words)})
+            assert pack_examples(given).digest() == expected
+        rows = list(map(one, tokens)), [one(row % 2) for row in tokens]
+        assert pack_examples(rows).digest() == of_positions
 
 
 READ = """
@@ -336,10 +252,8 @@ class Own:
 
 @pytest.mark.parametrize(
     "stated",
-    ["", "num_classes, max_length, vocab_size = 2, 9, 2",
-     "num_classes, max_length, vocab_size, data_files = 2, 9, 2, 'labels.json'",
-     "data_files = [Path('labels.json')]"],
-)  # fmt: skip
+    ["", "num_classes, max_length, vocab_size, data_files = 2, 9, 2, 'labels.json'"],
+)
 def test_a_file_that_has_changed_gives_new_examples(stated: str) -> None:
     Path("own.py").write_text(READ.replace("STATED", stated or "pass"))
 
@@ -347,29 +261,17 @@ def test_a_file_that_has_changed_gives_new_examples(stated: str) -> None:
         Path("labels.json").write_text(str(labels))
         return compose_task("own.py:Own").prepare(Path("data"))
 
-    first, other = [0, 1, 1] * 10, [1, 0, 2] * 10 if not stated.startswith("num") else [1, 0, 0] * 9
+    first, other = [0, 1, 1] * 10, [1, 0, 0] * 9
     before = prepare(first)
     count = len(Path("log").read_text())
     again = prepare(first)
     assert (again.folder, again.fingerprint) == (before.folder, before.fingerprint)
-    is_stated_fully = "num_classes" in stated and "data_files" in stated
-    assert (len(Path("log").read_text()) == count) == is_stated_fully
+    assert (len(Path("log").read_text()) == count) == bool(stated)
     after = prepare(other)
     assert after.splits["test"].labels.tolist() == other
     assert after.fingerprint != before.fingerprint
     assert prepare(first).folder == before.folder
     assert prepare(other).folder == after.folder
-
-
-def test_a_run_on_a_changed_file_is_another(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("own.py").write_text(READ.replace("STATED", "pass"))
-    Path("labels.json").write_text(str([0, 1] * 20))
-    assert run_task.main(arguments("own.py:Own")) == 0
-    Path("labels.json").write_text(str([1, 0] * 20))
-    assert run_task.main(arguments("own.py:Own")) == 2
-    assert "holds a run with other settings or data: data.fingerprint" in capsys.readouterr().err
-    assert run_task.main(arguments("own.py:Own", "--resume", "never")) == 0
-    assert "so a file has changed that it reads" in capsys.readouterr().err
 
 
 def test_another_machine_may_round_in_another_way() -> None:
@@ -379,7 +281,7 @@ def test_another_machine_may_round_in_another_way() -> None:
         pack_examples((values, labels))
         for values in (numbers, np.nextafter(numbers, np.float32(2)), numbers + 0.001)
     )
-    assert rounded.matches(drawn) and not rounded.identical(drawn)
+    assert rounded.matches(drawn) and rounded.digest() != drawn.digest()
     assert not other.matches(drawn)
     assert not pack_examples((numbers, [0, 1, 0, 1, 0])).matches(drawn)
 
@@ -396,27 +298,18 @@ class Own:
 """
 
 
-@pytest.mark.parametrize("count", [40, 10])
 def test_validation_on_test_examples_is_selection_on_test(
-    count: int, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Path("own.py").write_text(HELD_OUT.replace("COUNT", str(count)))
+    Path("own.py").write_text(HELD_OUT.replace("COUNT", "10"))
     assert run_task.main(arguments("own.py:Own")) == 0
     (path,) = Path("results/runs").glob("Own/mean/*/result.json")
     record = load_record(path)
     assert record.selected_on == "test"
     assert "selected on test" in boards([record])[0].conditions["Own"]
     shown = capsys.readouterr()
-    assert f"val examples that are in the test split, too: {count}" in shown.err
-    assert "the best model is selected on the test set" in shown.err
-    assert "selected on the test set" in shown.out
-    assert check_main(["own.py:Own"]) == 0
-    assert f"except all {count}, so the best model is selected on the test set" in " ".join(
-        capsys.readouterr().out.split()
-    )
-
-
-def test_some_test_examples_in_validation_are_counted() -> None:
+    assert "val examples that are in the test split, too: 10" in shown.err
+    assert "selected on the test set" in shown.err and "selected on the test set" in shown.out
     half = "np.concatenate([drawn[:15], rng.integers(0, 9, (5, 9))])"
     Path("own.py").write_text(HELD_OUT.replace("rng.permutation(drawn)[:COUNT]", half))
     found = compose_task("own.py:Own").prepare(Path("data"))
@@ -447,21 +340,8 @@ def test_mistakes_of_the_command_line(
     assert part in shown and shown.count("\n") == 1
 
 
-@pytest.mark.parametrize("preset", ["paper", "quick", "budget"])
-@pytest.mark.parametrize("protocol", ["s4", "lra"])
+@pytest.mark.parametrize(("preset", "protocol"), [("paper", "s4"), ("budget", "lra")])
 def test_a_task_without_a_file_has_every_preset(preset: str, protocol: str) -> None:
     Path("own.py").write_text(PARITY)
     config = resolve("own.py:Parity", "tnn", preset=preset, protocol=protocol)
     assert re.search(r"dim: \d+ +# configs/own_task.yaml", config.show())
-
-
-def test_a_task_class_of_ones_own_may_be_a_whole_task() -> None:
-    Path("own.py").write_text(
-        "from tasks.listops import ListOps\n\n\nclass Short(ListOps):\n    name = 'short'\n"
-    )
-    sizes = ["task.train=40", "task.val=10", "task.test=10", "task.min_length=10",
-             "task.max_length=40"]  # fmt: skip
-    more = [part for text in sizes for part in ("--set", text)]
-    assert run_task.main(arguments("own.py:Short", *more)) == 0
-    (path,) = Path("results/runs").glob("Short/mean/*/result.json")
-    assert load_record(path).data.sizes["train"] == 40

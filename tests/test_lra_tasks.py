@@ -33,8 +33,9 @@ def record(folder: Path) -> Any:
     return load_record(path)
 
 
-@pytest.mark.parametrize("protocol", ["s4", "lra"])
-@pytest.mark.parametrize("task", BENCHMARK)
+@pytest.mark.parametrize(
+    ("task", "protocol"), [*((task, "s4") for task in BENCHMARK), ("text", "lra"), ("image", "lra")]
+)
 def test_every_task_runs_in_both_protocols(task: str, protocol: str, tmp_path: Path) -> None:
     place_made_data(task, tmp_path / "data")
     assert run_task.main(arguments(task, tmp_path, "--protocol", protocol)) == 0
@@ -45,28 +46,6 @@ def test_every_task_runs_in_both_protocols(task: str, protocol: str, tmp_path: P
     assert done.data.source == ("unofficial" if reads else "generated")
     assert bool(done.data.unofficial_because) == reads
     assert f"{done.data.source} data" in boards([done])[0].conditions[task]
-
-
-@pytest.mark.parametrize(
-    ("task", "protocol", "facts"),
-    [
-        ("text", "s4", {"max_length": 4096, "vocab_size": 135, "towers": 1}),
-        ("text", "lra", {"max_length": 4000, "vocab_size": 257}),
-        ("retrieval", "s4", {"max_length": 4000, "vocab_size": 98, "towers": 2}),
-        ("retrieval", "lra", {"max_length": 4000, "vocab_size": 257, "towers": 2}),
-        ("image", "s4", {"max_length": 1024, "channels": 1, "grid": (32, 32)}),
-        ("image", "lra", {"max_length": 1024, "vocab_size": 256, "channels": None}),
-        ("pathfinder", "s4", {"max_length": 1024, "channels": 1, "grid": (32, 32)}),
-        ("pathfinder", "lra", {"max_length": 1024, "vocab_size": 256}),
-        ("pathx", "s4", {"max_length": 16_384, "channels": 1, "grid": (128, 128)}),
-    ],
-)
-def test_paper_settings_are_the_protocols(task: str, protocol: str, facts: dict[str, Any]) -> None:
-    config = resolve(task, "mean", protocol=protocol, overrides=("model.pooling=mean",))
-    info = config.build_task().info
-    assert {name: getattr(info, name) for name in facts} == facts
-    if protocol == "lra" and task == "image":
-        assert config.task.model_dump()["channels"] == "tensorflow"
 
 
 def test_a_pair_is_seen_whole_and_in_order() -> None:
@@ -81,20 +60,6 @@ def test_a_pair_is_seen_whole_and_in_order() -> None:
 
     assert not torch.allclose(logits(a, b), logits(b, a))
     assert not torch.allclose(logits(a, b), logits(a, b.flip(0) + 1))
-
-
-def test_selection_on_test_is_recorded_and_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place_made_data("text", tmp_path / "data")
-    assert run_task.main(arguments("text", tmp_path, "--set", "task.holdout=0")) == 0
-    done = record(tmp_path)
-    assert done.selected_on == "test"
-    assert done.val_accuracy == done.test_accuracy
-    assert "selected on test" in boards([done])[0].conditions["text"]
-    shown = capsys.readouterr()
-    assert "selected on the test set" in shown.err
-    assert "selected on the test set" in shown.out
 
 
 def test_prepare_all_names_what_is_missing_and_does_the_rest(
@@ -126,17 +91,10 @@ def test_what_is_only_read_is_not_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place_made_data("image", tmp_path / "data")
-    data = ["--task", "image", "--data-dir", str(tmp_path / "data"), "--set", "task.train=50",
-            "--set", "task.val=5", "--set", "task.test=5"]  # fmt: skip
-    assert prepare.main([*data, "--export", str(tmp_path / "out")]) == 2
+    data = ["--task", "image", "--data-dir", str(tmp_path / "data")]
+    sizes = [part for text in SMALLER["image"] for part in ("--set", text)]
+    assert prepare.main([*data, *sizes, "--export", str(tmp_path / "out")]) == 2
     assert "never made, so there is nothing to export" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("source", ["generate", "offical"])
-def test_a_source_that_a_task_has_not_is_refused(
-    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = prepare.main(["--task", "image", "--source", source, "--data-dir", str(tmp_path)])
+    assert prepare.main([*data, "--source", "offical"]) == 2
     shown = capsys.readouterr().err
-    assert code == 2
     assert "--source" in shown and "valid: auto, download, official" in shown

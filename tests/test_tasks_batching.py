@@ -1,6 +1,14 @@
-"""Batches and the order in which training visits them."""
+"""Batches of every kind of split, on a device or not, and the order in which training visits them.
+
+What a batch must hold is written out example by example here.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,38 +16,169 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.base import Batch
+from common.errors import UserError
+from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
+from tasks.labelled import LabelledTokens
+from tasks.next_token import NextToken, windows
 from tasks.order import BatchOrder, evaluation_batches
 from tasks.random_words import RandomWords, permutation
-from tasks.splits import PackedTokens, Sequences
+from tasks.resident import put_on_device
+from tasks.splits import PackedReals, PackedTokens, Pixels, Sequences, scale
+
+CPU = torch.device("cpu")
+DEVICES = [None, CPU, pytest.param(torch.device("cuda"), marks=pytest.mark.gpu)]
+RNG = np.random.default_rng(0)
+LENGTHS = RNG.integers(1, 20, size=30)
+OFFSETS = np.concatenate([[0], np.cumsum(LENGTHS)])
+TOKENS = RNG.integers(0, 200, size=OFFSETS[-1])
+REALS = RNG.random((OFFSETS[-1], 3), dtype=np.float32)
+LABELS = np.where(RNG.random(OFFSETS[-1]) < 0.5, NOT_SCORED, TOKENS % 7)
+LABELS[OFFSETS[:-1]] = 3
+WHICH = RNG.integers(0, 30, size=(40, 2))
+WHICH[0] = 29  # its end token has no place after it
+IMAGES = RNG.integers(0, 256, size=(12, 16, 3)).astype(np.uint8)
+MOMENTS = scale([(100.0, 50.0)] * 3)
+INFO = TaskInfo(name="made", num_classes=200, vocab_size=200, max_length=20)
+
+Example = tuple[list[Any], list[int], list[int]]
+"""The inputs of an example, the positions of each of its sequences, and its labels."""
 
 
-def packed(end_token: int | None) -> tuple[PackedTokens, list[list[int]]]:
-    rng = np.random.default_rng(0)
-    rows = [rng.integers(1, 9, size=n).tolist() for n in rng.integers(1, 20, size=30)]
-    tokens = np.array([token for row in rows for token in row], dtype=np.uint8)
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    labels = np.arange(30, dtype=np.uint8) % 7
-    full = [row + ([end_token] if end_token else []) for row in rows]
-    return PackedTokens(Sequences(tokens, offsets, 0, end_token), labels), full
+def sequence(i: int) -> list[int]:
+    return TOKENS[OFFSETS[i] : OFFSETS[i + 1]].tolist()
 
 
-@pytest.mark.parametrize("end_token", [None, 16])
-def test_batches_hold_the_rows_in_order(end_token: int | None) -> None:
-    split, rows = packed(end_token)
-    indices = np.array([29, 3, 3, 0, 17])
-    batch = split.batch(indices)
-    assert batch.inputs.tolist() == [token for i in indices for token in rows[i]]
-    assert batch.lengths[:, 0].tolist() == [len(rows[i]) for i in indices]
-    assert batch.labels.tolist() == [i % 7 for i in indices]
-    middle = batch.rows(1, 4)
-    assert middle.inputs.tolist() == [token for i in indices[1:4] for token in rows[i]]
-    assert middle.labels.tolist() == batch.labels[1:4].tolist()
-    assert batch.inputs.dtype == torch.int64
+def packed(kind: str, end_token: int | None, first_id: int, towers: int) -> tuple[Split, Any]:
+    which = WHICH[:, :towers]
+    sequences = Sequences(TOKENS.astype(kind), OFFSETS, first_id, end_token)
+    end = [] if end_token is None else [end_token]
+
+    def example(i: int) -> Example:
+        found = [[token + first_id for token in sequence(k)] + end for k in which[i]]
+        return [token for one in found for token in one], [len(one) for one in found], [i % 7]
+
+    return PackedTokens(sequences, np.arange(40, dtype=np.uint8) % 7, which), example
+
+
+def reals() -> tuple[Split, Any]:
+    def example(i: int) -> Example:
+        return REALS[OFFSETS[i] : OFFSETS[i + 1]].tolist(), [LENGTHS[i]], [i % 7]
+
+    return PackedReals(Sequences(REALS, OFFSETS), np.arange(30) % 7), example
+
+
+def pixels(channels: int, table: np.ndarray | None, seed: int | None) -> tuple[Split, Any]:
+    which = np.arange(9) * 5 % 12
+    order = list(range(16)) if seed is None else permutation(seed, 2**63, 16).tolist()
+
+    def example(i: int) -> Example:
+        levels = IMAGES[which[i]][order, :channels]
+        if table is None:
+            return levels[:, 0].tolist(), [16], [i % 2]
+        return [[table[x, c] for c, x in enumerate(row)] for row in levels], [16], [i % 2]
+
+    return Pixels(IMAGES[:, :, :channels].copy(), np.arange(9) % 2, which, table, seed), example
+
+
+def next_tokens(kind: str) -> tuple[Split, Any]:
+    tokens = TOKENS[:101].astype(kind)
+    starts, lengths, skipped = windows(101, 16, 7)
+
+    def example(i: int) -> Example:
+        a, b = starts[i], starts[i] + lengths[i]
+        labels = [NOT_SCORED] * skipped[i] + tokens[a + 1 + skipped[i] : b + 1].tolist()
+        return tokens[a:b].tolist(), [b - a], labels
+
+    return NextToken(tokens, starts, lengths, skipped=skipped), example
+
+
+def labelled(kind: str) -> tuple[Split, Any]:
+    def example(i: int) -> Example:
+        labels = LABELS[OFFSETS[i] : OFFSETS[i + 1]]
+        return sequence(i), [LENGTHS[i]], labels[labels != NOT_SCORED].tolist()
+
+    return LabelledTokens(TOKENS.astype(np.uint8), OFFSETS, LABELS.astype(kind)), example
+
+
+SPLITS: dict[str, tuple[Split, Callable[[int], Example]]] = {
+    "bytes": packed("u1", None, 1, 1),
+    "end tokens": packed("u1", 250, 0, 1),
+    "pairs": packed("u2", 250, 1, 2),
+    "real numbers": reals(),
+    "levels": pixels(1, None, None),
+    "colours, permuted": pixels(3, MOMENTS, 7),
+    "windows": next_tokens("u1"),
+    "windows of many words": next_tokens("u4"),
+    "labelled": labelled("i1"),
+    "labelled, many classes": labelled("i4"),
+}
+
+
+def dataset_of(split: Split) -> Dataset:
+    splits = {"train": split, "val": split}
+    return Dataset(splits=splits, source="own", fingerprint="", baselines={}, folder=Path())
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=str)
+@pytest.mark.parametrize("name", SPLITS)
+def test_batches_hold_their_examples(name: str, device: torch.device | None) -> None:
+    split, example = SPLITS[name]
+    if device is not None:
+        moved = put_on_device(dataset_of(split), device, limit=1e9)
+        split, other = moved.splits["train"], moved.splits["val"]
+        assert all(getattr(split, key) is getattr(other, key) for key in split.stored)
+    for indices in ([0], [5, 0, 5, 8], range(len(split))):
+        batch = split.batch(indices)
+        examples = [example(i) for i in indices]
+        inputs, labels = ([x for one in examples for x in one[k]] for k in (0, 2))
+        assert batch.inputs.cpu().numpy().tolist() == np.array(inputs, batch_type(batch)).tolist()
+        assert batch.lengths.tolist() == [one[1] for one in examples]
+        assert batch.labels.tolist() == labels
+        assert batch.lengths.device == CPU and batch.labels.dtype == torch.int64
+        if batch.scored is not None:
+            given = [p for i in indices for p in LABELS[OFFSETS[i] : OFFSETS[i + 1]]]
+            assert batch.scored.tolist() == np.flatnonzero(np.array(given) >= 0).tolist()
+        if split.count_targets(np.array(indices)) is not None:
+            scored = sum(label != NOT_SCORED for label in labels)
+            assert split.count_targets(np.array(indices)) == scored
+        if len(examples) == 4:
+            middle = batch.rows(1, 3)
+            assert middle.labels.tolist() == [x for one in examples[1:3] for x in one[2]]
+            assert len(middle.inputs) == sum(len(one[0]) for one in examples[1:3])
+
+
+def batch_type(batch: Batch) -> type:
+    return np.float32 if batch.inputs.is_floating_point() else np.int64
+
+
+def test_indices_of_a_batch_are_converted_and_checked() -> None:
+    split, _ = SPLITS["bytes"]
+    wanted = split.batch(np.arange(2))
+    same: list[Any] = [range(2), [0, 1], (0, 1), torch.arange(2), np.arange(2, dtype=np.uint8)]
+    for indices in same:
+        assert torch.equal(split.batch(indices).inputs, wanted.inputs)
+    wrong: list[Any] = [[], "ab", [0.5], 1, None, [-1], [40], [[0]], np.arange(40) == 0]
+    for indices in wrong:
+        with pytest.raises(UserError, match=r"indices: got .*, expected"):
+            split.batch(indices)
+
+
+def test_what_does_not_fit_a_device_or_is_not_stored_stays() -> None:
+    split, _ = SPLITS["bytes"]
+    dataset = dataset_of(split)
+    assert put_on_device(dataset, CPU, limit=len(TOKENS) - 1) is dataset
+    assert put_on_device(dataset, CPU, limit=len(TOKENS)) is not dataset
+
+    class Own(Split):
+        def assemble(self, indices: np.ndarray) -> object:  # type: ignore[override]
+            raise NotImplementedError
+
+    kept = put_on_device(replace(dataset, splits={"train": Own()}), CPU, limit=1e9)
+    assert isinstance(kept.splits["train"], Own)
 
 
 @pytest.mark.parametrize("channels", [None, 3])
-@pytest.mark.parametrize("lengths", [[[5], [1], [3]], [[2, 5], [4, 1]], [[4], [4]], [[6]]])
+@pytest.mark.parametrize("lengths", [[[5], [1], [3]], [[2, 5], [4, 1]], [[6]]])
 def test_padded_batches_hold_each_sequence_before_zeros(
     lengths: list[list[int]], channels: int | None
 ) -> None:
@@ -50,19 +189,64 @@ def test_padded_batches_hold_each_sequence_before_zeros(
     inputs, mask = Batch(packed, torch.tensor(lengths), labels).padded()
     towers = () if len(lengths[0]) == 1 else (len(lengths[0]),)
     assert mask.shape == (len(lengths), *towers, max(flat))
-    assert inputs.shape == (*mask.shape, *shape[1:])
-    assert (inputs.dtype, mask.dtype) == (packed.dtype, torch.bool)
-    assert torch.equal(inputs[mask], packed)
-    rows = inputs.flatten(0, len(towers))
-    for row, own, sequence in zip(
-        rows, mask.flatten(0, len(towers)), packed.split(flat), strict=True
-    ):
-        assert own.tolist() == [k < len(sequence) for k in range(max(flat))]
-        assert torch.equal(row[: len(sequence)], sequence)
-        assert not row[len(sequence) :].any()
+    assert torch.equal(inputs[mask], packed) and not inputs[~mask].any()
+    for row, own, one in zip(
+        inputs.flatten(0, len(towers)), mask.flatten(0, len(towers)), packed.split(flat),
+        strict=True,
+    ):  # fmt: skip
+        assert own.tolist() == [k < len(one) for k in range(max(flat))]
+        assert torch.equal(row[: len(one)], one)
 
 
-@settings(deadline=None, max_examples=50)
+@pytest.mark.parametrize("stride", [None, 1, 3])
+@pytest.mark.parametrize("total", [2, 8, 9, 10, 61])
+def test_each_token_but_the_first_is_scored_once(total: int, stride: int | None) -> None:
+    starts, lengths, skipped = windows(total, 8, stride)
+    split = NextToken(TOKENS[:total].astype(np.uint8), starts, lengths, skipped=skipped)
+    split.check(INFO)
+    assert np.array_equal(split.labels, TOKENS[1:total])
+
+
+def with_label(position: int, label: int) -> np.ndarray:
+    labels = LABELS.copy()
+    labels[position] = label
+    return labels
+
+
+def of_window(**changes: Any) -> NextToken:
+    arrays = {"starts": np.array([0]), "lengths": np.array([8]), "skipped": np.array([0])}
+    return NextToken(**{"tokens": TOKENS[:61].astype(np.uint8), **arrays, **changes})
+
+
+def of_labels(labels: np.ndarray, offsets: np.ndarray = OFFSETS) -> LabelledTokens:
+    return LabelledTokens(TOKENS.astype(np.uint8), offsets, labels)
+
+
+WRONG: list[tuple[Split, str]] = [
+    (packed("u1", 250, 1, 1)[0], "token 200 is outside the vocabulary of 200"),
+    (PackedTokens(Sequences(TOKENS, OFFSETS[:-1]), LABELS[:29] * 0), "ends outside"),
+    (PackedTokens(Sequences(TOKENS, OFFSETS), np.full(30, 200)), "outside 0 to 199"),
+    (PackedReals(Sequences(REALS, OFFSETS), np.zeros(30, int)), r"float32 \(\d+, 3\)"),
+    (of_window(starts=np.array([54])), "ends outside"),
+    (of_window(lengths=np.array([21])), "not of 1 to 20"),
+    (of_window(skipped=np.array([8])), "no target"),
+    (of_window(tokens=TOKENS), "tokens are int64"),
+    (of_labels(with_label(1, 200)), "label 200, expected a class from 0 to 199, or -100"),
+    (of_labels(with_label(1, -1)), "label -1, expected a class"),
+    (of_labels(np.full_like(LABELS, NOT_SCORED)), "no position of example 0 is scored"),
+    (of_labels(LABELS[:-1]), "expected a signed integer a position"),
+    (of_labels(LABELS, np.array([0, len(TOKENS)])), "not of 1 to 20 positions"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(WRONG)))
+def test_what_does_not_hold_is_named(case: int) -> None:
+    split, words = WRONG[case]
+    with pytest.raises(ValueError, match=words):
+        split.check(INFO)
+
+
+@settings(deadline=None, max_examples=30)
 @given(
     count=st.integers(1, 400),
     batch_size=st.integers(1, 50),
@@ -74,8 +258,7 @@ def test_every_epoch_holds_every_example_once(
 ) -> None:
     lengths = np.random.default_rng(seed).integers(1, 100, size=count)
     order = BatchOrder(lengths, batch_size, seed=seed, bucketing=bucketing)
-    for epoch in (0, 3):
-        batches = order.epoch(epoch)
+    for batches in (order.epoch(0), order.epoch(3), evaluation_batches(lengths, batch_size)):
         assert len(batches) == order.batches_per_epoch
         assert sorted(np.concatenate(batches).tolist()) == list(range(count))
         assert all(len(batch) <= batch_size for batch in batches)
@@ -96,29 +279,7 @@ def test_order_depends_on_seed_and_epoch_alone(bucketing: bool) -> None:
     assert not np.array_equal(steps[0], steps[order(1).batches_per_epoch])
 
 
-def test_bucketing_batches_like_lengths() -> None:
-    lengths = np.random.default_rng(0).integers(1, 1000, size=4000)
-    batches = BatchOrder(lengths, 20, seed=0, bucketing=True).epoch(0)
-    spread = np.median([lengths[b].max() - lengths[b].min() for b in batches])
-    assert spread < 50
-    means = [lengths[b].mean() for b in batches[:20]]
-    assert np.std(means) > 100, "the batches must come in random order"
-
-
-def test_evaluation_drops_no_tail() -> None:
-    lengths = np.random.default_rng(0).integers(1, 100, size=103)
-    batches = evaluation_batches(lengths, 10)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(103))
-
-
 def test_random_words_stay_what_they_are() -> None:
     """Data sets and orders are made from these: they must never change."""
-    assert RandomWords(0, 0).draw(3).tolist() == WORDS
-    assert permutation(7, 1, 8).tolist() == PERMUTATION
-    split = RandomWords(3, 5)
-    first = np.concatenate([split.draw(4), split.draw(6)])
-    assert np.array_equal(first, RandomWords(3, 5).draw(10))
-
-
-WORDS = [149215387, 49592932, 2628306354]
-PERMUTATION = [3, 1, 6, 2, 5, 4, 0, 7]
+    assert RandomWords(0, 0).draw(3).tolist() == [149215387, 49592932, 2628306354]
+    assert permutation(7, 1, 8).tolist() == [3, 1, 6, 2, 5, 4, 0, 7]

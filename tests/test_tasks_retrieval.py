@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import pandas as pd
 import pytest
 
 from common.errors import DataError
-from made_data import pair_lines, pairs, paper, place_real_data, write_archive, write_files
+from made_data import pair_lines, pairs, place_real_data, write_archive, write_files
 from tasks.base import Dataset
 from tasks.documents.documents import END
-from tasks.retrieval import OFFICIAL_COUNTS, Retrieval
+from tasks.retrieval import Retrieval
 
 TRAIN = "new_aan_pairs.train.tsv"
 
@@ -62,42 +61,26 @@ def test_the_files_may_lie_anywhere_near(tmp_path: Path, place: str) -> None:
     small().verify(dataset)
 
 
-def test_the_whole_archive_will_do(tmp_path: Path) -> None:
+def test_the_whole_archive_will_do_and_each_paper_is_stored_once(tmp_path: Path) -> None:
     files = {f"lra_release/lra_release/tsv_data/{n}": c for n, c in pairs().items()}
     archive = write_archive(tmp_path / "a.tar.gz", {"lra_release/other.txt": b"x", **files})
     archive.rename(tmp_path / "lra_release.gz")
     one = small().prepare(tmp_path)
-    write_files(tmp_path / "unpacked", pairs())
-    assert one.fingerprint == small().prepare(tmp_path / "unpacked").fingerprint
-
-
-def test_each_paper_is_stored_once(tmp_path: Path) -> None:
-    dataset = prepare(tmp_path, pairs())
-    assert dataset.notes["distinct texts"] == 12
-    batch = dataset.splits["train"].batch(np.array([3, 5]))
-    assert batch.lengths.shape == (2, 2)
-    assert len(batch.inputs) == int(batch.lengths.sum())
+    assert one.fingerprint == prepare(tmp_path / "unpacked", pairs()).fingerprint
+    assert one.fingerprint.startswith("4c714237"), "the same on any machine and in any version"
+    assert one.notes["distinct texts"] == 12
+    batch = one.splits["train"].batch(np.array([3, 5]))
+    assert batch.lengths.shape == (2, 2) and len(batch.inputs) == int(batch.lengths.sum())
 
 
 @pytest.mark.parametrize("label", [b"1", b"1.0"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_labels_and_line_ends_of_both_kinds(tmp_path: Path, label: bytes, end: bytes) -> None:
-    line = label + b'\ta\tb\tHe said "no\tand left"'
-    dataset = prepare(tmp_path, changed([line], end))
+def test_labels_line_ends_and_quotes(tmp_path: Path, label: bytes, end: bytes) -> None:
+    line = label + b'\ta\tb\tHe said "no\t"open and "left"'
+    marked = {name: b"\xef\xbb\xbf" + text for name, text in changed([line], end).items()}
+    dataset = prepare(tmp_path, marked)
     assert dataset.sizes["train"] == 41
-    assert texts(dataset, "train", 0) == (['He said "no$', 'and left"$'], 1)
-
-
-def test_quotes_are_text(tmp_path: Path) -> None:
-    dataset = prepare(tmp_path, changed([b'0\ta\tb\t"quoted" and "\t"open']))
-    assert texts(dataset, "train", 0) == (['"quoted" and "$', '"open$'], 0)
-
-
-def test_a_tab_in_a_text_is_resolved_by_the_other(tmp_path: Path) -> None:
-    line = b"1\tx\tP3\twith a\ttab\t" + paper(3)
-    dataset = prepare(tmp_path, changed([line]))
-    assert dataset.sizes["train"] == 41
-    assert texts(dataset, "train", 40) == (["with a\ttab$", paper(3).decode() + "$"], 1)
+    assert texts(dataset, "train", 0) == (['He said "no$', '"open and "left"$'], 1)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +88,7 @@ def test_a_tab_in_a_text_is_resolved_by_the_other(tmp_path: Path) -> None:
     [
         (b"1\tx\ty\tonly one text", "got 4 tab-separated fields"),
         (b"2\tx\ty\tone\ttwo", "got label '2'"),
-        (b"-1\tx\ty\tone\ttwo", "got label '-1'"),
-        (b"1\tx\ty\tno\tidea\twhere", "got 6 tab-separated fields, expected 5; neither text"),
+        (b"1\tx\ty\twith\ttoo\tmany", "got 6 tab-separated fields, expected 5"),
         (b"", "got 1 tab-separated fields"),
     ],
 )
@@ -114,54 +96,29 @@ def test_malformed_lines_are_named_and_counted(
     tmp_path: Path, line: bytes, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="tasks")
-    dataset = prepare(tmp_path, changed([line]))
-    assert dataset.sizes["train"] == 40
+    dataset = prepare(tmp_path, changed([pair_lines(1)[0], line]))
+    assert dataset.sizes["train"] == 41
     assert dataset.notes["lines skipped as malformed"] == 1
-    assert f"{TRAIN}:1: {fault}" in caplog.text
+    assert f"{TRAIN}:2: {fault}" in caplog.text
     assert fault in (dataset.folder / "manifest.json").read_text().replace('\\"', '"')
 
 
-def test_over_long_lines_cost_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.documents.pairs.LONGEST_LINE", 3000)
-    dataset = prepare(tmp_path, changed([b"1\tx\ty\t" + b"long " * 5000 + b"\tend"]))
-    assert dataset.sizes["train"] == 40
-    assert dataset.notes["lines skipped as malformed"] == 1
-
-
 RESAVED: Mapping[str, tuple[Mapping[str, Any], str]] = {
-    "as pandas does": ({}, "its first line is a header"),
+    "as pandas does": ({}, "its fields are in quotes"),
     "with names": ({"index": False, "header": list("lijab")}, "its first line is a header"),
     "numbered columns": ({"index": False}, "its first line is a header"),
     "quotes where needed": ({"index": False, "header": False}, "its fields are in quotes"),
-    "quotes": ({"index": False, "header": False, "quoting": 1}, "its fields are in quotes"),
     "two bytes a character": ({"encoding": "utf-16"}, "it is UTF-16 text"),
 }
 
 
 @pytest.mark.parametrize("case", RESAVED)
-@pytest.mark.parametrize("line_break", ["", "\n"])
-def test_files_that_another_program_saved_again_are_refused(
-    tmp_path: Path, case: str, line_break: str
-) -> None:
+def test_files_that_another_program_saved_again_are_refused(tmp_path: Path, case: str) -> None:
     write_files(tmp_path, pairs())
     options, trace = RESAVED[case]
     table = pd.read_csv(tmp_path / TRAIN, sep="\t", header=None, quoting=3)
-    table[3] = table[3].str.replace(". ", f". {line_break}")
     table.to_csv(tmp_path / TRAIN, sep="\t", **options)
-    with pytest.raises(DataError, match=rf"train\.tsv: {trace}.*saved this file again"):
-        small().prepare(tmp_path)
-
-
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
-    marked = {name: b"\xef\xbb\xbf" + text for name, text in pairs().items()}
-    one, other = (prepare(tmp_path / "a", pairs()), prepare(tmp_path / "b", marked))
-    assert one.fingerprint == other.fingerprint
-
-
-@pytest.mark.parametrize("name", ["new_aan_pairs.train.TSV", "new_aan_pairs.train (1).tsv"])
-def test_a_name_that_is_nearly_right_is_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).touch()
-    with pytest.raises(DataError, match=rf"almost such a name: .*{re.escape(name)}"):
+    with pytest.raises(DataError, match=trace):
         small().prepare(tmp_path)
 
 
@@ -180,50 +137,27 @@ def test_official_pairs_have_the_numbers_and_the_characters(
         small(source="official", unit=unit).prepare(tmp_path / "b")
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"9 of 49 lines .*train\.tsv are malformed, the first"):
-        prepare(tmp_path, changed([b"a,b,c,d,e"] * 9))
-
-
-@pytest.mark.parametrize("name", ["eval", "test"])
-def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    files = pairs()
-    del files[f"new_aan_pairs.{name}.tsv"]
-    with pytest.raises(DataError, match=rf"lacks new_aan_pairs\.{name}\.tsv"):
-        prepare(tmp_path, files)
-
-
-def test_an_empty_file_is_named(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_or_a_missing_one_is_refused(tmp_path: Path) -> None:
+    lines = [pair_lines(1)[0], *[b"a,b,c,d,e"] * 9]
+    with pytest.raises(DataError, match=r"9 of 50 lines .*train\.tsv are malformed, the first"):
+        prepare(tmp_path / "a", changed(lines))
     with pytest.raises(DataError, match=r"eval\.tsv is empty"):
-        prepare(tmp_path, {**pairs(), "new_aan_pairs.eval.tsv": b""})
-
-
-def test_non_utf8_bytes_and_empty_texts(tmp_path: Path) -> None:
-    dataset = prepare(tmp_path, changed([b"1\tx\ty\tcaf\xe9\t"]))
-    assert dataset.notes["texts with bytes that are no UTF-8, read as U+FFFD"] == 1
-    assert dataset.notes["empty texts, read as one blank"] == 1
-    assert texts(dataset, "train", 0) == (["caf\ufffd$", " $"], 1)
+        prepare(tmp_path / "b", {**pairs(), "new_aan_pairs.eval.tsv": b""})
+    files = pairs()
+    del files["new_aan_pairs.test.tsv"]
+    with pytest.raises(DataError, match=r"lacks new_aan_pairs\.test\.tsv"):
+        prepare(tmp_path / "c", files)
 
 
 def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "new_aan_pairs.train (1).tsv").touch()
     with pytest.raises(DataError) as caught:
         Retrieval().prepare(tmp_path)
-    for text in (TRAIN, "lra_release", "7.7 GB", str(tmp_path), "google-research"):
+    for text in (TRAIN, "lra_release", "7.7 GB", str(tmp_path), "google-research", "train (1)"):
         assert text in str(caught.value)
 
 
-def test_smaller_splits_are_of_the_larger(tmp_path: Path) -> None:
-    write_files(tmp_path, pairs())
-    few = small(train=20, val=3, test=4).prepare(tmp_path)
-    assert few.sizes == {"train": 20, "val": 3, "test": 4}
-    whole = small().prepare(tmp_path)
-    assert few.fingerprint != whole.fingerprint
-    with pytest.raises(DataError, match=r"task\.val is 11, but there are 10"):
-        small(val=11).prepare(tmp_path)
-    assert sum(Retrieval().split_sizes(1000).values()) == 1000
-    assert Retrieval().split_sizes(sum(OFFICIAL_COUNTS.values())) == OFFICIAL_COUNTS
-
-
+@pytest.mark.thorough
 def test_real_papers(tmp_path: Path) -> None:
     place_real_data("retrieval", tmp_path / "data")
     task = Retrieval()

@@ -19,7 +19,6 @@ from lra.config.request import Change, RunRequest, list_changes
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, Task, TaskInfo
 from tasks.own import SPLITS, OwnTask
-from tasks.stated import describe_long_positions
 
 TINY = list_changes(
     {
@@ -96,8 +95,7 @@ def _describe_info(info: TaskInfo) -> str:
 
 def _draw(task: OwnTask) -> str:
     lengths = np.concatenate([one.lengths for one in task.drawn.values()])
-    parts = [_describe_info(task.info), f"lengths {lengths.min():,} to {lengths.max():,}"]
-    return "; ".join(filter(None, [*parts, describe_long_positions(task.info)]))
+    return f"{_describe_info(task.info)}; lengths {lengths.min():,} to {lengths.max():,}"
 
 
 def _check_seed(task: OwnTask) -> str | None:

@@ -29,6 +29,8 @@ class Alphabet:
 
     Characters are numbered from 3 on, by falling frequency in what is read of the training
     documents; 0 is the padding, 1 any other character, 2 the end of a sequence.
+
+    Raises: ValueError if options of characters are given and the unit is bytes.
     """
 
     unit: Unit
@@ -39,6 +41,13 @@ class Alphabet:
     """Times that a character must occur in training to get an id."""
     size: int | None
     """Most ids of characters."""
+
+    def __post_init__(self) -> None:
+        if self.unit == "bytes" and (self.min_frequency, self.size) != (None, None):
+            raise ValueError(
+                "min_frequency and vocab_size have no effect: they are for characters, and unit is "
+                "bytes"
+            )
 
     @property
     def limit(self) -> int:
@@ -73,48 +82,13 @@ class Alphabet:
         """Choose the code points that get ids.
 
         Args:
-            counts: (NUM_CODE_POINTS,) how often each code point occurs.
+            counts: (NUM_CODE_POINTS,) how often each one occurs.
         Returns: (chosen,) uint32, by falling count.
         """
         assert self.size is not None
         frequent = np.flatnonzero(counts >= (self.min_frequency or 1))
         by_falling_count = frequent[np.argsort(-counts[frequent], kind="stable")]
         return by_falling_count[: self.size - END - 1].astype(np.uint32)
-
-
-def choose_alphabet(
-    unit: Unit,
-    *,
-    sequence_length: int,
-    end_token: bool,
-    min_frequency: int | None,
-    vocab_size: int | None,
-    usual: tuple[int, int],
-) -> Alphabet:
-    """Make an alphabet from a task's options.
-
-    Args:
-        unit: whether a token is a byte or a character.
-        sequence_length: positions read of a document, end token included.
-        end_token: whether a token marks the end of every sequence.
-        min_frequency: times that a character must occur in training to get an id.
-        vocab_size: most ids.
-        usual: min_frequency and vocab_size of characters, if they are not given.
-    Raises: ValueError if options of characters are given and the unit is bytes.
-    """
-    if unit == "bytes":
-        for name, value in (("min_frequency", min_frequency), ("vocab_size", vocab_size)):
-            if value is not None:
-                raise ValueError(f"{name} has no effect: it is for characters, and unit is bytes")
-    else:
-        min_frequency, vocab_size = min_frequency or usual[0], vocab_size or usual[1]
-    return Alphabet(
-        unit=unit,
-        sequence_length=sequence_length,
-        has_end=end_token,
-        min_frequency=min_frequency,
-        size=vocab_size,
-    )
 
 
 class Documents:
@@ -126,10 +100,7 @@ class Documents:
 
     def __init__(self, alphabet: Alphabet) -> None:
         self.alphabet = alphabet
-        self.num_replaced = 0
-        """Number of documents with bytes that are no UTF-8, which became U+FFFD."""
-        self.num_empty = 0
-        """Number of documents without any text, which became one blank."""
+        self.num_replaced = self.num_empty = 0
         self._index: dict[bytes, int] = {}
         self._texts: list[bytes] = []
 
@@ -143,10 +114,6 @@ class Documents:
         if index == len(self._texts):
             self._texts.append(self._cut(text))
         return index
-
-    def find(self, text: bytes) -> int | None:
-        """Return the index of a document, or None if it has not been added."""
-        return self._index.get(hashlib.blake2b(text, digest_size=16).digest())
 
     def renumber(self, appearances: np.ndarray) -> np.ndarray:
         """Number the documents in the order in which they first appear in a list of indices.
@@ -186,8 +153,8 @@ class Documents:
 
         Args:
             made: the cache to write to.
-            training: (count,) indices of the documents in which characters are counted, repeated
-                as often as the training examples repeat a document.
+            training: (count,) indices of the documents of all training examples, in which
+                characters are counted.
         """
         lengths = [len(text) for text in self._texts]
         vocabulary = np.zeros(0, dtype=np.uint32)
@@ -246,16 +213,15 @@ def check_documents(cache: Cache, alphabet: Alphabet) -> list[str]:
     lengths = np.diff(offsets)
     if offsets[0] != 0 or offsets[-1] != len(tokens) or lengths.min() < 1:
         raise DataError(f"{cache.folder}: a sequence is empty or ends outside the tokens")
-    if lengths.max() > alphabet.limit:
-        raise DataError(
-            f"{cache.folder}: a sequence has {lengths.max()} tokens, more than {alphabet.limit}"
-        )
-    kinds = "bytes"
+    low, high, kinds = 0, 255, "bytes"
     if alphabet.unit == "characters":
+        low, high = UNKNOWN, END + len(vocabulary)
         kinds = f"{len(vocabulary)} different characters, or unknown"
-        low, high = tokens.min(), tokens.max()
-        if low not in (UNKNOWN, END + 1) or high > END + len(vocabulary):
-            raise DataError(f"{cache.folder}: tokens {low} to {high} are outside the vocabulary")
+    if lengths.max() > alphabet.limit or tokens.min() < low or tokens.max() > high:
+        raise DataError(
+            f"{cache.folder}: tokens {tokens.min()} to {tokens.max()} in up to {lengths.max()} "
+            f"positions, expected {low} to {high} in up to {alphabet.limit}"
+        )
     return [
         "sizes and checksums of all files match the manifest",
         f"{len(lengths)} distinct texts have {lengths.min()} to {lengths.max()} tokens",

@@ -26,7 +26,7 @@ SPLITS = {"train": "train", "eval": "val", "test": "test"}
 """The name of the split here, by the word in the name of the file."""
 
 LONGEST_LINE = 64 * 2**20
-"""Most bytes of a line; a longer line is malformed."""
+"""Most bytes of a line."""
 
 MOST_MALFORMED = 0.01
 """Share of a file's lines that may be malformed: with more, it is another kind of file."""
@@ -35,6 +35,8 @@ FILE = re.compile(r"(?:^|/)new_aan_pairs\.(train|eval|test)\.tsv$")
 
 _LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 _FIELDS = 5
+_NUMBERED = [b"1", b"2", b"3", b"4"]
+"""End of the header that pandas makes up."""
 
 
 @dataclass
@@ -44,14 +46,8 @@ class Pairs:
     name: str
     labels: bytearray = field(default_factory=bytearray)
     documents: list[tuple[int, int]] = field(default_factory=list)
-    lines: int = 0
     skipped: list[str] = field(default_factory=list)
     """Malformed lines, each with its place and fault."""
-
-    def add(self, label: int, first: int, second: int) -> None:
-        """Add a pair of documents."""
-        self.labels.append(label)
-        self.documents.append((first, second))
 
     def labels_array(self) -> np.ndarray:
         """Return the labels, (pairs,) uint8."""
@@ -60,10 +56,6 @@ class Pairs:
     def documents_array(self) -> np.ndarray:
         """Return the indices of the documents, (pairs, 2) int64."""
         return np.array(self.documents, dtype=np.int64)
-
-
-class _Malformed(Exception):
-    """A line that is no pair."""
 
 
 def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs]:
@@ -92,72 +84,25 @@ def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs
 
 
 def _read(name: str, file: IO[bytes], documents: Documents, shown: str) -> Pairs:
-    pairs = Pairs(name)
-    with_tabs: list[tuple[int, list[bytes]]] = []
+    pairs, number = Pairs(name), 0
     for number, row in enumerate(read_rows(file, shown, longest=LONGEST_LINE), start=1):
-        pairs.lines = number
-        if number == 1 and _is_header(row):
-            raise describe_saved_again(shown, "its first line is a header")
-        try:
-            fields = _check(row)
-            if len(fields) > _FIELDS:
-                with_tabs.append((number, fields))
-            else:
-                pairs.add(_label(fields[0]), documents.add(fields[3]), documents.add(fields[4]))
-        except _Malformed as fault:
-            pairs.skipped.append(f"{shown}:{number}: {fault}")
-    for number, fields in with_tabs:
-        try:
-            pairs.add(_label(fields[0]), *_split_at_tab(fields[3:], documents))
-        except _Malformed as fault:
-            pairs.skipped.append(f"{shown}:{number}: {fault}")
-    _report(pairs, shown)
-    return pairs
-
-
-def _check(fields: list[bytes] | None) -> list[bytes]:
-    if fields is None:
-        raise _Malformed(f"the line is longer than {LONGEST_LINE:,} bytes")
-    if len(fields) < _FIELDS:
-        raise _Malformed(f"got {len(fields)} tab-separated fields, expected {_FIELDS}")
-    return fields
-
-
-def _is_header(fields: list[bytes] | None) -> bool:
-    """Whether a first line names columns: with words, or with 0 1 2 3 4 as pandas does."""
-    if fields is None or len(fields) < _FIELDS:
-        return False
-    label = fields[0].strip(b'"')
-    return not label or label[:1].isalpha() or fields == [b"0", b"1", b"2", b"3", b"4"]
-
-
-def _label(text: bytes) -> int:
-    if text not in _LABELS:
-        raise _Malformed(f"got label {text[:20].decode(errors='replace')!r}, expected 0 or 1")
-    return _LABELS[text]
-
-
-def _split_at_tab(pieces: list[bytes], documents: Documents) -> tuple[int, int]:
-    """Find where the first of two texts ends if there are tabs in the texts.
-
-    The place is certain where one of the two texts is known from another line.
-    """
-    for cut in range(1, len(pieces)):
-        first, second = b"\t".join(pieces[:cut]), b"\t".join(pieces[cut:])
-        if documents.find(first) is not None or documents.find(second) is not None:
-            return documents.add(first), documents.add(second)
-    raise _Malformed(
-        f"got {len(pieces) + 3} tab-separated fields, expected {_FIELDS}; neither text is known "
-        f"from another line, so where the first ends is uncertain"
-    )
-
-
-def _report(pairs: Pairs, shown: str) -> None:
-    if not pairs.labels or len(pairs.skipped) > max(1, MOST_MALFORMED * pairs.lines):
+        label = None if row[1:] == _NUMBERED else _LABELS.get(row[0])
+        if len(row) == _FIELDS and label is not None:
+            pairs.labels.append(label)
+            pairs.documents.append((documents.add(row[3]), documents.add(row[4])))
+            continue
+        fault = f"got {len(row)} tab-separated fields, expected {_FIELDS}"
+        if len(row) == _FIELDS:
+            if number == 1:
+                raise describe_saved_again(shown, "its first line is a header, or has no label")
+            fault = f"got label {row[0][:20].decode(errors='replace')!r}, expected 0 or 1"
+        pairs.skipped.append(f"{shown}:{number}: {fault}")
+    if not pairs.labels or len(pairs.skipped) > max(1, MOST_MALFORMED * number):
         what = pairs.skipped[0] if pairs.skipped else f"{shown} is empty"
         raise DataError(
-            f"{len(pairs.skipped)} of {pairs.lines} lines of {shown} are malformed, the first: "
+            f"{len(pairs.skipped)} of {number} lines of {shown} are malformed, the first: "
             f"{what}; expected label, id, id, text, text, separated by tabs"
         )
     for line in pairs.skipped:
         logger.info(f"skipped {line}")
+    return pairs

@@ -13,7 +13,7 @@ from common.errors import DataError
 from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, read_cache
-from tasks.documents.documents import Alphabet, check_documents, open_documents
+from tasks.documents.documents import Alphabet, Unit, check_documents, open_documents
 from tasks.manifest import canonical_hash
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import PackedTokens
@@ -31,27 +31,47 @@ class DocumentTask(Task):
 
     Args:
         source: the task's option `source`.
-        alphabet: how text becomes ids.
+        unit, sequence_length, end_token, min_frequency, vocab_size: see `Alphabet`.
         counts: the options that say how many examples to use, by name.
         data_seed: seed of the random choice of examples.
     """
 
     release: ClassVar[Release]
+    usual: ClassVar[tuple[int, int]]
+    """Options min_frequency and vocab_size of characters, if they are not given."""
     splits_read: ClassVar[tuple[str, ...]]
     towers: ClassVar[int]
 
     def __init__(
-        self, source: str, alphabet: Alphabet, counts: Mapping[str, int | None], data_seed: int
+        self,
+        *,
+        source: str,
+        unit: Unit,
+        sequence_length: int,
+        end_token: bool,
+        min_frequency: int | None,
+        vocab_size: int | None,
+        counts: Mapping[str, int | None],
+        data_seed: int,
     ) -> None:
+        if unit == "characters":
+            min_frequency = min_frequency or self.usual[0]
+            vocab_size = vocab_size or self.usual[1]
+        self.alphabet = Alphabet(
+            unit=unit,
+            sequence_length=sequence_length,
+            has_end=end_token,
+            min_frequency=min_frequency,
+            size=vocab_size,
+        )
         self.source = source
-        self.alphabet = alphabet
         self.counts = counts
         self.data_seed = data_seed
         self.info = TaskInfo(
             name=self.name,
             num_classes=2,
-            max_length=alphabet.sequence_length,
-            vocab_size=alphabet.vocab_size,
+            max_length=sequence_length,
+            vocab_size=self.alphabet.vocab_size,
             towers=self.towers,
         )
 

@@ -47,8 +47,8 @@ def open_baselines(
 
     Args:
         data_dir: where caches are.
-        cache: the whole text.
-        views: what is used of train and test.
+        cache: the whole text, of which `views` are used.
+        views: the first tokens of train and test.
         vocab_size: most different tokens.
     Returns: by name, test accuracies in percent, and bits per byte of the test text.
     """
@@ -87,12 +87,7 @@ def count_tokens(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
 
 
 def order_0(train: np.ndarray, test: np.ndarray) -> float:
-    """Bits of test tokens, each by its frequency in training.
-
-    Args:
-        train: (vocab_size,) counts of tokens in training, to each of which 1 is added.
-        test: (vocab_size,) counts of tokens in the test split.
-    """
+    """Bits of the counted test tokens, each by its count in training plus 1: (vocab_size,) both."""
     chances = (train + 1) / (train.sum() + len(train))
     return float(-(test * np.log2(chances)).sum())
 
@@ -116,7 +111,7 @@ def xz(train: np.ndarray, test: np.ndarray) -> float:
 
 
 def _compressed(parts: Sequence[np.ndarray], bar: tqdm[Any], is_over: threading.Event) -> int:
-    """Bytes of a text, given in parts, once xz has compressed it; or fewer, once `is_over`."""
+    """Count the bytes of a text, given in parts, once xz has compressed it, until `is_over`."""
     # A smaller dictionary than usual takes less memory, and is as good where it holds the text.
     size = min(XZ_SEES, max(XZ_LEAST, sum(map(len, parts))))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": XZ_LEVEL, "dict_size": size}]

@@ -12,16 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import DataError
+from common.untrusted import explain_errors
 from tasks.lm.corpora import CORPORA, SPLIT_FILE, SPLITS, WHOLE
 from tasks.sources.archives import GIB, is_zip, read_unpacked, walk
 
 LARGEST_TEXT = 4 * GIB
-LARGEST_TOTAL = 8 * GIB
-"""Most bytes of a file of text, and of all that is unpacked from an archive."""
+"""Most bytes of a file of text."""
 
-DIGESTS = {32: "md5", 40: "sha1", 64: "sha256"}
+_DIGESTS = {32: "md5", 40: "sha1", 64: "sha256"}
 """Names of digests, by their length in hexadecimal digits."""
-
 _ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.\w+)?)$")
 _ALIASES = {"valid": "val", "validation": "val"}
 
@@ -54,8 +53,7 @@ def read_texts(path: Path, files: re.Pattern[str]) -> TextFiles:
     if files is not SPLIT_FILE and not is_zip(path):
         return {WHOLE: TextFile(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
     found: dict[str, TextFile] = {}
-    limits = {"largest": LARGEST_TEXT, "total": LARGEST_TOTAL}
-    for match, file in walk(path, files, inside="*", **limits):
+    for match, file in walk(path, files, inside="*", largest=LARGEST_TEXT):
         split = _ALIASES.get(match[1], match[1]) if files is SPLIT_FILE else WHOLE
         if split in found:
             raise DataError(f"{path} has {split} twice: {found[split].file} and {match.string}")
@@ -75,10 +73,11 @@ def read_own(corpus: str) -> TextFiles:
     Raises: DataError for a name of nothing, and as `read_texts`.
     """
     path = Path(corpus)
-    if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
-        return read_texts(path, SPLIT_FILE)
-    if path.is_file():
-        return {WHOLE: TextFile(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
+    with explain_errors(corpus):
+        if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
+            return read_texts(path, SPLIT_FILE)
+        if path.is_file():
+            return {WHOLE: TextFile(corpus, read_unpacked(path, largest=LARGEST_TEXT))}
     near = difflib.get_close_matches(corpus, CORPORA, n=1, cutoff=0.5)
     suggestion = f"; did you mean {near[0]}?" if near else ";"
     raise DataError(
@@ -92,7 +91,7 @@ def differences(texts: TextFiles, digests: Mapping[str, str]) -> list[str]:
     return [
         texts[name].file
         for name, digest in digests.items()
-        if texts[name].digest(DIGESTS[len(digest)]) != digest
+        if texts[name].digest(_DIGESTS[len(digest)]) != digest
     ]
 
 

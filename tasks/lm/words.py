@@ -6,6 +6,7 @@ has the blanks before it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,8 +24,7 @@ CHUNK = 2**20
 MOST_QUOTES = 3
 """Most unknown words that an error repeats."""
 
-_BLANK = re.compile(rb"\s")
-_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
+_BLANK, _WORD = re.compile(rb"\s"), re.compile(rb"\n|\S+")
 
 
 def chunks(text: np.ndarray) -> Iterator[tuple[int, bytes]]:
@@ -57,22 +57,10 @@ def words_of(chunk: bytes) -> list[bytes]:
     return chunk.replace(b"\n", b" %b " % LINE_END).split()
 
 
-def word_ends(chunk: bytes) -> np.ndarray:
-    """List where the words of a text end, (words,) int64: the place of the byte after each."""
-    codes = np.frombuffer(chunk, dtype=np.uint8)
-    is_blank = _IS_BLANK[codes]
-    is_last = ~is_blank & np.append(is_blank[1:], True)
-    return np.flatnonzero(is_last | (codes == ord("\n"))) + 1
-
-
 def first_words(text: np.ndarray, count: int) -> np.ndarray:
     """Cut a text, (bytes,) uint8, behind its first words; whole, if it has no more than these."""
-    for start, chunk in chunks(text):
-        ends = word_ends(chunk)
-        if count <= len(ends):
-            return text[: start + ends[count - 1]]
-        count -= len(ends)
-    return text
+    last = next(itertools.islice(_WORD.finditer(text.data), count - 1, None), None)
+    return text if last is None else text[: last.end()]
 
 
 class Words(Vocabulary):

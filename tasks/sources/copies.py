@@ -21,8 +21,7 @@ def copy_order(path: PurePath | str) -> tuple[bool, int, tuple[str, ...]]:
     """Return a sort key for the paths of several copies: the copy to read comes first.
 
     The archive of the Long Range Arena holds pathfinder128 twice. The labels of one copy cannot be
-    learned (google-research/long-range-arena#38), and published code reads the one in the inner
-    folder, lra_release/lra_release. So this copy comes first; others follow by their depth.
+    learned (google-research/long-range-arena#38); published code reads lra_release/lra_release.
     """
     parts = PurePosixPath(path).parts
     is_inner = (ARCHIVE, ARCHIVE) in itertools.pairwise(parts)
@@ -30,13 +29,7 @@ def copy_order(path: PurePath | str) -> tuple[bool, int, tuple[str, ...]]:
 
 
 def note_copies(made: Build, read: PurePath | str, others: Iterable[PurePath | str]) -> None:
-    """Name the copies of the data that were not read, in the log and in the manifest.
-
-    Args:
-        made: the cache that the data was read into.
-        read: the path of the copy that was read.
-        others: the paths of the other copies.
-    """
+    """Name the other copies of the data that were not read, in the log and in the manifest."""
     for other in others:
         line = f"{other} was not read: it is another copy of the data, and {read} was read"
         logger.warning(line)

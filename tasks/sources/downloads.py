@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,8 @@ CHUNK = 2**13
 """Bytes that are written at a time; fewer are lost where a connection ends."""
 TIMEOUT = (5, 30)
 """Seconds to wait for a connection, and for the next bytes."""
-PAUSES = (1, 3)
-"""Seconds to wait before asking again each time that a connection brings nothing new."""
-SERVER_ERROR = 500
-"""Lowest status that may pass; those below say that the server will not send the file."""
+RETRIES, BACKOFF = 2, 0.5
+"""How often a place is asked again that does not answer, and seconds to wait, doubled each time."""
 
 
 class DownloadError(KnownError):
@@ -54,59 +51,65 @@ def download(address: Address, target: Path) -> Path:
     Returns: target.
     Raises: DownloadError naming every place and why it failed.
     """
+    from requests import RequestException
+
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
         if target.exists():  # another process was faster
             return target
         partial = target.with_name(f"{target.name}.partial")
         failures: list[str] = []
-        size = format_bytes(address.bytes)
-        for url, *others in (address.urls[i:] for i in range(len(address.urls))):
-            also = f"; if it is slow, {' and '.join(others)} has the same file" if others else ""
-            logger.info(f"{address.file_name} ({size}) comes from {url}{also}")
+        for url in address.urls:
+            logger.info(f"{address.file_name} ({format_bytes(address.bytes)}) comes from {url}")
             try:
-                _resume(url, address, partial)
+                _complete(url, address, partial)
                 return partial.rename(target)
-            except DownloadError as error:
+            except (DownloadError, RequestException) as error:
                 failures.append(f"{url}: {error}")
         raise DownloadError("; ".join(failures))
 
 
-def _resume(url: str, address: Address, partial: Path) -> None:
+def _complete(url: str, address: Address, partial: Path) -> None:
     """Download the missing bytes, as long as each connection brings some, and verify all."""
     import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3 import Retry
 
-    most, pauses = _size(partial), iter(PAUSES)
+    retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=range(500, 600))
     title = f"downloading {address.file_name}"
-    with progress(title, total=address.bytes, initial=most, unit="B") as bar:
-        while _size(partial) < address.bytes:
-            error: requests.RequestException | None = None
+    with (
+        requests.Session() as session,
+        progress(title, total=address.bytes, initial=_size(partial), unit="B") as bar,
+    ):
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retry))
+        while (before := _size(partial)) < address.bytes:
             try:
-                _append(url, address, partial, bar)
-            except requests.RequestException as caught:
-                error = caught
-            if _size(partial) > most:
-                most, pauses = _size(partial), iter(PAUSES)
-                continue
-            pause = None if _is_final(error) else next(pauses, None)
-            if pause is None:
-                raise DownloadError(_reason(error) if error else "it sends nothing")
-            time.sleep(pause)
-    _verify(address, partial)
+                _append(session, url, address, partial, bar)
+            except requests.RequestException:
+                if _size(partial) <= before:
+                    raise
+            if _size(partial) <= before:
+                raise DownloadError("it sends nothing more")
+    facts = file_facts(partial)
+    if (facts.bytes, facts.sha256) != (address.bytes, address.sha256):
+        partial.unlink()
+        raise DownloadError(
+            f"the checksum of {facts.bytes:,} bytes is wrong, expected {address.bytes:,} bytes; "
+            f"deleted"
+        )
 
 
-def _append(url: str, address: Address, partial: Path, bar: Any) -> None:
+def _append(session: Any, url: str, address: Address, partial: Path, bar: Any) -> None:
     """Download from where a file ends, or from the start if the server cannot send a range.
 
     Raises: DownloadError, before anything is written, if the answer is no part of the file.
     """
-    import requests
-
     done = _size(partial)
     headers = {"Range": f"bytes={done}-", "Accept-Encoding": "identity"}
-    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+    with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         answer.raise_for_status()
-        start = done if answer.status_code == requests.codes.partial_content else 0
+        start = done if answer.status_code == 206 else 0  # noqa: PLR2004 (partial content)
         length = answer.headers.get("Content-Length", "")
         if length.isdecimal() and start + int(length) != address.bytes:
             raise DownloadError(f"got {start + int(length):,} bytes, expected {address.bytes:,}")
@@ -122,29 +125,5 @@ def _append(url: str, address: Address, partial: Path, bar: Any) -> None:
                     break
 
 
-def _verify(address: Address, partial: Path) -> None:
-    """Compare size and checksum; delete a file that differs."""
-    size = _size(partial)
-    if size != address.bytes:
-        partial.unlink()
-        raise DownloadError(f"got {size:,} bytes, expected {address.bytes:,}; deleted")
-    if file_facts(partial).sha256 != address.sha256:
-        partial.unlink()
-        raise DownloadError("the checksum of the downloaded file is wrong; deleted")
-
-
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _is_final(error: Exception | None) -> bool:
-    """Whether asking again is of no use, as the server refuses the request."""
-    answer = getattr(error, "response", None)
-    return answer is not None and answer.status_code < SERVER_ERROR
-
-
-def _reason(error: Exception) -> str:
-    """Return the innermost reason of an error, in a line."""
-    while error.__context__ is not None:
-        error = error.__context__  # pyright: ignore[reportAssignmentType]
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -50,7 +50,7 @@ def mark_export(
     Args:
         folder: where the files are exported to.
         cache: the data to be exported.
-        content: its arrays, as they are read back, see `content_digest`.
+        content: its arrays, as they are read back.
         names: names of the files and folders to be exported.
     Raises: DataError if the folder has one of these names already, but no mark of an export.
     """
@@ -61,13 +61,8 @@ def mark_export(
             f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
             f"folder"
         )
-    mark = Mark.model_validate(
-        {
-            "source": cache.manifest.source,
-            "unofficial_because": cache.unofficial_because,
-            "content": content_digest(content),
-        }
-    )
+    facts = {"source": cache.manifest.source, "unofficial_because": cache.unofficial_because}
+    mark = Mark.model_validate({**facts, "content": content_digest(content)})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (mark.model_dump_json(indent=2) + "\n").encode())
 
@@ -90,8 +85,8 @@ def determine_source(
 
     Args:
         made: the cache in the making, official so far.
-        mark: content of the file MARK beside the files, or None without one.
-        content: the arrays that were read, see `content_digest`.
+        mark: content of the file MARK beside the files, if there is one.
+        content: the arrays that were read.
         doubt: what the files have in another way than the release; empty if nothing.
     """
     said = None if mark is None else read_mark(mark)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +44,6 @@ class Release:
     """A sentence that says where people get the files."""
     address: Address | None = None
     """Where the files can be downloaded."""
-    not_read: Mapping[str, str] = field(default_factory=dict)
-    """Patterns of files that are taken for the release, each with the reason not to read them."""
     accept: Callable[[Path], Path | None]
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
@@ -76,10 +73,9 @@ class Release:
         return sorted(path for path in found if path.is_file())
 
     def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
-        """Find the official files, or the address of a download, as the option `source` allows.
+        """Find the official files, the ones to read first; or else the address of a download.
 
-        Returns: archives and folders, the one to read first; where there is none, the address.
-        Raises: DataError if there are no files, and they cannot be downloaded.
+        Raises: DataError if there are none, and the option `source` allows no download.
         """
         found = self.find(data_dir) if source in ("auto", "official") else []
         if not found and source in ("auto", "download") and self.address is not None:
@@ -96,8 +92,6 @@ class Release:
         found = self.locate(data_dir, source)
         if not isinstance(found, Address):
             return found
-        if unread := self._describe_unread(data_dir):
-            logger.warning(unread.strip())
         try:
             return [download(found, data_dir / found.file_name)]
         except DownloadError as error:
@@ -115,18 +109,10 @@ class Release:
         return (
             f"no official files of {self.task} in {data_dir} (searched three folders deep); "
             f"expected {self._names()}.{rename} {self.people_get_it}"
-            f"{self._describe_unread(data_dir)}"
         )
 
     def _names(self) -> str:
         return " or ".join(f"{name} ({what})" for name, what in self.names.items())
-
-    def _describe_unread(self, data_dir: Path) -> str:
-        """Name a file that is taken for the release, and say why it is not read."""
-        for name, why in self.not_read.items():
-            for path in itertools.chain(*(data_dir.glob(f"{depth}{name}") for depth in DEPTHS)):
-                return f" {path} was not read: {why}."
-        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

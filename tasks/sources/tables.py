@@ -11,7 +11,7 @@ from common.errors import DataError
 WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[bytes] | None]:
+def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[bytes]]:
     """Read the fields of each line; lines end in LF or CRLF, and a byte order mark is left out.
 
     Quotes belong to the text. Spreadsheets and pandas put a field that contains quotes into quotes
@@ -21,21 +21,24 @@ def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[byt
         file: the open file.
         shown: its path, for messages.
         longest: most bytes of a line.
-    Yields: the fields, or None for a line that is too long.
-    Raises: DataError if another program saved the file again with quotes or as UTF-16.
+    Yields: the fields.
+    Raises: DataError for a line that is too long, and if another program saved the file again
+        with quotes or as UTF-16.
     """
     quoted = unquoted = 0
-    for number, line in enumerate(_read_lines(file, longest), start=1):
-        if line is None:
-            yield None
-            continue
+    for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), start=1):
+        if len(line) > longest:
+            raise DataError(f"{shown}:{number}: the line is longer than {longest:,} bytes")
         if number == 1 and line.startswith(WIDE):
             raise describe_saved_again(shown, "it is UTF-16 text, expected UTF-8")
-        fields = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).split(b"\t")
+        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        fields = text.rstrip(b"\r\n").split(b"\t")
         # The first field may be the end of a text that has line breaks.
-        with_quotes = [field for field in fields[1:] if b'"' in field] if b'"' in line else []
-        found = sum(map(_is_quoted, with_quotes))
-        quoted, unquoted = quoted + found, unquoted + len(with_quotes) - found
+        for field in fields[1:] if b'"' in line else ():
+            if b'"' in field:
+                inner = field[1:].replace(b'""', b"")[:-1]
+                is_quoted = field.startswith(b'"') and b'"' not in inner
+                quoted, unquoted = quoted + is_quoted, unquoted + (not is_quoted)
         yield fields
     if quoted > unquoted:
         raise describe_saved_again(shown, "its fields are in quotes")
@@ -47,19 +50,3 @@ def describe_saved_again(shown: str, trace: str) -> DataError:
         f"{shown}: {trace}, so another program, such as a spreadsheet or pandas, saved this file "
         f"again; get the original file, or write it as UTF-8 with tabs and without quotes"
     )
-
-
-def _is_quoted(field: bytes) -> bool:
-    """Whether a field, or the part of it before a tab or line break, is written in quotes."""
-    return field.startswith(b'"') and b'"' not in field[1:].replace(b'""', b"")[:-1]
-
-
-def _read_lines(file: IO[bytes], longest: int) -> Iterator[bytes | None]:
-    """Read lines without their ends; None for one that is too long."""
-    while line := file.readline(longest):
-        if len(line) == longest and not line.endswith(b"\n"):
-            while (rest := file.readline(longest)) and not rest.endswith(b"\n"):
-                pass
-            yield None
-        else:
-            yield line.rstrip(b"\r\n")
