@@ -277,7 +277,8 @@ def test_a_working_directory_that_is_deleted(place: Place) -> None:
     thread = threading.Thread(target=delete)
     thread.start()
     says = "was removed while the run was at work"
-    place.attack("run_task", RUN, {2}, working=str(working), says=says)
+    long = [*RUN, "--set", "train.steps=5000", "--set", "log.checkpoint_minutes=5"]
+    place.attack("run_task", long, {2}, working=str(working), says=says)
     thread.join()
 
 
