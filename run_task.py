@@ -136,8 +136,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     from lra.record.schema import row_label
     from lra.runtime.distributed import join_processes, local_device
     from lra.runtime.environment import choose_device, use_threads
-    from lra.train.session import common_facts
-    from lra.train.setup import set_up_run
+    from lra.train.setup import common_facts, set_up_run
     from lra.train.stopping import StopRequest
 
     if options.verbose:

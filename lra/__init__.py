@@ -1,22 +1,14 @@
 """Train sequence mixers on the Long Range Arena from Python: `lra.run`, `lra.build`, `lra.load`.
 
 Importing this package is cheap: what it offers is imported when it is first used.
+`__init__.pyi` lists it for type checkers.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
 from lra.runtime.packages import refuse_shadow
-
-if TYPE_CHECKING:
-    from common.errors import DataError
-    from lra.api.data import Data, data, mixers, tasks
-    from lra.api.frame import metrics, records
-    from lra.api.model import Built, TrainedRun, build, load
-    from lra.api.training import run
-    from lra.runtime.errors import UserError
 
 __all__ = [
     "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "data", "load", "metrics",
