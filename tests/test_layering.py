@@ -14,8 +14,7 @@ ORDER = (
     "lra.report.screen", "lra.report.compare", "lra.report.commands",
     "lra.report.figures", "lra.report.styles", "lra.report.points", "lra.report.tables",
     "lra.report.published", "lra.report.data", "lra.report.boards", "lra.report.scores",
-    "lra.report.names",
-    "lra.report", "lra.generate", "lra.evaluate",
+    "lra.report.names", "lra.report", "lra.generate", "lra.evaluate",
     "lra.check", "lra.prepare", "lra.train",
     "lra.classifier", "lra.record", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",
@@ -24,7 +23,7 @@ ORDER = (
     "tasks.cache", "tasks.manifest", "tasks.order", "tasks.labelled", "tasks.next_token",
     "tasks.unlabelled", "tasks.splits", "tasks.base", "tasks.vocabulary",
     "tasks.random_words",
-    "models", "models.layers", "models.base", "models.ops",
+    "models", "models.layers", "models.base", "models.fast", "models.ops",
     "common", "common.cores", "common.kernel_choice", "common.progress", "common.strict_yaml",
     "common.tensors", "common.untrusted", "common.files", "common.errors", "common.options",
 )  # fmt: skip
@@ -38,8 +37,6 @@ LATE = {
     "lra.report.tables.published": "torch, for reports without estimates of time",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
-    "models.ops.delta_rule": "numba, for the delta rule",
-    "models.ops.selective_scan": "numba, for states of single channels",
     "tasks.pathfinder.files": "numba, for data that is no release",
     "tasks.pathfinder.task": "numba, for data that is read",
 }
@@ -67,12 +64,10 @@ BOUNDARY = {
     "common.cores": "what the kernel says of control groups",
     "lra.runtime.environment": "what the kernel says",
     "lra.runtime.repository": "code of this repository",
-    "models.ops.circulant": "what the kernel says of the cache",
-    "models.ops.linear_map": "what the kernel says of the processor",
+    "models.fast.linear_map": "what the kernel says of the processor",
     "lra.runtime.console": "the null device",
 }
 """The only modules that call them: what they take in, and why it is safe there."""
-
 
 ROOTS = ("lra", "models", "tasks", "common")
 FILES = [path for package in ROOTS for path in sorted((ROOT / package).rglob("*.py"))]
