@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import logging
 import sys
 from typing import TYPE_CHECKING
@@ -17,41 +18,27 @@ from lra.runtime.cli import (
     absolute_path,
     add_settings,
     add_threads,
-    end_now,
     name_in_help,
     non_negative_float,
     positive_int,
     run_command,
     seed,
 )
-from lra.runtime.console import write_out
+from lra.runtime.console import hide_messages, show_messages, write_out
 from lra.runtime.launch import is_silent
+from lra.runtime.terminal import terminal_width
 from lra.runtime.threads import choose_waiting
 
 if TYPE_CHECKING:
-    import torch
-
     from lra.classifier.classifier import Classifier
     from lra.config.schema import RunConfig
-    from lra.record.run import RunRecord
-    from lra.runtime.distributed import ProcessGroup
 
-PROGRAM = "run_task.py"
 EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": DIVERGED, "oom": OUT_OF_MEMORY}
 
 
-def task_names() -> list[str]:
-    """List the tasks of the suite."""
-    from lra.config.registry import TASKS
-
-    return sorted(TASKS.classes)
-
-
-def mixer_names() -> list[str]:
-    """List the mixers of the suite."""
-    from lra.config.registry import MIXERS
-
-    return sorted(MIXERS.classes)
+def list_names(registry: str) -> list[str]:
+    """List what the registry of tasks, or of mixers, has; importing it takes seconds."""
+    return sorted(getattr(importlib.import_module("lra.config.registry"), registry).classes)
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -62,74 +49,43 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "command resumes the run; 4 diverged; 5 out of memory; 6 another process works on the same "
         "run; 130 interrupted twice, or before there was anything to save.",
     )
-    add_settings(parser, task_names)
-    mixer = parser.add_argument(
-        "--mixer", required=True,
-        help=f"{{names}}, or your own: {OWN_CLASS}",
-    )  # fmt: skip
-    name_in_help(mixer, mixer_names)
-    parser.add_argument(
-        "--match-params", metavar="MIXER",
-        help="choose model.dim so that the number of parameters is within 5 %% of this mixer's",
-    )  # fmt: skip
-    parser.add_argument(
-        "--pretrain", metavar="OBJECTIVE",
+    add_settings(parser, lambda: list_names("TASKS"))
+    add = parser.add_argument
+    mixer = add("--mixer", required=True, help=f"{{names}}, or your own: {OWN_CLASS}")
+    name_in_help(mixer, lambda: list_names("MIXERS"))
+    add("--match-params", metavar="MIXER",
+        help="choose model.dim so that the number of parameters is within 5 %% of this "
+        "mixer's")  # fmt: skip
+    add("--pretrain", metavar="OBJECTIVE",
         help="train on the task's inputs before training on its labels: masked predicts hidden "
-        "positions, next predicts the next one; change its settings with --set pretrain.KEY=VALUE",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="random seed of initial weights, order of examples and dropout (default: 0)",
-    )
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+        "positions, next predicts the next one; change its settings with --set "
+        "pretrain.KEY=VALUE")  # fmt: skip
+    add("--seed", type=seed, default=0,
+        help="random seed of initial weights, order of examples and dropout (default: "
+        "0)")  # fmt: skip
+    add("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     add_threads(parser)
-    parser.add_argument("--precision", help="fp32, or bf16 to compute matrix products in bfloat16")
-    _add_stops(parser)
-    parser.add_argument(
-        "--results-dir",
-        type=absolute_path,
-        default="results",
-        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)",
-    )
-    parser.add_argument(
-        "--resume", choices=("auto", "never"), default="auto",
-        help="auto (default): resume the run of these settings if there is one; never: start "
-        "another run",
-    )  # fmt: skip
-    parser.add_argument(
-        "--label", metavar="NAME",
-        help="name of the run in tables, in place of its changed settings; a finished run is "
-        "renamed",
-    )  # fmt: skip
-    parser.add_argument(
-        "--verbose", action="store_true", help="also print messages about internals"
-    )
-    parser.add_argument(
-        "--show-config",
-        action="store_true",
-        help="print all settings of the run and its estimated time, and exit",
-    )
-    return parser.parse_args(arguments)
-
-
-def _add_stops(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-steps", type=positive_int,
-        help="stop the run at this step; the same command resumes it",
-    )  # fmt: skip
-    parser.add_argument(
-        "--max-minutes",
-        type=non_negative_float,
+    add("--precision", help="fp32, or bf16 to compute matrix products in bfloat16")
+    add("--max-steps", type=positive_int,
+        help="stop the run at this step; the same command resumes it")  # fmt: skip
+    add("--max-minutes", type=non_negative_float,
         help="stop the run after this time (preparing data is not counted); the same command "
-        "resumes it",
-    )
-    parser.add_argument(
-        "--stop-with", type=positive_int, metavar="PID",
+        "resumes it")  # fmt: skip
+    add("--stop-with", type=positive_int, metavar="PID",
         help="stop the run when the process with this number has ended; the same command "
-        "resumes it",
-    )  # fmt: skip
+        "resumes it")  # fmt: skip
+    add("--results-dir", type=absolute_path, default="results",
+        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
+    add("--resume", choices=("auto", "never"), default="auto",
+        help="auto (default): resume the run of these settings if there is one; never: start "
+        "another run")  # fmt: skip
+    add("--label", metavar="NAME",
+        help="name of the run in tables, in place of its changed settings; a finished run is "
+        "renamed")  # fmt: skip
+    add("--verbose", action="store_true", help="also print messages about internals")
+    add("--show-config", action="store_true",
+        help="print all settings of the run and its estimated time, and exit")  # fmt: skip
+    return parser.parse_args(arguments)
 
 
 def configure(options: argparse.Namespace) -> RunConfig:
@@ -154,37 +110,6 @@ def configure(options: argparse.Namespace) -> RunConfig:
     return resolve(request)
 
 
-def run(options: argparse.Namespace, classifier: type[Classifier] | None = None) -> int:
-    """Carry a command line out; return the exit code.
-
-    Args:
-        classifier: what is trained; None: the classifier of the suite.
-    """
-    choose_waiting()  # before torch is imported
-    from lra.record.schema import row_label
-    from lra.runtime.console import hide_messages, show_messages
-    from lra.runtime.distributed import join_processes, local_device
-
-    if options.verbose:
-        show_messages(logging.DEBUG)
-    if is_silent():
-        hide_messages()
-    if options.label is not None:
-        row_label(options.label, "--label")
-    from lra.runtime.environment import choose_device, use_threads
-    from lra.train.session import common_facts
-
-    config = configure(options)
-    use_threads(options.threads)
-    if options.show_config:
-        write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
-        return 0
-    device = choose_device(local_device(options.device))
-    list_facts = functools.partial(common_facts, config, options.seed, device)
-    with join_processes(device, list_facts, functools.partial(end_now, PROGRAM)) as group:
-        return train(options, config, device, group, classifier)
-
-
 def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     """Say how long a run will take, or what is not known of it."""
     from lra.runtime.environment import choose_device, device_name
@@ -200,56 +125,66 @@ def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     return TrainingTime(config, Speeds.read(options.results_dir, config), here, stop).describe()
 
 
-def train(
-    options: argparse.Namespace,
-    config: RunConfig,
-    device: torch.device,
-    group: ProcessGroup,
-    classifier: type[Classifier] | None,
-) -> int:
-    """Make the run of a configuration, in one process of a group; return the exit code."""
+def run(options: argparse.Namespace, classifier: type[Classifier] | None = None) -> int:
+    """Carry a command line out; return the exit code.
+
+    Args:
+        classifier: what is trained; None: the classifier of the suite.
+    """
+    choose_waiting()  # before torch is imported
     from lra.classifier.classifier import Classifier
-    from lra.train.setup import set_up_run
+    from lra.record.schema import row_label
+    from lra.runtime.distributed import join_processes, local_device
+    from lra.runtime.environment import choose_device, use_threads
+    from lra.train.setup import common_facts, set_up_run
     from lra.train.stopping import StopRequest
 
+    if options.verbose:
+        show_messages(logging.DEBUG)
+    if is_silent():
+        hide_messages()
+    if options.label is not None:
+        row_label(options.label, "--label")
+    config = configure(options)
+    use_threads(options.threads)
+    if options.show_config:
+        write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
+        return 0
+    device = choose_device(local_device(options.device))
     stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
-    run = set_up_run(
-        config,
-        seed=options.seed,
-        device=device,
-        results_dir=options.results_dir,
-        data_dir=options.data_dir,
-        stop=stop,
-        group=group,
-        resume=options.resume,
-        label=options.label,
-        classifier=classifier or Classifier,
-    )
-    with stop:
-        record = run.execute()
-    if group.is_main_process:
-        show_result(options, config, record)
-    if group.world_size > 1 and record.status == "stopped":
-        return 0  # torchrun starts whatever else again
-    return EXIT_CODES[record.status]
+    list_facts = functools.partial(common_facts, config, options.seed, device)
+    with join_processes(device, list_facts) as group:
+        made = set_up_run(
+            config,
+            seed=options.seed,
+            device=device,
+            results_dir=options.results_dir,
+            data_dir=options.data_dir,
+            stop=stop,
+            group=group,
+            resume=options.resume,
+            label=options.label,
+            classifier=classifier or Classifier,
+        )
+        with stop:
+            record = made.execute()
+        if group.is_main_process:
+            from lra.report.run_screen import Screen
 
-
-def show_result(options: argparse.Namespace, config: RunConfig, record: RunRecord) -> None:
-    """Print the last screen of a run."""
-    from lra.report.run_screen import Screen
-    from lra.runtime.terminal import terminal_width
-
-    screen = Screen(
-        results_dir=options.results_dir, record=record, config=config, data_dir=options.data_dir,
-        flags=[] if options.device == "auto" else ["--device", options.device],
-        width=terminal_width(),
-    )  # fmt: skip
-    write_out(f"{screen}")
+            flags = [] if options.device == "auto" else ["--device", options.device]
+            screen = Screen(
+                results_dir=options.results_dir, record=record, config=config, flags=flags,
+                data_dir=options.data_dir, width=terminal_width(),
+            )  # fmt: skip
+            write_out(f"{screen}")
+        if group.world_size > 1 and record.status == "stopped":
+            return 0  # torchrun starts whatever else again
+        return EXIT_CODES[record.status]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return run_command(PROGRAM, lambda: run(parse_arguments(arguments)))
+    return run_command("run_task.py", lambda: run(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

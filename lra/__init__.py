@@ -1,85 +1,41 @@
 """Train sequence mixers on the Long Range Arena from Python: `lra.run`, `lra.build`, `lra.load`.
 
 Importing this package is cheap: what it offers is imported when it is first used.
+`__init__.pyi` lists it for type checkers.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from typing import TYPE_CHECKING
 
-from lra.runtime.packages import describe_shadow, is_command
-
-if TYPE_CHECKING:
-    from common.errors import DataError
-    from lra.api.data import Data, data, mixers, tasks
-    from lra.api.frame import metrics, records
-    from lra.api.model import Built, TrainedRun, build, load
-    from lra.api.training import run
-    from lra.runtime.errors import UserError
+from lra.runtime.packages import refuse_shadow
 
 __all__ = [
-    "Built",
-    "Data",
-    "DataError",
-    "TrainedRun",
-    "UserError",
-    "api",
-    "bench",
-    "build",
-    "classifier",
-    "config",
-    "data",
-    "evaluate",
-    "load",
-    "metrics",
-    "mixers",
-    "prepare",
-    "record",
-    "records",
-    "report",
-    "run",
-    "runtime",
-    "sweep",
-    "tasks",
-    "train",
-]
+    "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "data", "load", "metrics",
+    "mixers", "records", "run", "tasks",
+]  # fmt: skip
+
+_MODULES = {
+    "common.errors": ("DataError",),
+    "lra.api.data": ("Data", "data", "mixers", "tasks"),
+    "lra.api.frame": ("metrics", "records"),
+    "lra.api.model": ("Built", "TrainedRun", "build", "load"),
+    "lra.api.training": ("run",),
+    "lra.runtime.errors": ("UserError",),
+}
+"""Names that a module has for this package."""
 
 
 def __getattr__(name: str) -> object:
     """Import a name when it is first used, because torch takes seconds to import."""
-    modules = {
-        "Built": "lra.api.model",
-        "Data": "lra.api.data",
-        "DataError": "common.errors",
-        "TrainedRun": "lra.api.model",
-        "UserError": "lra.runtime.errors",
-        "build": "lra.api.model",
-        "data": "lra.api.data",
-        "load": "lra.api.model",
-        "metrics": "lra.api.frame",
-        "mixers": "lra.api.data",
-        "records": "lra.api.frame",
-        "run": "lra.api.training",
-        "tasks": "lra.api.data",
-    }
-    if name not in modules:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    _refuse_shadow()
-    return getattr(importlib.import_module(modules[name]), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            refuse_shadow()
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _refuse_shadow() -> None:
-    shadow = describe_shadow()
-    if shadow is not None and is_command():
-        sys.stderr.write(f"lra: error: {shadow}\n")
-        sys.exit(2)
-    if shadow is not None:
-        raise ImportError(shadow)
-
-
-_refuse_shadow()
+refuse_shadow()
 
 
 def __dir__() -> list[str]:

@@ -45,14 +45,7 @@ class MixerContext:
     def of(
         cls, *, dim: int, length: int, causal: bool = False, grid: tuple[int, int] | None = None
     ) -> MixerContext:
-        """Describe a mixer that is used outside of the suite's model, in your own code.
-
-        Args:
-            dim: channels in and out.
-            length: longest sequence, in positions.
-            causal: whether position i may only depend on positions up to i.
-            grid: (height, width) if the mixer is to mix along both axes of images.
-        """
+        """Describe a mixer that is used outside of the suite's model, for sequences of a length."""
         return cls(dim=dim, max_length=length, layer=0, depth=1, causal=causal, grid=grid)
 
 
@@ -60,10 +53,9 @@ class Mixer(nn.Module, abc.ABC):
     """A token mixer: a module that moves information between positions.
 
     The block around it has the residual connection and the norm. A subclass sets `name`. Its
-    constructor takes the context and then its options, as typed keyword-only arguments; the
-    harness reads the options' names, types and defaults from the signature. The constructor
-    raises ValueError for options that do not work together, and for a causal context if the
-    mixer has no causal form.
+    constructor takes the context and then its options, as typed keyword-only arguments, which the
+    harness reads from the signature. It raises ValueError for options that do not work together,
+    and for a causal context if the mixer has no causal form.
     """
 
     name: ClassVar[str]
@@ -83,10 +75,7 @@ class Mixer(nn.Module, abc.ABC):
     parameters for each position, `forward` raises ValueError for them (`check_length`)."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Check the context before a constructor uses it.
-
-        Raises: TypeError if the first argument is not a MixerContext.
-        """
+        """Raise TypeError if the first argument of a constructor is not a MixerContext."""
         given = [*args[:1], *([kwargs["context"]] if "context" in kwargs else [])]
         if given and not isinstance(given[0], MixerContext):  # a copy is made without arguments
             raise TypeError(
@@ -97,14 +86,10 @@ class Mixer(nn.Module, abc.ABC):
 
     @classmethod
     def shared(cls, context: MixerContext, **options: Any) -> nn.Module | None:
-        """Build a module that the mixers of all blocks share; it is called once per model.
+        """Build a module that the mixers of all blocks share, or None; called once per model.
 
-        Each mixer finds the module in its `context.shared` and registers it as a submodule.
-
-        Args:
-            context: the context of the first block.
-            options: the options of the mixers.
-        Returns: the module, or None if the mixers share nothing.
+        It gets the context of the first block and the mixers' options. Each mixer finds the module
+        in its `context.shared` and registers it as a submodule.
         """
         return None
 
@@ -123,13 +108,7 @@ class Mixer(nn.Module, abc.ABC):
 
     @staticmethod
     def check_length(length: int, max_length: int) -> None:
-        """Refuse a sequence that is too long for parameters that are bound to positions.
-
-        Args:
-            length: of the sequence, in positions.
-            max_length: number of positions that have parameters.
-        Raises: ValueError if the sequence is longer.
-        """
+        """Raise ValueError for a sequence that is longer than the positions with parameters."""
         if length > max_length:
             raise ValueError(
                 f"got {length} positions, expected at most {max_length}: the mixer has parameters "
@@ -137,57 +116,69 @@ class Mixer(nn.Module, abc.ABC):
             )
 
     def begin_step(self) -> bool:
-        """Prepare for a training step; the function `begin_step` of this module calls it.
+        """Prepare for a training step, and return whether buffers changed at random.
 
-        A mixer that changes its buffers at random during training does so here, and not in
-        `forward`, where the backward pass of an earlier call may still need the old ones. If
-        several processes train a model, the buffers of the main process are then copied to the
-        others.
-
-        Returns: whether buffers changed at random.
+        A mixer that changes its buffers at random does so here, and not in `forward`, where the
+        backward pass of an earlier call may still need the old ones. If several processes train a
+        model, the buffers of the main process are then copied to the others.
         """
         return False
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
-        """Return the parameters with their own learning rate, or without weight decay.
+        """Return the highest rates of parameters with a rate of their own, or without weight decay.
 
-        Returns: for each of these parameters its highest learning rate, or None for the run's
-            rate. They have no weight decay, except for a rate given as `DecayingAt`.
+        None is the run's rate. They have no weight decay, except for a rate of `DecayingAt`.
         """
         return {}
 
 
 def begin_step(model: nn.Module) -> bool:
-    """Call `Mixer.begin_step` of all mixers in a model.
+    """Call `Mixer.begin_step` of all mixers, and return whether buffers changed at random.
 
     A training loop calls it once for each step of the optimizer, before the first forward pass.
-
-    Returns: whether buffers changed at random.
     """
     mixers = [module for module in model.modules() if isinstance(module, Mixer)]
     have_changed = [mixer.begin_step() for mixer in mixers]
     return any(have_changed)
 
 
+class GridModule(nn.Module):
+    """A module whose sequences are images of a grid, (height, width), in raster order."""
+
+    def __init__(self, grid: tuple[int, int]) -> None:
+        super().__init__()
+        self.grid = grid
+
+    def take_grid(self, grid: tuple[int, int]) -> None:
+        """Change the size of the grid, for a trained model that is evaluated on other images."""
+        self.grid = grid
+
+    def on_grid(self, x: Tensor) -> Tensor:
+        """Arrange positions, (batch, height * width, ...), as (batch, height, width, ...).
+
+        Raises: ValueError for another number of positions.
+        """
+        self.check_length(x.shape[1])
+        return x.unflatten(1, self.grid)
+
+    def check_length(self, length: int) -> None:
+        """Raise ValueError for another number of positions than the grid has."""
+        height, width = self.grid
+        if length != height * width:
+            raise ValueError(f"got {length} positions, expected the {height} x {width} of the grid")
+
+
 class GatedMixer(Mixer):
     """A mixer with a gate in place of the residual connection: x + gate * (value - x).
 
-    Here x is the input of the block, before its norm. A mixer that is used by itself has no block
-    and takes its own input as x, so that x + forward(x) is the formula above.
+    Here x is the input of the block, before its norm, or the mixer's own without a block.
     """
 
     @abc.abstractmethod
     def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Mix positions.
-
-        Args:
-            x: (batch, length, dim).
-            mask: see `Mixer.forward`.
-        Returns: (batch, length, 2 * dim), the value and then the gate, in [0, 1].
-        """
+        """Mix positions; return value and gate, in [0, 1], (batch, length, 2 * dim)."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         value, gate = self.value_and_gate(x, mask).chunk(2, dim=-1)
         return gate * (value - x)
 
@@ -207,13 +198,6 @@ class Recurrence(abc.ABC):
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
         """Process a position: x (batch, dim) and a state -> (batch, dim) and the next state."""
 
-    @property
-    def state_size(self) -> int:
-        """Number of real numbers in the state of one sequence; a complex number counts as two."""
-        state = self.initial_state(1)
-        tensors = (state,) if isinstance(state, Tensor) else state
-        return sum(t.numel() * (2 if t.is_complex() else 1) for t in tensors)
-
 
 class GatedRecurrence(Recurrence):
     """The recurrence of a `GatedMixer`."""
@@ -223,7 +207,6 @@ class GatedRecurrence(Recurrence):
         """Process a position: x (batch, dim) -> value and gate, (batch, 2 * dim), and the state."""
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
-        """See `Recurrence.step`."""
         parts, state = self.value_and_gate(x, state)
         value, gate = parts.chunk(2, dim=-1)
         return gate * (value - x), state
@@ -234,12 +217,10 @@ class PrefillRecurrence(Recurrence):
 
     @abc.abstractmethod
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """Process the first positions of sequences.
+        """Process the first positions of sequences, one or more: x (batch, length, dim).
 
-        Args:
-            x: (batch, length, dim), with 1 to `length` positions of `RecurrentMixer.recurrence`.
-        Returns: the results of all positions, (batch, length, dim), and the state after the last
-            one. A `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
+        Returns: all results, (batch, length, dim), and the state after the last. A
+            `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
         """
 
 
@@ -251,10 +232,8 @@ class RecurrentMixer(Mixer):
 
     @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:
-        """Convert the mixer into a recurrence that equals `forward` in evaluation mode.
+        """Convert the mixer into a recurrence that equals `forward`, in evaluation, up to a length.
 
-        Args:
-            length: number of positions for which it has to be equal.
         Raises: ValueError if the context was not causal.
         """
         if not self.context.causal:
@@ -266,10 +245,7 @@ class RecurrentMixer(Mixer):
         """Build the result of `recurrence` for a causal mixer; gradients are disabled."""
 
     def state_size(self, length: int) -> int:
-        """Return the size of the recurrence's state, in real numbers per sequence.
-
-        Args:
-            length: number of positions for which the recurrence has to be equal to `forward`.
-        Raises: ValueError if the context was not causal.
-        """
-        return self.recurrence(length).state_size
+        """Count the real numbers in the state of one sequence of a length; complex ones are two."""
+        state = self.recurrence(length).initial_state(1)
+        tensors = (state,) if isinstance(state, Tensor) else state
+        return sum(t.numel() * (2 if t.is_complex() else 1) for t in tensors)

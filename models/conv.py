@@ -38,7 +38,6 @@ class Convolution(Mixer):
         self.bias = nn.Parameter(torch.zeros(context.dim))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         return depthwise_convolution(x, self.taps.T, self.first_lag) + self.bias.to(x.dtype)

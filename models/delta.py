@@ -31,29 +31,22 @@ from models.base import (
     Recurrence,
     RecurrentMixer,
 )
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
-from models.layers.linear_map import LinearMap
-from models.layers.selective_states import StepRange
-from models.layers.short_convolution import ShortConvolution
+from models.layers.short_convolution import ShortConvolution, draw_step_biases
 from models.ops.delta_rule import delta_rule
 from models.ops.depthwise import depthwise_convolution
 
 
 class Direction(nn.Module):
-    """The parameters of one direction: a short convolution and the decays.
-
-    Args:
-        channels: of queries, keys and values together.
-        num_heads: heads.
-        conv_size: taps of the convolution.
-    """
+    """The parameters of one direction: a short convolution and the decays."""
 
     def __init__(self, channels: int, num_heads: int, conv_size: int) -> None:
         super().__init__()
         self.convolution = ShortConvolution(channels, conv_size, bias=False)
         # 0 would make the logarithm infinite.
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1e-4, 16).log())
-        self.step_bias = nn.Parameter(StepRange(1e-3, 0.1).draw(num_heads))
+        self.step_bias = nn.Parameter(draw_step_biases(num_heads, 1e-3, 0.1))
 
 
 def log_decays(moved: Tensor, log_rate: Tensor, step_bias: Tensor) -> Tensor:
@@ -115,7 +108,6 @@ class Delta(RecurrentMixer):
         return direction
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:  # and so keys, which have no bias, until real positions come
             x = x.masked_fill(~mask[..., None], 0)
         parts = self.query_key_value(x), self.rate_and_decay(x)
@@ -132,10 +124,8 @@ class Delta(RecurrentMixer):
     ) -> list[Tensor]:
         """Compute the arguments of `delta_rule`, whose heads are those of all directions.
 
-        Args:
-            numbers: of the directions, 0, and -1 for the one in reverse.
-            projected: (batch, length, channels).
-            moved: (batch, length, 2 heads).
+        Their numbers are 0, and -1 for the one in reverse.
+
         Returns: (batch, directions heads, length, ...) five times.
         """
         each = [self.direction(number) for number in numbers]
@@ -193,7 +183,6 @@ class _DeltaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `Recurrence.step`."""
         mixer, (matrix, latest) = self.mixer, state
         convolved, latest = self.direction.convolution.step(mixer.query_key_value(x), latest)
         query, key, value = mixer.heads(convolved)
@@ -209,7 +198,6 @@ class _DeltaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, length = self.mixer, x.shape[1]
         projected = mixer.query_key_value(x)
         query, *others = mixer.rule_arguments([0], projected, mixer.rate_and_decay(x))

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from common.options import Added
 from models.base import MixerContext
-from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
+    DiagonalStateSpace,
     Output,
     Rate,
     StateSpaceConvolution,
@@ -61,17 +61,8 @@ class NormalizedConvolution(StateSpaceConvolution):
     over the task's longest sequence, or over the sequence itself if that is longer. Poles are
     unrestricted then; for a growing pole, term and sum are scaled by the last, largest term. With
     "exp" it is multiplied by exp(pole * Delta) - 1, and the poles' real parts are -exp(decay).
-    With separate steps, pole * Delta is Re(pole) * Delta_1 + i Im(pole) * Delta_2.
-
-    Args:
-        channels: number of channels, each with one kernel per direction.
-        directions: 1 for a causal convolution, 2 for a bidirectional one.
-        poles: (states,) complex, the initial poles of all channels.
-        log_step: (channels,) logarithms of the time steps.
-        separate_steps: whether real and imaginary parts have separate time steps, which start
-            equal.
-        normalization: softmax or exp.
-        max_length: the task's longest sequence, in positions.
+    With separate steps, pole * Delta is Re(pole) * Delta_1 + i Im(pole) * Delta_2. Other options
+    are those of `DSS`.
     """
 
     def __init__(
@@ -107,8 +98,6 @@ class NormalizedConvolution(StateSpaceConvolution):
     def discretize(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return pole * Delta, the weights, and the lag at which each term has its weight.
 
-        Args:
-            length: of the kernel, in positions.
         Returns: (channels, states) complex, (directions, channels, states) complex and
             (channels, states) real.
         """
@@ -137,12 +126,10 @@ class NormalizedConvolution(StateSpaceConvolution):
         return max(length, self.max_length)
 
     def kernels(self, length: int) -> Tensor:
-        """See `StateSpaceConvolution.kernels`."""
         log_poles, weights, shift = self.discretize(length)
         return vandermonde_product(log_poles, weights, length, shift)
 
     def recurrence(self, length: int) -> DiagonalStateSpace:
-        """See `StateSpaceConvolution.recurrence`."""
         log_poles, weights, shift = self.discretize(length)
         # Where poles grow, weights are below what single precision holds.
         log_poles = log_poles.to(torch.complex128)

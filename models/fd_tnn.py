@@ -21,70 +21,28 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from models.base import MixerContext
-from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.layers.kernel_cache import compute_once
-from models.layers.long_convolution import LongConvolution
-from models.layers.norms import Norm
-from models.layers.relative_position_encoder import (
+from models.layers.basic import Activation, Norm
+from models.layers.long_convolution import LongConvolution, compute_once
+from models.layers.toeplitz_unit import (
     EncoderLayers,
     EncoderNorm,
     EncoderWidth,
+    ExpandRatio,
+    GatedToeplitzUnit,
     RelativePositionEncoder,
+    ToeplitzMixer,
+    inner_channels,
 )
-from models.layers.toeplitz_mixer import ToeplitzMixer
-from models.ops.activations import Activation
-from models.ops.circulant import circulant_multiply
-from models.ops.reference import fast_form_of
-from models.ops.toeplitz import LagKernel, fast_fft_length
+from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
 
 FrequencyInput = Literal["angle", "cosine"]
-
-
-def join_reference(parts: Tensor) -> Tensor:
-    """Compute `join` by torch's own functions."""
-    real, imaginary = parts.chunk(2)
-    inner = functional.pad(imaginary[:, 1:-1], (1, 1))
-    return torch.complex(real, inner)
-
-
-@fast_form_of(join_reference)
-def join(parts: Tensor) -> Tensor:
-    """Join real and imaginary parts to a complex response, in half the passes over memory.
-
-    Args:
-        parts: (2 * channels, frequencies), the real parts of all channels first.
-    Returns: (channels, frequencies) complex; the imaginary parts at both ends are zero.
-    """
-    response = _Join.apply(parts)
-    assert isinstance(response, Tensor)
-    return response
-
-
-class _Join(Function):
-    @staticmethod
-    def forward(ctx: Any, parts: Tensor) -> Tensor:
-        real, imaginary = parts.contiguous().chunk(2)
-        response = torch.complex(real, imaginary)
-        response.imag[:, :: response.shape[1] - 1] = 0
-        return response
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> Tensor:
-        of_parts = torch.cat([gradients[0].real, gradients[0].imag])
-        of_parts[len(gradients[0]) :, :: of_parts.shape[1] - 1] = 0
-        return of_parts
 
 
 class FrequencyOperator(LongConvolution):
@@ -101,10 +59,9 @@ class FrequencyOperator(LongConvolution):
         channels: in and out.
         max_length: the task's longest sequence, in positions.
         causal: whether the kernel is zero at negative lags.
-        frequency_input: the encoder's input, the "angle" of the frequency or its "cosine". A
-            smooth function of the angle has kinks at 0 and pi when it is continued around the
-            circle, so its kernel falls no faster than 1 / lag ** 2. A function of the cosine has no
-            kinks, as Theorems 2 and 3 assume.
+        frequency_input: the encoder's input. A smooth function of the angle has kinks at 0 and pi
+            when it is continued around the circle, so its kernel falls no faster than
+            1 / lag ** 2. A function of the cosine has none, as Theorems 2 and 3 assume.
     """
 
     def __init__(
@@ -132,12 +89,7 @@ class FrequencyOperator(LongConvolution):
         return self.size_for(length)
 
     def encode(self, size: int) -> Tensor:
-        """Evaluate the encoder at frequencies from 0 to pi, once within `cache_kernels`.
-
-        Args:
-            size: of the transform.
-        Returns: (channels, size / 2 + 1) where causal, else (2 * channels, size / 2 + 1).
-        """
+        """Evaluate the encoder at size / 2 + 1 frequencies from 0 to pi, (outputs, frequencies)."""
         return compute_once(self, ("encoded", size), lambda: self._encode(size))
 
     def _encode(self, size: int) -> Tensor:
@@ -148,18 +100,15 @@ class FrequencyOperator(LongConvolution):
         return self.encoder(angles if self.frequency_input == "angle" else angles.cos())
 
     def response(self, size: int) -> Tensor:
-        """Return the frequency response from 0 to pi.
+        """Return the frequency response from 0 to pi: (channels, size / 2 + 1) complex.
 
         A causal operator encodes the real part, and the imaginary part follows from causality. A
         bidirectional one encodes both parts; the imaginary part is zero at 0 and pi.
-
-        Args:
-            size: of the transform.
-        Returns: (channels, size / 2 + 1) complex.
         """
         if self.causal:
             return torch.fft.rfft(self._causal_kernel(size), n=size)
-        return join(self.encode(size))
+        real, imaginary = self.encode(size).chunk(2)
+        return torch.complex(real, functional.pad(imaginary[:, 1:-1], (1, 1)))
 
     def _causal_kernel(self, size: int) -> Tensor:
         """Fold the even kernel of the real part onto lags 0..size / 2: (channels, size / 2 + 1).
@@ -173,7 +122,6 @@ class FrequencyOperator(LongConvolution):
         return torch.cat([even[:, :1], 2 * even[:, 1:half], even[:, half : half + 1]], dim=1)
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         size = self.size_for(length)
         if self.causal:
             return LagKernel(self._causal_kernel(size)[:, :length], 0)

@@ -73,7 +73,6 @@ class FNet(Mixer):
             raise ValueError("fnet cannot be causal (model.causal): a transform takes in all")
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if not len(x):
             return x
         working = torch.promote_types(torch.float32, x.dtype)

@@ -23,17 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
-from models.layers.linear_map import LinearMap
-from models.ops.scan import scan, scan_both_ways
+from models.layers.basic import LinearMap
+from models.ops.recurrence import scan, scan_both_ways
 
 
 class LowerBounds(nn.Module):
-    """Lower bounds of forget gates, a cumulative softmax over layers (HGRN, equation 4).
-
-    Args:
-        depth: layers.
-        dim: channels.
-    """
+    """Lower bounds of forget gates, a cumulative softmax over layers (HGRN, equation 4)."""
 
     def __init__(self, depth: int, dim: int) -> None:
         super().__init__()
@@ -75,7 +70,6 @@ class HGRN(RecurrentMixer):
         self.phase = nn.Parameter(rates.repeat(1 if context.causal else 2, 1))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         candidate, kept = self.candidates(x)
@@ -95,12 +89,7 @@ class HGRN(RecurrentMixer):
         return self.project(x, states)
 
     def candidates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the candidates c, which enter the states, and the forget gates lambda.
-
-        Args:
-            x: (..., dim).
-        Returns: (..., dim) complex, and (..., dim) in [lower bound, 1].
-        """
+        """Return the candidates c, complex, and the forget gates lambda, in [lower bound, 1]."""
         bound = self.lower_bounds(self.context.layer)
         kept = bound + (1 - bound) * torch.sigmoid(self.forget(x))
         pairs = functional.silu(self.candidate(x)).unflatten(-1, (-1, 2))
@@ -142,14 +131,12 @@ class _States(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
         candidate, kept = self.mixer.candidates(x)
         state = self.mixer.turned(kept)[0] * state + candidate
         return self.mixer.project(x, state), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `PrefillRecurrence.prefill`."""
         candidate, kept = self.mixer.candidates(x)
         states = scan(self.mixer.turned(kept)[0], candidate)
         return self.mixer.project(x, states), states[:, -1].clone()

@@ -14,8 +14,6 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator
 from torch import Tensor, nn
 
-from models.ops.truncated_normal import draw_truncated_normal
-
 
 class Fan(NamedTuple):
     """Number of inputs and outputs of a linear map. An embedding table has tokens as inputs."""
@@ -33,8 +31,14 @@ class Initialization:
     draw: Callable[[Tensor], Tensor]
 
 
-def _constant(value: float) -> Initialization:
-    return Initialization(value, 0.0, lambda tensor: nn.init.constant_(tensor, value))
+TRUNCATED_DEVIATION = 0.87962566103423978
+"""Standard deviation of a normal distribution of deviation 1 that is cut off at -2 and 2."""
+
+
+def draw_truncated_normal(tensor: Tensor, deviation: float) -> Tensor:
+    """Fill a tensor as flax does: normal numbers, those beyond two scales drawn again."""
+    scale = deviation / TRUNCATED_DEVIATION
+    return nn.init.trunc_normal_(tensor, std=scale, a=-2 * scale, b=2 * scale)
 
 
 def _normal(deviation: float) -> Initialization:
@@ -52,13 +56,12 @@ def _uniform(low: float, high: float) -> Initialization:
     )
 
 
-def _xavier_uniform(fan: Fan, maps: float) -> Initialization:
+def _constant(value: float) -> Initialization:
+    return Initialization(value, 0.0, lambda tensor: nn.init.constant_(tensor, value))
+
+
+def _xavier_uniform(fan: Fan, maps: float = 1) -> Initialization:
     bound = math.sqrt(6 / (fan.inputs + fan.outputs / maps))
-    return _uniform(-bound, bound)
-
-
-def _linear(fan: Fan) -> Initialization:
-    bound = fan.inputs**-0.5
     return _uniform(-bound, bound)
 
 
@@ -98,7 +101,8 @@ INITIAL_DISTRIBUTIONS: Mapping[str, InitialDistribution] = {
         is_range=True,
     ),
     "linear": InitialDistribution(
-        _linear, "uniform in +- inputs ** -0.5, as torch initializes linear maps"
+        lambda fan: _uniform(-(fan.inputs**-0.5), fan.inputs**-0.5),
+        "uniform in +- inputs ** -0.5, as torch initializes linear maps"
     ),
     "lecun_normal": InitialDistribution(
         lambda fan: _truncated_normal(fan.inputs**-0.5),
@@ -108,7 +112,7 @@ INITIAL_DISTRIBUTIONS: Mapping[str, InitialDistribution] = {
         lambda fan: _normal(fan.outputs**-0.5), "normal of deviation outputs ** -0.5"
     ),
     "xavier_uniform": InitialDistribution(
-        lambda fan: _xavier_uniform(fan, 1),
+        _xavier_uniform,
         "uniform of deviation (2 / (inputs + outputs)) ** 0.5",
     ),
     "xavier_uniform_of": InitialDistribution(

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
-from models.layers.linear_map import LinearMap
 from models.ops.decaying_attention import decaying_attention
 from models.ops.deterministic import cumulative_sum
 
@@ -111,7 +111,6 @@ class Linear(RecurrentMixer):
             self.decay_gate = LinearMap(dim, num_heads)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         if self.feature not in RECTIFIED:
@@ -139,8 +138,7 @@ class Linear(RecurrentMixer):
     def query_features(self, query: Tensor, position: Tensor) -> Tensor:
         """Map queries to features that are not negative, see `key_features`.
 
-        Features of favor are divided by the exponential of the largest product of the position's
-        query with a direction. This factor cancels in the division by the sum of weights.
+        Those of favor are divided by a factor that cancels in the division by the sum of weights.
         """
         if self.feature != "favor":
             return self._features(query, position)
@@ -154,11 +152,7 @@ class Linear(RecurrentMixer):
         direction. Causal features are not, because that key could be a later one. They do not
         overflow unless a direction is very long: exponents are at most half its squared length.
 
-        Args:
-            key: (batch, heads, length, size).
-            position: (length,), whole numbers.
-            mask: (batch, length) bool; at padding features are undefined.
-        Returns: (batch, heads, length, features).
+        Returns: (batch, heads, length, features), undefined at padding.
         """
         if self.feature != "favor":
             return self._features(key, position)
@@ -256,7 +250,6 @@ class _LinearRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `Recurrence.step`."""
         sums, position = state
         mixer, one = self.mixer, x[:, None]
         query, key, value = mixer._heads(one)
@@ -269,7 +262,6 @@ class _LinearRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
         _, key, value = mixer._heads(x)
         key = mixer.key_features(key, torch.arange(length, device=x.device))

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
-from models.layers.linear_map import LinearMap
 from models.ops.reference import fast_form_of
 
 Sharing = Literal["none", "heads", "key_value", "layers"]
@@ -37,13 +37,8 @@ class LengthProjection(nn.Module):
     """Linear maps of positions to fewer positions, for keys and values.
 
     A shorter sequence uses the first columns, as if it were padded with zeros. Weights start with
-    the Xavier uniform distribution, as in google-research/long-range-arena.
-
-    Args:
-        max_length: longest sequence, in positions.
-        projected_length: number of positions that the maps return.
-        maps: 2 for separate maps of keys and values, 1 for a common one.
-        heads: number of heads with maps of their own, 1 if all heads share them.
+    the Xavier uniform distribution, as in google-research/long-range-arena. There are two maps, of
+    keys and of values, or a common one, and as many heads as have maps of their own.
     """
 
     def __init__(self, max_length: int, projected_length: int, *, maps: int, heads: int) -> None:
@@ -53,12 +48,7 @@ class LengthProjection(nn.Module):
         self.weight = nn.Parameter(weight)
 
     def forward(self, key_value: Tensor) -> Tensor:
-        """Project keys and values.
-
-        Args:
-            key_value: (2, batch, heads, length, channels), with zeros at padded positions.
-        Returns: (2, batch, heads, projected_length, channels).
-        """
+        """Project keys and values, (2, batch, heads, length, channels), zeros at padding."""
         weight = self.weight[..., : key_value.shape[3]]
         # The dimensions of maps and heads have size 1 if a weight is shared, and are broadcast.
         return torch.einsum("mhkn,mbhnc->mbhkc", weight, key_value)
@@ -130,10 +120,6 @@ class Linformer(Mixer):
             )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`.
-
-        Raises: ValueError for more than max_length positions.
-        """
         self.check_length(x.shape[1], self.max_length)
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
@@ -156,11 +142,8 @@ class Linformer(Mixer):
         """Compute projected keys and values, for few positions if all heads share projections.
 
         E (x W) is (E x) W, and E x has only projected_length positions that W is applied to. The
-        bias of W is multiplied by the sums of the rows of E.
+        bias of W is multiplied by the sums of the rows of E. x has zeros at padded positions.
 
-        Args:
-            x: (batch, length, dim), with zeros at padded positions.
-            mask: see `Mixer.forward`.
         Returns: (2, batch, heads, projected_length, channels).
         """
         _, heads, projected_length, _ = self.projection.weight.shape

@@ -25,10 +25,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import DecayingAt, MixerContext
-from models.layers.convolution_mixer import ConvolutionMixer, Output, join_directions
-from models.layers.dropout import Dropout
+from models.layers.basic import Dropout
 from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import Rate, num_directions
+from models.layers.state_space import (
+    ConvolutionMixer,
+    Output,
+    Rate,
+    join_directions,
+    num_directions,
+)
 from models.ops.deterministic import stretch
 from models.ops.toeplitz import LagKernel
 
@@ -42,18 +47,7 @@ DECAY = 2.0
 
 
 class FreeConvolution(LongConvolution):
-    """Kernels with a parameter for every lag (Fu et al., algorithm 1).
-
-    Args:
-        dim: channels of the mixer.
-        copies: number of kernels per channel and direction.
-        directions: 1 if causal, else 2.
-        max_length: number of lags of a kernel.
-        start: "random", or "exponential" for kernels with a different decay in each channel.
-        threshold: soft threshold of the coefficients: each moves towards 0 by it, at most to 0.
-        smoothing: number of lags in a moving average over the kernel, odd.
-        kernel_dropout: dropout probability of coefficients.
-    """
+    """Kernels with a parameter for every lag (Fu et al., algorithm 1); see `LongConv`."""
 
     def __init__(
         self,
@@ -82,7 +76,6 @@ class FreeConvolution(LongConvolution):
         self.kernels = nn.Parameter(kernels)
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         half = self.smoothing // 2
         kernels = self.kernels[..., : length + half]
         if half:
@@ -97,12 +90,6 @@ class MultiscaleConvolution(LongConvolution):
 
     Each sub-kernel is twice as long and half as strong as the one before; the first two have
     SCALE_SIZE lags. The kernel is divided by its initial norm.
-
-    Args:
-        dim: channels of the mixer.
-        copies: number of kernels per channel and direction.
-        directions: 1 if causal, else 2.
-        max_length: number of lags of a kernel.
     """
 
     norm: Tensor
@@ -127,7 +114,6 @@ class MultiscaleConvolution(LongConvolution):
         return torch.cat(stretched, dim=-1)
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         whole = self._whole()
         kernels = (whole / self.norm)[..., : min(length, self.max_length)]
         missing = length - kernels.shape[-1]

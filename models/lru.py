@@ -33,13 +33,7 @@ Phase = Annotated[float, Field(gt=0, le=2 * math.pi)]
 class LRUStates(SharedStates):
     """The states of LRU, h[k] = lambda h[k - 1] + gamma B x[k] (LRU, equation 7).
 
-    Args:
-        dim: channels in and out.
-        directions: 1 where causal, else 2.
-        state_size: N.
-        radius_min: smallest |lambda| at the start.
-        radius_max: largest |lambda| at the start.
-        phase_max: largest phase of lambda at the start, in radians.
+    Options are those of `LRU`.
     """
 
     def __init__(
@@ -61,7 +55,6 @@ class LRUStates(SharedStates):
         self.input = complex_parameter(random_complex(state_size, dim) * dim**-0.5)
 
     def discretize(self) -> tuple[Tensor, Tensor]:
-        """See `SharedStates.discretize`."""
         poles = torch.polar((-self.log_decay.exp()).exp(), self.log_phase.exp())
         return poles, self.log_gain.exp()[:, None] * torch.view_as_complex(self.input)
 

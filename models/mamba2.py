@@ -19,9 +19,9 @@ Symbols of the papers and their names here:
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -37,90 +37,59 @@ from models.base import (
     Recurrence,
     RecurrentMixer,
 )
-from models.layers.linear_map import LinearMap
+from models.layers.basic import LinearMap
 from models.layers.selective_states import (
     BlockBiasedStates,
+    DrawSteps,
     HeadStates,
     MambaStates,
     Selection,
     SelectiveStates,
     SignedHeadStates,
-    StepRange,
     mix_together,
 )
-from models.layers.short_convolution import ShortConvolution
+from models.layers.short_convolution import ShortConvolution, draw_step_biases
 from models.layers.state_space import Rate, Step
 
 Selective = Literal["mamba1", "mamba2", "b2s6"]
 StateSize = Annotated[int, Field(ge=1, le=2**12)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """Sizes that the states of a direction are built from, see `Mamba2`."""
-
-    dim: int
-    inner: int
-    state_size: int
-    num_heads: int | None
-    num_groups: int | None
-    negative_eigenvalues: bool
-    steps: StepRange
-
-
-def _mamba1(sizes: Sizes) -> SelectiveStates:
-    for option, value in {"num_heads": sizes.num_heads, "num_groups": sizes.num_groups}.items():
-        if value is not None:
-            raise ValueError(f"{option} {value} does not concern selective=mamba1, without heads")
-    rank = math.ceil(sizes.dim / 16)
-    return MambaStates(sizes.inner, num_states=sizes.state_size, rank=rank, steps=sizes.steps)
-
-
-def _mamba2(sizes: Sizes) -> SelectiveStates:
-    heads = sizes.num_heads or max(1, sizes.inner // 64)
-    groups = sizes.num_groups or 1
-    _check_divides("num_heads", heads, sizes.inner)
+def build_states(
+    selective: Selective,
+    context: MixerContext,
+    inner: int,
+    *,
+    num_heads: int | None,
+    num_groups: int | None,
+    negative_eigenvalues: bool,
+    num_states: int,
+    steps: DrawSteps,
+) -> SelectiveStates:
+    """Build the states of a direction, of so many inner channels; see `Mamba2`."""
+    if num_groups is not None and selective != "mamba2":
+        raise ValueError(f"num_groups {num_groups} concerns selective=mamba2, not {selective}")
+    if num_heads is not None and selective == "mamba1":
+        raise ValueError(f"num_heads {num_heads} does not concern selective=mamba1, without heads")
+    defaults = {"mamba1": 1, "mamba2": max(1, inner // 64), "b2s6": math.gcd(8, inner)}
+    heads, groups = num_heads or defaults[selective], num_groups or 1
+    if inner % heads:
+        raise ValueError(f"num_heads {heads} does not divide the {inner} inner channels")
     if heads % groups:
         raise ValueError(f"num_groups {groups} does not divide num_heads {heads}")
-    states = SignedHeadStates if sizes.negative_eigenvalues else HeadStates
-    return states(
-        sizes.inner,
-        num_states=sizes.state_size,
-        num_heads=heads,
-        num_groups=groups,
-        steps=sizes.steps,
-    )
-
-
-def _b2s6(sizes: Sizes) -> SelectiveStates:
-    if sizes.num_groups is not None:
-        raise ValueError(f"num_groups {sizes.num_groups} concerns selective=mamba2 alone")
-    blocks = sizes.num_heads or math.gcd(8, sizes.inner)
-    _check_divides("num_heads", blocks, sizes.inner)
-    return BlockBiasedStates(
-        sizes.inner, num_states=sizes.state_size, num_blocks=blocks, steps=sizes.steps
-    )
-
-
-def _check_divides(option: str, count: int, inner: int) -> None:
-    if inner % count:
-        raise ValueError(f"{option} {count} does not divide the {inner} inner channels")
-
-
-STATES: dict[Selective, Callable[[Sizes], SelectiveStates]] = {
-    "mamba1": _mamba1,
-    "mamba2": _mamba2,
-    "b2s6": _b2s6,
-}
+    kind, sizes = {
+        "mamba1": (MambaStates, {"rank": math.ceil(context.dim / 16)}),
+        "mamba2": (
+            SignedHeadStates if negative_eigenvalues else HeadStates,
+            {"num_heads": heads, "num_groups": groups},
+        ),
+        "b2s6": (BlockBiasedStates, {"num_blocks": heads}),
+    }[selective]
+    return kind(inner, num_states=num_states, steps=steps, **sizes)
 
 
 class Direction(nn.Module):
-    """One direction: a short convolution, silu, and the state space.
-
-    Args:
-        states: the state space.
-        conv_size: number of taps of the convolution; 1 for neither convolution nor silu.
-    """
+    """One direction: a short convolution and silu, or neither of one tap, and the state space."""
 
     def __init__(self, states: SelectiveStates, conv_size: int) -> None:
         super().__init__()
@@ -186,28 +155,33 @@ class Mamba2(RecurrentMixer):
         super().__init__()
         if negative_eigenvalues and selective != "mamba2":
             raise ValueError(f"negative_eigenvalues concerns selective=mamba2, not {selective}")
-        sizes = Sizes(
-            dim=context.dim,
-            inner=expand * context.dim,
-            state_size=state_size,
-            num_heads=num_heads,
-            num_groups=num_groups,
-            negative_eigenvalues=negative_eigenvalues,
-            steps=StepRange(step_min, step_max),
-        )
+        inner = expand * context.dim
         self.context = context
         self.step_lr = step_lr
         count = 1 if context.causal or directions == "shared" else 2
         self.directions = nn.ModuleList(
-            Direction(STATES[selective](sizes), conv_size) for _ in range(count)
+            Direction(
+                build_states(
+                    selective,
+                    context,
+                    inner,
+                    num_heads=num_heads,
+                    num_groups=num_groups,
+                    negative_eigenvalues=negative_eigenvalues,
+                    num_states=state_size,
+                    steps=functools.partial(draw_step_biases, smallest=step_min, largest=step_max),
+                ),
+                conv_size,
+            )
+            for _ in range(count)
         )
         states = self._direction(0).states
-        self.parts = [sizes.inner, states.convolved, states.direct]
+        self.parts = [inner, states.convolved, states.direct]
         self.input = LinearMap(context.dim, sum(self.parts), bias=False)
-        self.output = LinearMap(sizes.inner, context.dim, bias=False)
+        self.output = LinearMap(inner, context.dim, bias=False)
         self.norm_groups = (num_groups or 1) if selective == "mamba2" else None
         if self.norm_groups is not None:
-            self.scale = nn.Parameter(torch.ones(sizes.inner))
+            self.scale = nn.Parameter(torch.ones(inner))
 
     def _direction(self, number: int) -> Direction:
         direction = self.directions[number]
@@ -215,7 +189,6 @@ class Mamba2(RecurrentMixer):
         return direction
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
@@ -273,7 +246,6 @@ class _MambaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """See `Recurrence.step`."""
         states, *latest = state
         gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
         if self.convolution is not None:
@@ -284,7 +256,6 @@ class _MambaRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """See `PrefillRecurrence.prefill`."""
         gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
         latest = []
         if self.convolution is not None:

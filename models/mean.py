@@ -21,5 +21,4 @@ class Mean(Mixer):
         super().__init__()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         return x

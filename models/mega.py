@@ -32,12 +32,59 @@ from models.base import (
     PrefillRecurrence,
     RecurrentMixer,
 )
-from models.layers.damped_average import DampedAverage
-from models.layers.dropout import build_dropout
-from models.layers.linear_map import LinearMap
-from models.layers.recurrence import latest_in_slots
-from models.layers.state_space import num_directions
+from models.layers.basic import LinearMap, build_dropout
+from models.layers.heads import latest_in_slots
+from models.layers.long_convolution import LongConvolution
+from models.layers.state_space import DiagonalStateSpace, num_directions
 from models.ops.biased_attention import Weighting, bias_of, biased_attention, weights_of
+from models.ops.toeplitz import LagKernel
+from models.ops.vandermonde import vandermonde_product
+
+
+class DampedAverage(LongConvolution):
+    """Sums of damped exponential moving averages (section 3.1).
+
+    Each channel has several averages with different decays q, whose kernels over lags are
+    p beta q ** lag. The channel's kernel is their sum weighted by gamma. With two directions there
+    is another kernel for later positions; both include lag 0.
+
+    Args:
+        channels: in and out.
+        directions: 1 if causal, else 2.
+        size: number of averages per channel and direction.
+    """
+
+    def __init__(self, *, channels: int, directions: int, size: int) -> None:
+        super().__init__()
+        self.channels = channels
+        shape = directions, channels, size
+        self.delta = nn.Parameter(torch.randn(shape) * 0.2)
+        self.alpha = nn.Parameter(torch.randn(shape) * 0.2)
+        signs = torch.ones(size)
+        signs[1::2] = -1
+        self.beta = nn.Parameter(signs + torch.randn(shape) * 0.02)
+        self.gamma = nn.Parameter(torch.randn(shape))
+
+    def coefficients(self) -> tuple[Tensor, Tensor]:
+        """Return log q and the weights p beta gamma / sqrt(size), (directions, channels, size)."""
+        p = torch.sigmoid(self.delta)
+        log_decays = torch.log1p(-p * torch.sigmoid(self.alpha))
+        return log_decays, p * self.beta * self.gamma * self.gamma.shape[-1] ** -0.5
+
+    def generate(self, length: int) -> LagKernel:
+        log_decays, weights = self.coefficients()
+        rows = log_decays.flatten(0, 1), weights.flatten(0, 1)[None]
+        kernels = vandermonde_product(*rows, length).view(-1, self.channels, length)
+        if len(kernels) == 1:
+            return LagKernel(kernels[0], 0)
+        behind, ahead = kernels
+        both = (behind[:, :1] + ahead[:, :1], behind[:, 1:])
+        return LagKernel(torch.cat([ahead[:, 1:].flip(-1), *both], dim=-1), 1 - length)
+
+    def recurrence(self) -> DiagonalStateSpace:
+        """Return the recurrence of the kernel of lags behind."""
+        log_decays, weights = self.coefficients()
+        return DiagonalStateSpace(log_decays[0].exp(), weights[0])
 
 
 class Mega(GatedMixer, RecurrentMixer):
@@ -108,11 +155,8 @@ class Mega(GatedMixer, RecurrentMixer):
         )  # fmt: skip
 
     def attended(self, x: Tensor, average: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compute the inputs of attention and of the gates.
+        """Compute the inputs of attention and of the gates from x and its moving average.
 
-        Args:
-            x: (..., dim).
-            average: (..., dim), the moving average of x.
         Returns: queries and keys (..., attention_dim), values (..., value_dim), and the other parts
             for `gated`, (..., 2 * dim + value_dim).
         """
@@ -160,7 +204,6 @@ class _Chunked(GatedRecurrence, PrefillRecurrence):
 
     @torch.no_grad()
     def value_and_gate(self, x: Tensor, state: MegaState) -> tuple[Tensor, MegaState]:
-        """See `GatedRecurrence.value_and_gate`."""
         averages, keys, values, position = state
         average, averages = self.average.step(x, averages)
         query, key, value, rest = self.mixer.attended(x, average)
@@ -179,7 +222,6 @@ class _Chunked(GatedRecurrence, PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, MegaState]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
         query, key, value, rest = mixer.attended(x, mixer.average(x))
         y = mixer.gated(mixer.attend(query, key, value, None), rest)

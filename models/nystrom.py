@@ -7,7 +7,7 @@ Symbols of the paper and their names here:
     Q, K, V: query, key, value
     m: num_landmarks
     Q~, K~: query_landmarks, key_landmarks, the means of segments
-    A_S: between_landmarks
+    A_S: the softmax of scores in nystrom_attention
     Z: inverse
     k of DConv: convolution_size
 """
@@ -22,14 +22,84 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.layers.linear_map import LinearMap
 from models.ops.depthwise import depthwise_convolution
-from models.ops.nystrom_attention import averaging_matrix, nystrom_attention
 
 MOST_ITERATIONS = 20
 """Each iteration multiplies rounding errors as well. In single precision, the pseudo-inverse of a
 nearly singular matrix gets worse from here on, and then infinite."""
+
+
+def averaging_matrix(counts: Tensor, length: int, num_segments: int, dtype: torch.dtype) -> Tensor:
+    """Return the matrix that averages the real positions within segments of nearly equal size.
+
+    The first segments have counts // num_segments positions each, and the last ones have one more
+    position if the division has a remainder.
+
+    Args:
+        counts: (batch,), number of real positions, which come first in each row, and are no fewer
+            than the segments.
+        length: in positions, padding included.
+    Returns: (batch, num_segments, length).
+    """
+    counts = counts[:, None]
+    size = (counts // num_segments).clamp(min=1)
+    num_short = num_segments * (size + 1) - counts
+    position = torch.arange(length, device=counts.device)
+    segment = torch.minimum(position // size, (position + num_short) // (size + 1))
+    is_within = segment[:, None] == torch.arange(num_segments, device=counts.device)[:, None]
+    members = is_within.to(dtype)
+    return members / members.sum(dim=-1, keepdim=True)
+
+
+def iterate_pseudo_inverse(matrix: Tensor, iterations: int) -> Tensor:
+    """Approximate the Moore-Penrose inverse by an iteration of order four.
+
+    The first iterate is the transposed matrix, (..., size, size), over the largest sum of a column,
+    which is the matrix's own and does not depend on other sequences or heads. The matrix is not
+    negative, and its rows sum to 1.
+    """
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    inverse = matrix.mT / matrix.sum(dim=-2, keepdim=True).amax(dim=-1, keepdim=True)
+    for _ in range(iterations):
+        product = matrix @ inverse
+        inner = 15 * identity - product @ (7 * identity - product)
+        inverse = 0.25 * inverse @ (13 * identity - product @ inner)
+    return inverse
+
+
+def nystrom_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    averages: Tensor,
+    mask: Tensor | None,
+    *,
+    iterations: int,
+) -> Tensor:
+    """Attend by way of landmarks, O(length * landmarks).
+
+    Landmarks attend to all positions, and all positions attend to landmarks. The products of
+    matrices are taken from the right, so that no matrix of length times landmarks is multiplied by
+    one of landmarks times landmarks, and both attentions are torch's own.
+
+    Args:
+        query, key, value: (batch, heads, length, channels).
+        averages: (1 or batch, 1, landmarks, length), whose product with queries and with keys
+            gives their landmarks.
+        mask: (batch, length) bool, True at real positions. None: all are real.
+        iterations: of the pseudo-inverse.
+    Returns: (batch, heads, length, channels).
+    """
+    allowed = None if mask is None else mask[:, None, None, :]
+    query_landmarks, key_landmarks = averages @ query, averages @ key
+    summaries = functional.scaled_dot_product_attention(
+        query_landmarks, key, value, attn_mask=allowed
+    )
+    scores = query.shape[-1] ** -0.5 * query_landmarks @ key_landmarks.mT
+    inverse = iterate_pseudo_inverse(scores.softmax(dim=-1), iterations)
+    return functional.scaled_dot_product_attention(query, key_landmarks, inverse @ summaries)
 
 
 class Nystrom(Mixer):
@@ -82,7 +152,6 @@ class Nystrom(Mixer):
             self.taps = nn.Parameter(taps)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         projected = self.query_key_value(x)

@@ -65,7 +65,7 @@ def check_weight_shapes(mixer: nn.Module, before: dict[str, torch.Size]) -> None
 def check_output(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:
     """Check that the result is finite, has x's shape and type, and leaves x and mask unchanged.
 
-    Returns: the result. Where x itself is not finite, only real positions have to be.
+    Where x itself is not finite, only the results at real positions have to be.
     """
     return _apply(mixer, x.clone(), mask)
 
@@ -107,12 +107,7 @@ def check_gradients(mixer: nn.Module, x: Tensor) -> set[str]:
 
 
 def check_every_gradient(mixer: nn.Module, batches: Tensor) -> None:
-    """Every parameter has a gradient that is not 0 for some of the batches.
-
-    Args:
-        mixer: the mixer, with random parameters.
-        batches: (batches, batch, length, dim).
-    """
+    """Every parameter has a gradient that is not 0 in some of batches, (batches, *shape of x)."""
     alive = {name for x in batches for name in check_gradients(mixer, x)}
     dead = [name for name, parameter in mixer.named_parameters() if name not in alive]
     if dead:
@@ -171,11 +166,7 @@ def check_rows(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> None:
 
 @torch.no_grad()
 def check_longer(mixer: nn.Module, x: Tensor) -> None:
-    """Check that a sequence longer than max_length is mixed or refused, as `takes_longer` says.
-
-    Args:
-        x: (batch, length, dim), longer than the mixer was built for.
-    """
+    """Check that x, longer than max_length, is mixed or refused, as `takes_longer` says."""
     takes_longer = getattr(mixer, "takes_longer", True)
     try:
         check_output(mixer, x)
@@ -197,11 +188,7 @@ def check_longer(mixer: nn.Module, x: Tensor) -> None:
 def check_causality(
     mixer: nn.Module, x: Tensor, cuts: Iterable[int], mask: Tensor | None = None
 ) -> None:
-    """Check that positions before a cut do not depend on those after it.
-
-    Args:
-        mask: has no padding before the last cut.
-    """
+    """Check that positions before a cut, which are all real, do not depend on those after it."""
     expected = _repeatable(mixer, x, mask)
     for cut in cuts:
         changed = x.clone()
@@ -220,10 +207,7 @@ def check_causality(
 def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
     """A change at one position is seen where `reach` and `looks_ahead` say, and nowhere else.
 
-    Args:
-        mixer: a mixer in evaluation.
-        x: (1, length, dim), a sequence of a few positions in double precision.
-        causal: whether the mixer was built for a causal model.
+    The mixer is in evaluation; x is one sequence of a few positions in double precision.
     """
     length = x.shape[1]
     place = length // 3
@@ -256,9 +240,7 @@ def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
 def check_recurrence(mixer: RecurrentMixer, x: Tensor) -> None:
     """One position at a time gives the same as `forward`, and so does a prefill, if there is one.
 
-    Args:
-        mixer: a causal mixer in evaluation.
-        x: (batch, length, dim), in double precision.
+    The mixer is causal and in evaluation, and x in double precision.
     """
     expected = _repeatable(mixer, x, None)
     recurrence = mixer.recurrence(x.shape[1])
@@ -296,8 +278,7 @@ def check_saved_weights(mixer: nn.Module, other: nn.Module, x: Tensor) -> None:
 def check_bf16(mixer: nn.Module, x: Tensor, limit: float = math.inf) -> None:
     """Check that under bf16 autocast the result is finite and close to single precision.
 
-    Args:
-        limit: of the norm of their difference, relative to the norm of the latter.
+    The limit is of the norm of their difference, relative to the norm of the latter.
     """
     exact = check_output(mixer, x)
     with torch.autocast("cpu", torch.bfloat16):

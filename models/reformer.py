@@ -23,8 +23,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
-from models.layers.linear_map import LinearMap
 from models.ops.hashed_attention import count_directions, hash_vectors, hashed_attention
 
 FEW_BUCKETS = 64
@@ -97,7 +97,6 @@ class Reformer(Mixer):
         self.register_buffer("rotations", rotations)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         # A rounded query may fall into another bucket, so queries are computed without autocast.

@@ -36,13 +36,13 @@ from torch import Tensor, nn
 
 from common.options import Added
 from models.base import MixerContext
-from models.layers.recurrence import TimeInvariantRecurrence
 from models.layers.state_space import (
     Rate,
     StateSize,
     StateSpaceConvolution,
     StateSpaceMixer,
     Step,
+    TimeInvariantRecurrence,
     check_copies,
     complex_parameter,
     initial_log_steps,
@@ -65,16 +65,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
     C.3 and C.4). That matrix is diagonal plus one of rank one, so Woodbury's identity makes four
     sums of fractions of it (Algorithm 1). C is what is learned, with L at least the task's
     longest sequence; shorter ones take the first lags of its kernel. One state of each conjugate
-    pair is kept.
-
-    Args:
-        channels: kernels, one each in every direction.
-        directions: 1 for a causal convolution, 2 for a bidirectional one.
-        copies: sets of poles, P and B, each for an equal number of channels.
-        state_size: N, conjugates included.
-        log_step: (channels,) logarithms of the time steps.
-        max_length: the task's longest sequence, in positions.
-        input_clip: bound on the initial imaginary part of B. None: no bound.
+    pair is kept. Options are those of `S4`.
     """
 
     def __init__(
@@ -107,7 +98,6 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
             self.readout.copy_(torch.view_as_real(half.resolve_conj()))
 
     def state_parameters(self) -> list[nn.Parameter]:
-        """See `StateSpaceConvolution.state_parameters`."""
         return [self.log_decay, self.frequency, self.low_rank, self.input]
 
     def dynamics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -122,7 +112,6 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         return every[0], every[1], every[2], self.log_step.exp()[:, None]
 
     def kernels(self, length: int) -> Tensor:
-        """See `StateSpaceConvolution.kernels`."""
         readout, period = torch.view_as_complex(self.readout), self.length
         if length > period:
             readout, period = self._prolonged(length)
@@ -131,12 +120,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         directions = len(readout)
 
         def response(angles: Tensor) -> Tensor:
-            """Apply steps 2 and 3 of Algorithm 1.
-
-            Args:
-                angles: (frequencies,).
-            Returns: (directions, channels, frequencies) complex.
-            """
+            """Apply steps 2 and 3 of Algorithm 1: -> (directions, channels, frequencies)."""
             sums = resolvent_sums(rows, step * poles, angles)
             c_b, c_p = sums[:directions], sums[directions : 2 * directions]
             w = torch.polar(torch.ones_like(angles), -angles)
@@ -215,13 +199,7 @@ class NormalPlusLowRankRecurrence(TimeInvariantRecurrence):
         return self.poles.new_zeros(batch, *self.poles.shape)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Process a position.
-
-        Args:
-            x: (batch, channels).
-            state: (batch, channels, states) complex.
-        Returns: (batch, channels) and the next state.
-        """
+        """Process a position: x (batch, channels), state (batch, channels, states) complex."""
         drift = self.poles * state - self.p * _both(self.p.conj() * state)
         right = state + self.step_size * (drift / 2 + self.b * x[..., None])
         solved = self.diagonal * right

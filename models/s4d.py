@@ -34,8 +34,8 @@ from torch import Tensor, nn
 
 from common.options import Added
 from models.base import DecayingAt, MixerContext
-from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
+    DiagonalStateSpace,
     Rate,
     StateSize,
     StateSpaceConvolution,
@@ -50,7 +50,6 @@ from models.layers.state_space import (
     real_dtype,
 )
 from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
-from models.ops.spectral_tilt import spectral_tilt
 from models.ops.toeplitz import LagKernel
 from models.ops.vandermonde import vandermonde_product
 
@@ -61,13 +60,10 @@ FrequencyScale = Annotated[float, Field(gt=0, le=1e3)]
 
 
 def initial_poles(kind: Initialization, state_size: int) -> Tensor:
-    """Return one pole of each conjugate pair (S4D, section 4).
+    """Return one pole of each conjugate pair (S4D, section 4): (state_size / 2,) complex128.
 
-    Args:
-        kind: "lin" for -1/2 + i pi n (equation 9), "inv" for -1/2 + i N / pi (N / (2 n + 1) - 1)
-            (equation 8), "legs" for the poles of the normal part of HiPPO-LegS.
-        state_size: N, even.
-    Returns: (state_size / 2,) complex128.
+    They are -1/2 + i pi n for "lin" (equation 9), -1/2 + i N / pi (N / (2 n + 1) - 1) for "inv"
+    (equation 8), and those of the normal part of HiPPO-LegS for "legs".
     """
     n = torch.arange(state_size // 2, dtype=torch.float64)
     if kind == "legs":
@@ -79,16 +75,26 @@ def initial_poles(kind: Initialization, state_size: int) -> Tensor:
 
 
 def initial_input(start: InputStart, state_size: int) -> Tensor:
-    """Return the initial B.
-
-    Args:
-        start: "hippo" for that of HiPPO-LegS, clipped as in the published code, or "ones".
-        state_size: N, even.
-    Returns: (state_size / 2,) complex128.
-    """
+    """Return the initial B, (state_size / 2,): ones, or HiPPO-LegS's, clipped as published."""
     if start == "hippo":
         return clip_imaginary(normal_plus_low_rank(state_size)[2], INPUT_CLIP)
     return torch.ones(state_size // 2, dtype=torch.complex128)
+
+
+def spectral_tilt(kernels: Tensor, exponent: Tensor) -> LagKernel:
+    """Multiply the spectrum of kernels by (1 + f) ** exponent, f the frequency in [0, 1/2].
+
+    The spectrum is that of circulant matrices of twice the length. The published code multiplies
+    the spectrum of the output instead. The filter has zero phase, so it is not causal.
+
+    Kernels, (2, channels, length), are for lags 0, 1, ... and -1, -2, ...; exponents, (channels,).
+    """
+    length = kernels.shape[-1]
+    response = torch.fft.rfft(torch.cat([kernels[0], kernels[1].flip(-1)], dim=-1))
+    steps = torch.arange(length + 1, dtype=response.real.dtype, device=response.device)
+    tilted = response * (1 + steps / (2 * length)) ** exponent[:, None]
+    circle = torch.fft.irfft(tilted, n=2 * length)
+    return LagKernel(torch.cat([circle[:, length + 1 :], circle[:, :length]], dim=1), 1 - length)
 
 
 class DiagonalConvolution(StateSpaceConvolution):
@@ -99,16 +105,11 @@ class DiagonalConvolution(StateSpaceConvolution):
     The real parts of A are -exp(log_decay), always negative (S4D, section 3.3).
 
     Args:
-        channels: number of channels, each with one kernel per direction.
-        directions: 1 for a causal convolution, 2 for a bidirectional one.
-        copies: number of sets of poles and B, each for an equal number of channels.
         poles: (states,) complex, the initial A, one pole of each conjugate pair.
         into: (states,) complex, the initial B.
         log_step: (channels,) logarithms of the time steps.
-        discretization: "zoh" (zero-order hold) or "bilinear".
         tilted_length: length whose spectrum is multiplied by a learned power of the frequency.
             None: the spectrum is not changed.
-        learns_input: whether B is learned.
     """
 
     input: Tensor
@@ -157,7 +158,6 @@ class DiagonalConvolution(StateSpaceConvolution):
         return 0 if self.tilted_length is None else max(length, self.tilted_length)
 
     def state_parameters(self) -> list[nn.Parameter]:
-        """See `StateSpaceConvolution.state_parameters`."""
         learned = [self.input] if isinstance(self.input, nn.Parameter) else []
         return [self.log_decay, self.frequency, *learned]
 
@@ -176,11 +176,9 @@ class DiagonalConvolution(StateSpaceConvolution):
         return torch.log1p(d / 2) - torch.log1p(-d / 2), weights * (step / (1 - d / 2))
 
     def kernels(self, length: int) -> Tensor:
-        """See `StateSpaceConvolution.kernels`."""
         return vandermonde_product(*self.discretize(), length)
 
     def recurrence(self, length: int) -> DiagonalStateSpace:
-        """See `StateSpaceConvolution.recurrence`."""
         log_poles, weights = self.discretize()
         return DiagonalStateSpace(log_poles.exp(), weights[0])
 

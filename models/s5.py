@@ -27,6 +27,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from models.base import DecayingAt, MixerContext
+from models.initial_values import draw_truncated_normal
 from models.layers.shared_states import Gate, SharedStateMixer, SharedStates
 from models.layers.state_space import (
     Rate,
@@ -40,7 +41,6 @@ from models.layers.state_space import (
     real_dtype,
 )
 from models.ops.hippo import normal_part
-from models.ops.truncated_normal import draw_truncated_normal
 
 Discretization = Literal["zoh", "bilinear"]
 ReadoutStart = Literal["lecun", "truncated", "complex"]
@@ -51,18 +51,7 @@ HIGHEST_REAL_PART = -1e-4
 
 
 class S5States(SharedStates):
-    """The states of S5, one of each conjugate pair.
-
-    Args:
-        dim: channels in and out.
-        directions: 1 where causal, else 2.
-        state_size: P, even.
-        num_blocks: J.
-        readout_start: initial distribution of C.
-        clip_poles: whether real parts are clipped to at most -1e-4.
-        discretization: "zoh" (zero-order hold) or "bilinear".
-        log_step: (state_size / 2,) logarithms of the time steps.
-    """
+    """The states of S5, one of each conjugate pair; options are those of `S5`."""
 
     readout_scale = 2.0
 

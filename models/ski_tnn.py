@@ -30,11 +30,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
-from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.layers.kernel_cache import compute_once
-from models.layers.long_convolution import LongConvolution, PositionOperator
-from models.layers.norms import Norm
-from models.ops.activations import Activation
+from models.layers.basic import Activation, Norm
+from models.layers.long_convolution import LongConvolution, PositionOperator, compute_once
+from models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models.ops.depthwise import depthwise_convolution
 from models.ops.interpolation import InducingGrid, interpolate, spread
 from models.ops.reference import fast_form_of
@@ -66,12 +64,7 @@ class WarpedPiecewiseLinear(nn.Module):
         self.positive = nn.Parameter(torch.randn(channels) * ramp[:, None])
 
     def forward(self, lags: Tensor) -> Tensor:
-        """Evaluate the kernels at lags.
-
-        Args:
-            lags: (num_lags,), in positions.
-        Returns: (channels, num_lags).
-        """
+        """Evaluate the kernels at lags, in positions: (num_lags,) -> (channels, num_lags)."""
         num_knots = self.positive.shape[0]
         knots = torch.cat([self.negative, torch.zeros_like(self.positive[:1]), self.positive])
         place = (1 + torch.sign(lags) * self.warp ** lags.abs()) * num_knots
@@ -223,5 +216,4 @@ class SKITNN(Mixer):
         )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         return self.unit(x, mask)

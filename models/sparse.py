@@ -27,10 +27,18 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.layers.linear_map import LinearMap
-from models.ops.attention_patterns import Fixed, Local, Pattern, RandomBlocks, Strided, Window
-from models.ops.sparse_attention import attend_to_all, sparse_attention
+from models.ops.sparse_attention import (
+    Fixed,
+    Local,
+    Pattern,
+    RandomBlocks,
+    Strided,
+    Window,
+    attend_to_all,
+    sparse_attention,
+)
 
 PatternName = Literal["strided", "fixed", "longformer", "bigbird", "local"]
 
@@ -48,10 +56,7 @@ NUM_RANDOM = 3
 
 
 def refuse_options_of_others(pattern: PatternName, given: set[str]) -> None:
-    """Check that the options that are not None belong to the pattern.
-
-    Raises: ValueError otherwise.
-    """
+    """Raise ValueError for given options of another pattern."""
     if others := sorted(given - OPTIONS[pattern]):
         raise ValueError(
             f"pattern {pattern} has no option {others[0]}; its options are "
@@ -66,12 +71,9 @@ def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer:
     beside it. The same arguments always give the same blocks, as `numpy.random.RandomState` never
     changes.
 
-    Args:
-        heads: number of heads, which have draws of their own.
-        blocks: number of blocks of the sequence; the first and the last are global.
-        num_random: number of blocks that are drawn.
-        within: blocks from this number on are not drawn.
-        layer: index of the mixer's block.
+    Of all blocks, the first and the last are global, and those from the number `within` on are not
+    drawn.
+
     Returns: (heads, max(1, blocks - 2), num_random), numbers from the first block that is not
         global, and -1 where there are not enough blocks.
     """
@@ -178,7 +180,6 @@ class Sparse(Mixer):
             self.reach = self._window()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)

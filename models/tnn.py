@@ -1,7 +1,6 @@
 """TNN: a gated unit around a Toeplitz matrix whose coefficients a small network computes.
 
-Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749), and
-"The Annotated TNN", the authors' commented code; citations give its headings.
+Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749).
 
 Symbols of the paper and their names here:
     n: length
@@ -31,17 +30,18 @@ from torch.nn import functional
 
 from common.options import Added
 from models.base import DecayingAt, MixerContext
-from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models.layers.basic import Activation, Norm
 from models.layers.long_convolution import LongConvolution
-from models.layers.norms import Norm
-from models.layers.relative_position_encoder import (
+from models.layers.toeplitz_unit import (
     EncoderLayers,
     EncoderNorm,
     EncoderWidth,
+    ExpandRatio,
+    GatedToeplitzUnit,
     RelativePositionEncoder,
+    ToeplitzMixer,
+    inner_channels,
 )
-from models.layers.toeplitz_mixer import ToeplitzMixer
-from models.ops.activations import Activation
 from models.ops.toeplitz import LagKernel
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
@@ -51,19 +51,13 @@ LagInput = Literal["raw", "scaled"]
 class EncodedToeplitzOperator(LongConvolution):
     """The Toeplitz neural operator (TNO), with coefficients t[lag] = decay ** |lag| * RPE(lag).
 
-    Each head has its own encoder. With one head this is the published operator.
+    Each head has its own encoder. With one head this is the published operator. For other options
+    see `TNN`.
 
     Args:
         encoders: one encoder per head, for channels / len(encoders) channels each.
-        channels: in and out.
-        causal: whether the coefficients of negative lags are zero.
-        lag_scale: factor by which the encoders' inputs are multiplied. It must not depend on the
-            padded length, because padding would then change the result.
-        decay: in (0, 1). None: no decay, or random starting values if decays are learned.
-        learned_decays: number of learned decays, each for an equal number of channels. 0: the
-            decay is fixed.
-        decay_floor: lower bound of learned decays.
-        window: positions; coefficients are zero at |lag| >= window. None: no limit.
+        lag_scale: factor of the encoders' inputs; it must not depend on the padded length.
+        learned_decays: their number, each for as many channels. 0: the decay is fixed.
     """
 
     def __init__(
@@ -87,7 +81,13 @@ class EncodedToeplitzOperator(LongConvolution):
         self.decay_floor = decay_floor
         self.decay_logit = None
         if learned_decays:
-            self.decay_logit = nn.Parameter(_initial_logits(learned_decays, decay, decay_floor))
+            if decay is None:
+                logits = torch.randn(learned_decays)  # as in released code
+            else:
+                logits = torch.full(
+                    (learned_decays,), math.log((decay - decay_floor) / (1 - decay))
+                )
+            self.decay_logit = nn.Parameter(logits)
         self.window = window
 
     def log_decays(self) -> Tensor:
@@ -101,7 +101,6 @@ class EncodedToeplitzOperator(LongConvolution):
         return logs.repeat_interleave(self.channels // len(logs))
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`."""
         reach = length if self.window is None else min(length, self.window)
         first_lag = 0 if self.causal else 1 - reach
         weight = next(self.encoders.parameters())
@@ -113,13 +112,6 @@ class EncodedToeplitzOperator(LongConvolution):
         elif self.decay is not None:
             kernel = kernel * self.decay ** lags.abs()
         return LagKernel(kernel, first_lag)
-
-
-def _initial_logits(count: int, decay: float | None, floor: float) -> Tensor:
-    """Return where learned decays start, (count,): at `decay`, or drawn as in released code."""
-    if decay is None:
-        return torch.randn(count)
-    return torch.full((count,), math.log((decay - floor) / (1 - decay)))
 
 
 class TNN(ToeplitzMixer):
@@ -208,23 +200,19 @@ class TNN(ToeplitzMixer):
         super().__init__(context, unit)
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
-        """Exempt learned decays from weight decay, which would pull them towards 1/2.
-
-        Returns: the run's learning rate, None, for each of them.
-        """
+        """Exempt learned decays from weight decay, which would pull them towards 1/2."""
         operators = [m for m in self.modules() if isinstance(m, EncodedToeplitzOperator)]
         return {o.decay_logit: None for o in operators if o.decay_logit is not None}
 
 
 def _check_decay(decay: float | None, *, learned: bool, per: str, floor: float | None) -> None:
-    """Refuse options of the decay that contradict one another, with a ValueError."""
-    if not learned:
-        for name, is_set in (("decay_floor", floor is not None), ("decay_per", per != "channel")):
-            if is_set:
-                raise ValueError(f"{name} concerns learned decays, and decay_learned is false")
-    elif decay is None and floor is None:
+    """Raise ValueError for options of the decay that contradict one another."""
+    if not learned and (floor is not None or per != "channel"):
+        name = "decay_per" if floor is None else "decay_floor"
+        raise ValueError(f"{name} concerns learned decays, and decay_learned is false")
+    if learned and decay is None and floor is None:
         raise ValueError("decay_learned needs a decay to start from, and decay is null")
-    elif decay is not None and floor is not None and decay <= floor:
+    if decay is not None and floor is not None and decay <= floor:
         raise ValueError(
             f"decay {decay}, where learned ones start, is not above decay_floor {floor}"
         )

@@ -17,7 +17,10 @@ Symbols of the description and their names here:
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
@@ -25,20 +28,147 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, PrefillRecurrence, RecurrentMixer, State
-from models.layers.linear_map import LinearMap
-from models.layers.platter_fusion import Fusion, build_fusion
-from models.layers.recurrence import latest_in_slots
-from models.layers.torus_positions import TorusPositions
+from models.base import (
+    DecayingAt,
+    GridModule,
+    MixerContext,
+    PrefillRecurrence,
+    RecurrentMixer,
+    State,
+)
+from models.layers.basic import LinearMap
+from models.layers.heads import latest_in_slots
 from models.ops.rotary import turn
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Harmonics, Torus
-from models.ops.torus_reach import Reach, pairs_of
+from models.ops.torus import Harmonics, Reach, Torus, pairs_of
 
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]
 Window = Annotated[int, Field(ge=1, le=2**31)]
+Fusion = Literal["low_rank", "attention", "mean", "none"]
+
+
+class LowRankFusion(nn.Module):
+    """Multiply the platters, (..., platters, channels), by I + U V^T.
+
+    The description has U V^T without I. With rank 1 this would leave a single vector, multiplied by
+    one number per platter.
+    """
+
+    def __init__(self, num_platters: int, rank: int) -> None:
+        super().__init__()
+        self.left = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
+        self.right = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.left @ (self.right.T @ x)
+
+
+class AttentionFusion(nn.Module):
+    """Attention between platters, softmax(Q K^T / sqrt(channels)) V.
+
+    Q, K and V are linear maps from platters to platters that all channels share.
+    """
+
+    def __init__(self, num_platters: int) -> None:
+        super().__init__()
+        self.query_key_value = nn.Parameter(
+            torch.randn(3, num_platters, num_platters) * num_platters**-0.5
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (weight @ x for weight in self.query_key_value)
+        scores = query @ key.transpose(-1, -2) * x.shape[-1] ** -0.5
+        return scores.softmax(dim=-1) @ value
+
+
+class MeanFusion(nn.Module):
+    """Replace each platter by the mean of all platters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=-2, keepdim=True).expand_as(x)
+
+
+def build_fusion(fusion: Fusion, num_platters: int, rank: int | None = None) -> nn.Module:
+    """Build a fusion; a low rank of None is a quarter of the platters, at least 1.
+
+    Raises: ValueError for a rank of another fusion, a rank above the platters, and a fusion by mean
+        or attention of one platter.
+    """
+    if rank is not None and fusion != "low_rank":
+        raise ValueError(f"fusion_rank {rank} has no effect: fusion is {fusion}; leave it out")
+    if rank is not None and rank > num_platters:
+        raise ValueError(f"fusion_rank {rank} exceeds num_platters {num_platters}")
+    if num_platters == 1 and fusion in ("mean", "attention"):
+        raise ValueError(f"fusion {fusion} has no effect: num_platters is 1; use fusion none")
+    return {
+        "low_rank": lambda: LowRankFusion(num_platters, rank or max(1, num_platters // 4)),
+        "attention": lambda: AttentionFusion(num_platters),
+        "mean": MeanFusion,
+        "none": nn.Identity,
+    }[fusion]()
+
+
+class TorusPositions(nn.Module):
+    """The torus of a context's positions, with one weight of the distance per head.
+
+    The torus is the context's, and channels are those of a head on a platter; see `Toroidal`.
+    """
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        num_heads: int,
+        torus: Torus,
+        channels: int,
+        harmonics: Harmonics,
+        distance_weight: float,
+    ) -> None:
+        super().__init__()
+        self.grid = None if context.grid is None else GridModule(context.grid)
+        self.first_torus = torus
+        self.channels = channels
+        self.harmonics: Harmonics = harmonics
+        self.distance_logit = None
+        if distance_weight:
+            # softplus of it is the weight
+            logit = distance_weight + math.log(-math.expm1(-distance_weight))
+            self.distance_logit = nn.Parameter(torch.full((num_heads,), logit))
+
+    @property
+    def torus(self) -> Torus:
+        """The torus on which positions and platters lie."""
+        own = self.first_torus
+        return own if self.grid is None else replace(own, sizes=self.grid.grid)
+
+    @property
+    def distance_weight(self) -> Tensor | None:
+        """The weight of the distance in the scores of each head, (heads,); None if it has none."""
+        return None if self.distance_logit is None else functional.softplus(self.distance_logit)
+
+    def angles(self, places: Tensor, periods: Tensor | None = None) -> Tensor:
+        """Compute the angles that encode places; see `Torus.angles`."""
+        return self.torus.angles(places, self.channels, self.harmonics, periods)
+
+    def angles_of_all(self, length: int, device: torch.device) -> Tensor:
+        """Return the angles of all positions, which are kept: (1, length, platters, channels / 2).
+
+        Raises: ValueError for another number of positions than the grid has.
+        """
+        if self.grid is not None:
+            self.grid.check_length(length)
+        return _angles_of_all(self.torus, length, self.channels, self.harmonics, device)
+
+
+@functools.lru_cache(maxsize=16)
+def _angles_of_all(
+    torus: Torus, length: int, channels: int, harmonics: Harmonics, device: torch.device
+) -> Tensor:
+    with torch.inference_mode(False):  # a training run may use them next
+        places = torus.coordinates(torch.arange(length, device=device))[None]
+        return torus.angles(places, channels, harmonics)
 
 
 class Toroidal(RecurrentMixer):
@@ -114,13 +244,12 @@ class Toroidal(RecurrentMixer):
         self.mode = mode
         self.context = context
         self.query_key_value = LinearMap(context.dim, 3 * context.dim)
+        sizes = (context.max_length,) if context.grid is None else context.grid
         self.positions = TorusPositions(
             context,
             num_heads=num_heads,
-            num_platters=num_platters,
+            torus=Torus(sizes, num_platters, wrap=wrap, depth_wrap=depth_wrap),
             channels=self.head_channels,
-            wrap=wrap,
-            depth_wrap=depth_wrap,
             harmonics=harmonics,
             distance_weight=distance_weight,
         )
@@ -128,10 +257,6 @@ class Toroidal(RecurrentMixer):
         self.output = LinearMap(context.dim, context.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`.
-
-        Raises: ValueError for another number of positions than the grid's.
-        """
         length, torus = x.shape[1], self.positions.torus
         angles = self.positions.angles_of_all(length, x.device)
         if mask is not None:
@@ -160,9 +285,6 @@ class Toroidal(RecurrentMixer):
     def heads(self, x: Tensor, angles: Tensor) -> list[Tensor]:
         """Compute queries, keys and values; queries and keys are turned by their angles.
 
-        Args:
-            x: (batch, length, dim).
-            angles: (batch or 1, length, platters, channels / 2), see `TorusPositions.angles`.
         Returns: three of (batch, heads, length, platters, channels).
         """
         parts = (3, self.num_platters, self.num_heads, self.head_channels)
@@ -190,12 +312,7 @@ class Toroidal(RecurrentMixer):
 
 
 class RingBuffer(PrefillRecurrence):
-    """Attention to the latest keys and values; each new position replaces the oldest one.
-
-    Args:
-        mixer: a causal mixer of sequences.
-        size: number of positions that are kept.
-    """
+    """Attention to the latest keys and values; each new position replaces the oldest one."""
 
     def __init__(self, mixer: Toroidal, size: int) -> None:
         self.mixer = mixer
@@ -209,7 +326,6 @@ class RingBuffer(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, State]:
-        """See `Recurrence.step`."""
         keys, values, position = state
         torus, place = self.mixer.positions.torus, position[:, None, None]
         query, key, value = self.mixer.heads(x[:, None], self.mixer.positions.angles(place))
@@ -227,7 +343,6 @@ class RingBuffer(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
         heads = mixer.heads(x, mixer.positions.angles_of_all(length, x.device))[1:]
         keys, values = (
@@ -257,10 +372,7 @@ def _head_channels(context: MixerContext, num_heads: int, num_platters: int) -> 
 
 
 def _check_depth_wrap(num_platters: int, harmonics: Harmonics, weight: float, mode: Mode) -> None:
-    """Refuse platters on a circle where that changes nothing.
-
-    Raises: ValueError that says why.
-    """
+    """Raise ValueError for platters on a circle where that changes nothing."""
     circle, line = (Torus((1,), num_platters, depth_wrap=wrap) for wrap in (True, False))
     here = torch.device("cpu")
     same = circle.platter_distance(here).equal(line.platter_distance(here))
@@ -280,10 +392,7 @@ def _check_depth_wrap(num_platters: int, harmonics: Harmonics, weight: float, mo
 def _check_real_length(
     context: MixerContext, *, window: int | None, wrap: bool, mode: Mode
 ) -> None:
-    """Refuse circles of the sequences' own where they cannot be.
-
-    Raises: ValueError that says why.
-    """
+    """Raise ValueError for circles of the sequences' own where they cannot be."""
     reasons = {
         "wrap is false, and there is no circle": not wrap,
         "a causal mixer may not know how long a sequence will be": context.causal,

@@ -30,8 +30,8 @@ from torch.nn import functional
 
 from common.options import Added
 from models.base import Mixer, MixerContext
+from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.layers.linear_map import LinearMap
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 from models.ops.rotary import geometric_rates, turn
 
@@ -42,9 +42,7 @@ def rotate(x: Tensor) -> Tensor:
     Pair c is rotated by position * 10000 ** (-2 c / channels) radians. Products of a query and a
     key then depend on the lag only (RoFormer, equation 16).
 
-    Args:
-        x: (..., length, channels), channels even.
-    Returns: (..., length, channels).
+    x is (..., length, channels), with an even number of channels.
     """
     length, channels = x.shape[-2:]
     working = torch.promote_types(torch.float32, x.dtype)
@@ -97,7 +95,6 @@ class Transformer(Mixer):
         self.output = LinearMap(inner, context.dim, bias=projection_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)

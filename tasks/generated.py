@@ -1,4 +1,4 @@
-"""What tasks share whose examples are all drawn from a law."""
+"""What tasks share whose examples are drawn from a law."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SPLITS = ("train", "val", "test")
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""
 GROUP = 1024
-"""Number of sequences that `draw_in_groups` draws at once. It belongs to the laws: another number
-gives other examples."""
+"""Number of sequences that are drawn at once. It belongs to the laws: another number gives other
+examples."""
 
 
 class GeneratedTask(Task):
-    """A task that draws all its examples from a law.
+    """A task whose examples are drawn from a law, in memory.
 
-    A subclass sets `default_counts`, and the constructor sets `counts`, `data_seed` and `info`.
+    A subclass sets `default_counts`, and its constructor sets `counts`, `data_seed` and `info`.
     """
 
     draws_data = True
@@ -41,40 +41,83 @@ class GeneratedTask(Task):
         """Return all that determines the examples, except for their numbers and the seed."""
 
     @abc.abstractmethod
-    def describe_sequences(self) -> str:
-        """Say what is drawn, for `describe_preparation`: "sequences of 512 tokens"."""
+    def draw(self) -> dict[str, np.ndarray]:
+        """Draw all examples: the arrays of the cache, by name, such as train_labels."""
 
     @abc.abstractmethod
-    def _build(self, made: Build) -> None:
-        """Draw all splits and write them."""
+    def open_split(self, cache: Cache, split: str) -> Split:
+        """Open a split of the cache."""
 
-    @abc.abstractmethod
-    def _dataset(self, cache: Cache) -> Dataset:
-        """Open the splits."""
+    def measure_baselines(self, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Return test accuracies in percent of trivial baselines, by name."""
+        labels = [arrays["train_labels"], arrays["test_labels"]]
+        train, test = (some[some != NOT_SCORED] for some in labels)
+        return {"majority class": majority(train, test), "chance": 100 / self.info.num_classes}
 
-    def _request(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
+        """Return all that determines the examples."""
         return {"law": self.describe_law(), "seed": self.data_seed, "counts": dict(self.counts)}
 
     def _folder(self, data_dir: Path) -> Path:
-        return cache_folder(data_dir, self.name, "generated", self._request())
+        return cache_folder(data_dir, self.name, "generated", self.request())
 
     def describe_preparation(self, data_dir: Path) -> str:
         """See `Task.describe_preparation`."""
         if self._folder(data_dir).exists():
             return ""
-        return f"generate {sum(self.counts.values()):,} {self.describe_sequences()}"
+        return f"generate {sum(self.counts.values()):,} examples"
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        cache = open_or_build(
+        cache = self.open_cache(data_dir)
+        with cache.explain_errors():
+            return check_dataset(self.open_dataset(cache), self.info)
+
+    def open_cache(self, data_dir: Path) -> Cache:
+        """Open the cache; where there is none, draw the examples."""
+        return open_or_build(
             self._folder(data_dir),
             task=self.name,
             source="generated",
-            request=self._request(),
-            build=self._build,
+            request=self.request(),
+            build=lambda made: self.save(made, self.draw()),
         )
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
+
+    def save(self, made: Build, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write the arrays of the cache and the accuracies of trivial baselines."""
+        for name, array in arrays.items():
+            made.save(name, array)
+        made.sizes = dict(self.counts)
+        made.baselines = self.measure_baselines(arrays)
+
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """Open all splits of a cache."""
+        return Dataset(
+            splits={split: self.open_split(cache, split) for split in SPLITS},
+            source=cache.manifest.source,
+            fingerprint=cache.fingerprint,
+            baselines=cache.manifest.baselines,
+            folder=cache.folder,
+        )
+
+    def verify(self, dataset: Dataset) -> list[str]:
+        """See `Task.verify`: checks checksums, and draws all examples again."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        for name, again in self.draw().items():
+            # Processors round real numbers differently.
+            tolerance = 1e-3 if again.dtype.kind == "f" else 0
+            found = cache.array(name)
+            same = found.shape == again.shape
+            if not same or not np.allclose(found, again, rtol=tolerance, atol=tolerance):
+                raise DataError(
+                    f"{cache.folder}: {name} is not what its law draws; delete that folder and run "
+                    f"the same command again to draw it again"
+                )
+        return [
+            "sizes and checksums of all files match the manifest",
+            f"{sum(self.counts.values())} examples were drawn again and are the same",
+        ]
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`: there is no official file structure."""
@@ -87,9 +130,15 @@ class GeneratedTask(Task):
     def fresh(
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
-        """See `Task.fresh`: draws new examples; a subclass adds what another length changes."""
-        few = {"train": FRESH_TRAINING, "val": 1}
-        return {"data_seed": options["data_seed"] + 1, "test": examples, **few}
+        """See `Task.fresh`: draws new examples."""
+        drawn = {"data_seed": options["data_seed"] + 1, "train": FRESH_TRAINING, "val": 1}
+        longer = {} if length is None else cls.change_length(options, length)
+        return {**drawn, "test": examples, **longer}
+
+    @classmethod
+    @abc.abstractmethod
+    def change_length(cls, options: Mapping[str, Any], length: int) -> dict[str, Any]:
+        """Return the options that change for test examples of another length."""
 
     def training_examples(self) -> int:
         """See `Task.training_examples`."""
@@ -127,6 +176,15 @@ class Drawn:
         labels = positions if len(self.labels) == len(self.tokens) else count
         return Drawn(self.tokens[:positions], self.lengths[:count], self.labels[:labels])
 
+    def arrays(self, split: str) -> dict[str, np.ndarray]:
+        """Name the arrays as in the cache."""
+        return {f"{split}_{name}": array for name, array in vars(self).items()}
+
+
+def open_drawn(cache: Cache, split: str) -> Drawn:
+    """Open the sequences of a split."""
+    return Drawn(*(cache.array(f"{split}_{name}") for name in Drawn.__dataclass_fields__))
+
 
 def join_drawn(parts: Iterable[Drawn]) -> Drawn:
     """Concatenate sequences."""
@@ -135,73 +193,6 @@ def join_drawn(parts: Iterable[Drawn]) -> Drawn:
 
 
 def draw_in_groups(title: str, count: int, draw: Callable[[int], Drawn]) -> Drawn:
-    """Draw `count` sequences in groups of GROUP.
-
-    Args:
-        title: name of the progress bar.
-        count: at least 1.
-        draw: draws the group of a number, from 0.
-    """
+    """Draw `count` sequences in groups of GROUP, which a function draws by their number from 0."""
     groups = progress(title, range(-(-count // GROUP)), unit="groups")
     return join_drawn(draw(group) for group in groups).first(count)
-
-
-class SequenceTask(GeneratedTask):
-    """A generated task of labelled token sequences, which are drawn in memory."""
-
-    @abc.abstractmethod
-    def draw(self) -> Mapping[str, Drawn]:
-        """Draw all splits: a function of the law, the seed and the counts."""
-
-    @abc.abstractmethod
-    def open_split(self, drawn: Drawn) -> Split:
-        """Return sequences as a split."""
-
-    def simple_baselines(self, test: Drawn) -> dict[str, float]:
-        """Return the test accuracies of baselines that follow from the law, in percent."""
-        return {"chance": 100 / self.info.num_classes}
-
-    def _build(self, made: Build) -> None:
-        drawn = self.draw()
-        for split, sequences in drawn.items():
-            made.sizes[split] = len(sequences.lengths)
-            for name, array in vars(sequences).items():
-                made.save(f"{split}_{name}", array)
-        train, test = (_scored(drawn[split].labels) for split in ("train", "test"))
-        made.baselines = {
-            "majority class": majority(train, test),
-            **self.simple_baselines(drawn["test"]),
-        }
-
-    def _dataset(self, cache: Cache) -> Dataset:
-        return Dataset(
-            splits={split: self.open_split(_open(cache, split)) for split in SPLITS},
-            source=cache.manifest.source,
-            fingerprint=cache.fingerprint,
-            baselines=cache.manifest.baselines,
-            folder=cache.folder,
-        )
-
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums, and draws all examples again."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
-        for split, again in self.draw().items():
-            found = vars(_open(cache, split))
-            if not all(np.array_equal(found[name], array) for name, array in vars(again).items()):
-                raise DataError(
-                    f"{cache.folder}: the {split} examples are not what their law draws; delete "
-                    f"that folder and run the same command again to draw them again"
-                )
-        return [
-            "sizes and checksums of all files match the manifest",
-            f"{sum(self.counts.values())} examples were drawn again and are the same",
-        ]
-
-
-def _open(cache: Cache, split: str) -> Drawn:
-    return Drawn(*(cache.array(f"{split}_{name}") for name in Drawn.__dataclass_fields__))
-
-
-def _scored(labels: np.ndarray) -> np.ndarray:
-    return labels[labels != NOT_SCORED]

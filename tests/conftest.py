@@ -17,7 +17,6 @@ from torch import nn
 
 from attack import Place
 from common.strict_yaml import parse_yaml
-from fake_cuda_cases import CountingProcess
 from forked import Forked
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import MIXERS
@@ -89,14 +88,6 @@ def forked() -> Iterator[Forked]:
     server = Forked()
     yield server
     server.close()
-
-
-@pytest.fixture(scope="session")
-def counting() -> Iterator[CountingProcess]:
-    """Start the process with the fake CUDA device, once for all tests of a worker."""
-    process = CountingProcess()
-    yield process
-    process.close()
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,7 @@ threads that are not there, and hang.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
-import itertools
 import json
 import os
 import random
@@ -19,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 from collections.abc import Sequence
@@ -34,9 +31,9 @@ IMPORTED = """
     lra.classifier.resolve lra.classifier.match_params lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas altair PIL.Image PIL.PngImagePlugin
     matplotlib.figure matplotlib.backends.backend_svg matplotlib.backends.backend_pdf
-    tasks.listops.interpreter tasks.listops.official
+    tasks.listops.files
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
-    tasks.pathfinder.official torch.utils.checkpoint
+    tasks.pathfinder.files torch.utils.checkpoint
 """
 """What commands import late, too."""
 
@@ -72,7 +69,6 @@ class Forked:
         folder: Path,
         *,
         seconds: float = 25.0,
-        kill_after: float | None = None,
         **limits: Any,
     ) -> Ended:
         """Run a command's `main` in a folder.
@@ -82,42 +78,27 @@ class Forked:
             arguments: of its command line.
             folder: where it works, and its home and temporary folder.
             seconds: after which it has hung.
-            kill_after: seconds after which it is killed on purpose; None: never.
             limits: `largest_file` in bytes; `user`, the number of a user without rights;
-                `interrupt_after`, seconds after which SIGINT is sent; `sends`, signals, each as
-                (pattern of a file to wait for, seconds to wait then, number); `ignores`, a signal;
-                `terminal`, path of one that becomes its own; `working`, where it works;
-                `clock`, by how many seconds the clock goes back whenever it is read.
+                `kill_after` and `interrupt_after`, seconds after which SIGKILL or SIGINT is sent;
+                `sends`, signals, each as (pattern of a file to wait for, seconds to wait then,
+                number); `working`, where it works.
         """
-        return self.run_together(
-            command, arguments, folder, 1, seconds=seconds, kill_after=kill_after, **limits
-        )[0]
-
-    def run_together(
-        self, command: str, arguments: Sequence[str], folder: Path, count: int, **limits: Any
-    ) -> list[Ended]:
-        """Run a command several times at once; arguments as for `run`."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         job = {
             "command": command, "arguments": list(arguments), "folder": str(folder),
-            "seconds": 25.0, "count": count, **limits,
+            "seconds": seconds, **limits,
         }  # fmt: skip
-        for name in (f"{name}{k}" for name in (".out", ".err") for k in range(count)):
-            (folder / name).touch()
-            (folder / name).chmod(0o666)
+        outputs = [folder / name for name in (".out", ".err")]
+        for path in outputs:
+            path.touch()
+            path.chmod(0o666)
         self._server.stdin.write(json.dumps(job) + "\n")
         self._server.stdin.flush()
         line = self._server.stdout.readline()
         assert line, "the process that forks commands has died"
-        ended: list[Ended] = []
-        for k, told in enumerate(json.loads(line)):
-            out, err = (
-                (folder / f"{name}{k}").read_bytes().decode(errors="replace")
-                for name in (".out", ".err")
-            )
-            ended.append(Ended(out=out, err=err, **told))
-        return ended
+        out, err = (path.read_bytes().decode(errors="replace") for path in outputs)
+        return Ended(out=out, err=err, **json.loads(line))
 
     def close(self) -> None:
         """End the process."""
@@ -133,13 +114,10 @@ def _serve() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         start = time.monotonic()
-        pids: list[int] = []
-        for k in range(job["count"]):
-            pids.append(os.fork())
-            if pids[-1] == 0:
-                _work(job, k)
-        told = [_await(pid, job, start) for pid in pids]
-        sys.stdout.write(json.dumps(told) + "\n")
+        pid = os.fork()
+        if pid == 0:
+            _work(job)
+        sys.stdout.write(json.dumps(_await(pid, job, start)) + "\n")
         sys.stdout.flush()
 
 
@@ -173,18 +151,17 @@ def _make_a_run() -> None:
 
 def _draw_an_image() -> None:
     """Draw an image, which compiles what draws: a child that is killed would not keep that."""
-    from tasks.pathfinder.draw import trace
+    import numpy as np
+
+    from tasks.pathfinder.draw import draw_images
     from tasks.pathfinder.law import find_law
 
-    trace(find_law(32, 14, border_quirk=True), 0, 0)
+    image, label = np.empty((1, 32, 32), dtype=np.uint8), np.empty(1, dtype=np.uint8)
+    draw_images(find_law(32, 14, border_quirk=True), 0, 0, image, label)
 
 
-def _work(job: dict[str, Any], number: int) -> None:
-    """Be the child: never returns.
-
-    Args:
-        number: of those that were forked together.
-    """
+def _work(job: dict[str, Any]) -> None:
+    """Be the child: never returns."""
     from tqdm import tqdm
 
     code = 70
@@ -196,16 +173,9 @@ def _work(job: dict[str, Any], number: int) -> None:
         folder = Path(job["folder"])
         os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
         for stream, name in ((1, ".out"), (2, ".err")):
-            path = job.get("terminal") or folder / f"{name}{number}"
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
-        if "terminal" in job:
-            fcntl.ioctl(1, termios.TIOCSCTTY, 0)  # whose end is told by SIGHUP
+            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(job.get("working", folder))
-        if (ignored := job.get("ignores")) is not None:
-            signal.signal(ignored, signal.SIG_IGN)
-        if (step := job.get("clock")) is not None:
-            _turn_back_the_clock(step)
         if (most := job.get("largest_file")) is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         memory = _kib("VmSize") * 1024 + 2**31
@@ -230,15 +200,6 @@ def _work(job: dict[str, Any], number: int) -> None:
         code = 1
     finally:
         os._exit(code)
-
-
-def _turn_back_the_clock(step: float) -> None:
-    import tqdm.std
-
-    readings = itertools.count()
-    start = time.time()
-    time.time = lambda: start - step * next(readings)
-    tqdm.std.time = time.time  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _kib(name: str) -> int:

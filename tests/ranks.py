@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from conftest import ROOT
+from conftest import PATIENCE, ROOT
 
 Rank = subprocess.Popen[str]
 
@@ -64,7 +64,7 @@ def started(script: Path, arguments: Sequence[Sequence[str]]) -> Iterator[list[R
 
 def ends(ranks: Sequence[Rank]) -> tuple[list[int], list[str], list[str]]:
     """Wait for all ranks; return their exit codes and what they wrote: stdout, and stderr."""
-    written = [process.communicate(timeout=60) for process in ranks]
+    written = [process.communicate(timeout=PATIENCE) for process in ranks]
     return (
         [process.returncode for process in ranks],
         [out for out, _ in written],

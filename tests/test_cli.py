@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
+import logging
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +15,14 @@ import pytest
 
 import report
 import run_task
-from conftest import ROOT, tiny_arguments
+from conftest import ROOT, tiny_arguments, tiny_sections
+from lra import __main__ as all_commands
 from lra import prepare
-from lra.config.registry import MIXERS
+from lra.api.model import build
 from lra.record.run import load_record
+from lra.runtime.cli import report_error
+from lra.runtime.console import LONGEST_MESSAGE, as_typed, in_one_line, make_absolute, show_messages
+from lra.runtime.progress import Progress, duration
 
 FIELDS = {
     *("schema_version", "task", "mixer", "preset", "protocol", "seed", "status"),
@@ -28,76 +34,51 @@ FIELDS = {
 """What every record must have."""
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Start Python in another folder, with the suite installed as it is by `pip install -e`."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+        [sys.executable, *arguments], cwd=folder, env=environment | variables, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("mixer", "protocol"),
-    [(name, ("s4", "lra")[number % 2]) for number, name in enumerate(sorted(MIXERS.classes))],
-)
+# Runs
+
+
+@pytest.mark.parametrize(("mixer", "protocol"), [("tnn", "s4"), ("transformer", "lra")])
 def test_end_to_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], mixer: str, protocol: str
 ) -> None:
-    more = ("--protocol", protocol)
+    more = ("--protocol", protocol, "--seed", "3")
     assert run_task.main(tiny_arguments(tmp_path, *more, mixer=mixer)) == 0
     captured = capsys.readouterr()
     assert f"listops / {mixer} (" in captured.out
+    (folder,) = (tmp_path / "results").glob(f"runs/listops/{mixer}/*")
+    assert f"listops / {mixer} / quick, seed 3, on CPU " in captured.err
+    assert f"saved in {folder}\n" in captured.err
+    assert "data: 200 train, 40 val, 50 test examples, generated, in " in captured.err
+    assert "estimated time: " in captured.err
     assert "trivial baseline, root operator: " in captured.err
-    (path,) = (tmp_path / "results").glob(f"runs/listops/{mixer}/*/result.json")
-    record = load_record(path)
-    assert set(json.loads(path.read_text())) >= FIELDS
+    record = load_record(folder / "result.json")
+    assert set(json.loads((folder / "result.json").read_text())) >= FIELDS
     assert (record.status, record.task, record.mixer) == ("done", "listops", mixer)
-    assert (record.protocol, record.preset, record.seed) == (protocol, "quick", 0)
+    assert (record.protocol, record.preset, record.seed) == (protocol, "quick", 3)
     assert record.steps == record.total_steps == 20
     assert record.test_total == 50
     assert record.test_correct is not None
     assert record.test_accuracy == pytest.approx(100 * record.test_correct / 50)
-    assert record.steps_per_second is not None
-    assert record.largest_class is not None
-    assert record.largest_class >= record.baselines["majority class"]
     assert record.data.sizes == {"train": 200, "val": 40, "test": 50}
-    assert record.git["commit"] is None or len(record.git["commit"]) == 40
-    assert (path.parent / "config.yaml").read_text().count(record.config_hash) == 1
-    lines = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20]
-    assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
-    with (path.parent / "predictions.csv").open() as file:
+    with (folder / "predictions.csv").open() as file:
         predictions = list(csv.DictReader(file))
     assert len(predictions) == 50
     assert sum(row["label"] == row["prediction"] for row in predictions) == record.test_correct
-    assert {row["root operator"] for row in predictions} <= {"MIN", "MAX", "MED", "SM"}
-
-
-def test_a_run_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_task.main(tiny_arguments(tmp_path)) == 0
-    capsys.readouterr()
     assert report.main(["--results-dir", str(tmp_path / "results")]) == 0
-    assert "tnn (" in capsys.readouterr().out
+    assert f"{mixer} (" in capsys.readouterr().out
     names = {path.name for path in (tmp_path / "results" / "report").iterdir()}
     assert {"index.html", "runs.csv", "results.csv"} <= names
-
-
-def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
-    for place, seed in (("a", 0), ("a", 1), ("b", 0)):
-        assert run_task.main(tiny_arguments(tmp_path / place, "--seed", str(seed))) == 0
-
-    def losses(place: str, seed: int) -> list[float]:
-        (path,) = (tmp_path / place / "results").glob(f"runs/*/*/*-s{seed}/metrics.jsonl")
-        return [json.loads(line).get("loss") for line in path.read_text().splitlines()]
-
-    assert losses("a", 0) == losses("b", 0)
-    assert losses("a", 0) != losses("a", 1)
-
-
-def test_bfloat16_trains(tmp_path: Path) -> None:
-    assert run_task.main(tiny_arguments(tmp_path, "--precision", "bf16")) == 0
-    (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
-    record = load_record(path)
-    assert record.precision == "bf16"
-    assert record.overrides[-1] == "train.precision=bf16"
 
 
 @pytest.mark.gpu
@@ -105,6 +86,19 @@ def test_bfloat16_trains(tmp_path: Path) -> None:
 def test_gpu_trains(tmp_path: Path, precision: str) -> None:
     arguments = tiny_arguments(tmp_path, "--device", "cuda", "--precision", precision)
     assert run_task.main(arguments) == 0
+
+
+def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
+    largest = 2**63 - 1
+    for place, seed in (("a", 0), ("a", largest), ("b", 0)):
+        assert run_task.main(tiny_arguments(tmp_path / place, "--seed", str(seed))) == 0
+
+    def losses(place: str, seed: int) -> list[float]:
+        (path,) = (tmp_path / place / "results").glob(f"runs/*/*/*-s{seed}/metrics.jsonl")
+        return [json.loads(line).get("loss") for line in path.read_text().splitlines()]
+
+    assert losses("a", 0) == losses("b", 0)
+    assert losses("a", 0) != losses("a", largest)
 
 
 def test_a_label_names_a_run_and_renames_a_finished_one(
@@ -116,15 +110,24 @@ def test_a_label_names_a_run_and_renames_a_finished_one(
         return load_record(path).label
 
     assert label_after("--label", "wide", "--max-steps", "5", code=3) == "wide"
-    assert label_after("--max-steps", "6", code=3) == "wide"
-    capsys.readouterr()
     assert label_after() == "wide"
     assert "listops / tnn: wide / " in capsys.readouterr().out
     assert label_after("--label", "wider") == "wider"
-    assert "listops / tnn: wider / " in capsys.readouterr().out
     assert label_after() == "wider"
-    (config,) = (tmp_path / "results").glob("runs/*/*/*/config.yaml")
-    assert "wide" not in config.read_text()
+    assert "listops / tnn: wider / " in capsys.readouterr().out
+
+
+def test_show_config_prints_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_task.main(tiny_arguments(tmp_path, "--show-config")) == 0
+    shown = capsys.readouterr().out
+    assert "# hash: " in shown
+    assert "steps: 20" in shown
+    assert not list(tmp_path.iterdir())
+
+
+# Mistakes
 
 
 @pytest.mark.parametrize(
@@ -133,20 +136,16 @@ def test_a_label_names_a_run_and_renames_a_finished_one(
         (["--task", "listop"], "did you mean listops?"),
         (["--mixer", "tn"], "did you mean tnn?"),
         (["--preset", "quik"], "did you mean quick?"),
+        (["--mixr", "x"], "unknown flag --mixr; did you mean --mixer? (see --help)"),
+        (["-x"], "unknown flag -x (see"),
         (["--set", "train.lr=fast"], "got 'fast'"),
         (["--set", "mixer.rpe_layer=2"], "did you mean rpe_layers?"),
+        (["--set", "model.norm=a\nb"], "unknown value of model.norm"),
         (["--device", "cuda:99"], "no device 'cuda:99' here (valid: auto, cpu"),
         (["--precision", "fp8"], "--precision train.precision=fp8: unknown value"),
         (["--max-minutes", "soon"], "got 'soon', expected a number"),
-        (["--resume", "maybe"], "invalid choice: 'maybe'"),
-        (["--seed", "-1"], "--seed: got -1, expected 0 to"),
         (["--seed", "99999999999999999999"], "--seed: got 99999999999999999999, expected 0 to"),
-        (["--max-steps", "-3"], "--max-steps: got -3, expected 1 to"),
-        (["--precision", ""], "train.precision"),
-        (["--set", "model.norm=a\nb"], "unknown value of model.norm"),
         (["--label", "a\nb"], "--label 'a\\nb': no name of a row in tables: Value error, holds"),
-        (["--label", ""], "is empty"),
-        (["--unknown"], "unknown flag --unknown"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(
@@ -163,10 +162,6 @@ def test_mistakes_are_one_line_and_exit_2(
     assert not (tmp_path / "results").exists()
 
 
-def test_seeds_may_be_large(tmp_path: Path) -> None:
-    assert run_task.main(tiny_arguments(tmp_path, "--seed", str(2**63 - 1))) == 0
-
-
 def test_a_model_that_cannot_fit_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,34 +170,6 @@ def test_a_model_that_cannot_fit_is_one_line(
     assert code == run_task.EXIT_CODES["oom"]
     assert message.startswith("run_task.py: error: out of memory")
     assert message.count("\n") == 1
-
-
-def test_report_minds_its_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report.main(["--results-dir", str(tmp_path / "nowhere")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
-    arguments = f"--results-dir {shlex.quote(str(tmp_path))} --format csv"
-    line = f"{sys.executable} report.py {arguments} | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "0"
-    assert "Traceback" not in done.stderr
-    assert "Error" not in done.stderr
-
-
-def test_show_config_prints_and_makes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_task.main(tiny_arguments(tmp_path, "--show-config")) == 0
-    shown = capsys.readouterr().out
-    assert "# hash: " in shown
-    assert "steps: 20" in shown
-    assert not list(tmp_path.iterdir())
-
-
-def test_unwritable_places_are_users_mistakes(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("a file where a folder should be")
-    assert run_task.main(tiny_arguments(tmp_path)) == 2
 
 
 def test_prepare_verifies_and_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,49 +181,143 @@ def test_prepare_verifies_and_exports(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "verified: 500 answers" in message
     lines = (tmp_path / "out" / "basic_train.tsv").read_bytes().splitlines()
     assert len(lines) == 481
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--task", "lisstops"], "did you mean listops?"),
+    for mistake, part in (
         (["--source", "offical"], "did you mean official?"),
-        (["--source", "official"], "no official files of listops"),
         (["--set", "train.lr=1"], "has no effect on the data"),
-        (["--examples", "0"], "--examples: got 0, expected 1 to"),
         (["--examples", "2"], "got 2 examples, expected at least 3"),
-        (["--source", ""], "task.source"),
-    ],
-)
-def test_prepare_mistakes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
+    ):
+        assert prepare.main([*base, *mistake]) == 2
+        assert part in capsys.readouterr().err
+
+
+# `lra COMMAND`
+
+
+def test_every_command_of_the_suite_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A module is one if it can be run."""
+    sources = [*(ROOT / "lra").rglob("*.py"), ROOT / "run_task.py", ROOT / "report.py"]
+    starts = {
+        str(path.relative_to(ROOT)) for path in sources
+        if '\nif __name__ == "__main__":\n' in path.read_text()
+    }  # fmt: skip
+    listed: set[str] = set()
+    for one in all_commands.COMMANDS.values():
+        path = one.module.replace(".", "/")
+        places = [one.module, f"{path}/__main__.py", f"{path}.py"]
+        listed |= {place for place in places if (ROOT / place).is_file()}
+    assert starts - {"lra/__main__.py"} == listed
+    shown = all_commands.describe_commands().splitlines()
+    assert all(len(line) <= 80 for line in shown)
+    names = [line.split()[0] for line in shown if line.startswith("  ")]
+    assert names == list(all_commands.COMMANDS)
+
+
+def test_an_unknown_command_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    base = ["--task", "listops", "--data-dir", str(tmp_path)]
-    try:
-        code = prepare.main([*base, *arguments])
-    except SystemExit as exit_:
-        code = exit_.code
-    assert code == 2
-    assert part in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["lra", "swep"])
+    assert all_commands.main() == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("lra: error: unknown command 'swep'; did you mean sweep?")
 
 
-def test_python_m_works() -> None:
-    done = command("-m", "lra.prepare", "--help")
-    assert done.returncode == 0
-    assert "--export" in done.stdout
-
-
-def test_an_interrupt_is_a_line_before_torch_is_there_too() -> None:
-    """Importing torch takes seconds, in which Ctrl-C is likely."""
+@pytest.mark.thorough
+def test_commands_start_from_any_folder(tmp_path: Path) -> None:
+    """Beside files of the user's own that have the names of ours; Ctrl-C is met before torch."""
+    (tmp_path / "report.py").write_text("raise SystemExit('not ours')")
+    arguments = tiny_arguments(Path(), "--threads", "1", mixer="mean")
+    done = start(tmp_path, "-m", "lra", "run", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "next: python -m lra report" in done.stdout
+    (path,) = tmp_path.glob("results/runs/listops/mean/*/result.json")
+    record = load_record(path)
+    assert record.threads is not None
+    assert record.threads.waiting == "short spin"
+    assert start(tmp_path, "-m", "lra", "report", "--format", "csv").returncode == 0
+    shown = " ".join(start(tmp_path, "-m", "lra", "prepare", "--help").stdout.split())
+    assert re.search(r" --task TASK .*listops.* or your own: file.py:ClassName.* --preset ", shown)
     code = (
         "import sys\n"
         "from lra.runtime.cli import run_command\n"
-        "def interrupt():\n"
-        "    raise KeyboardInterrupt\n"
+        "def interrupt(): raise KeyboardInterrupt\n"
         "code = run_command('program', interrupt)\n"
         "assert 'torch' not in sys.modules\n"
         "sys.exit(code)\n"
     )
-    ended = command("-c", code)
-    assert ended.returncode == 130
-    assert ended.stderr == "program: error: interrupted\n"
+    ended = start(tmp_path, "-c", code)
+    assert (ended.returncode, ended.stderr) == (130, "program: error: interrupted\n")
+
+
+@pytest.mark.thorough
+def test_a_module_that_hides_a_package_is_named(tmp_path: Path) -> None:
+    own = tmp_path / "models"
+    own.mkdir()
+    (own / "__init__.py").touch()
+    hidden = start(tmp_path, "-m", "lra.sweep", "--help")
+    assert hidden.returncode == 2
+    assert hidden.stderr.startswith(f"lra: error: Python imports models from {own}, which hides")
+    assert start(tmp_path, "-P", "-m", "lra.sweep", "--help").returncode == 0
+    (tmp_path / "train.py").write_text("import lra\nprint(1)\n")
+    ended = start(tmp_path, "train.py")
+    assert ended.stderr.splitlines()[-1].startswith(
+        f"ImportError: Python imports models from {own}"
+    )
+    assert start(tmp_path, "-P", "train.py").stdout == "1\n"
+
+
+# Messages
+
+
+def test_messages_are_one_line_and_wrapped_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(in_one_line("x\n" * 5000)) <= LONGEST_MESSAGE
+    show_messages()
+    monkeypatch.setenv("COLUMNS", "30")
+    logging.getLogger("lra").warning("one two three four five six seven")
+    assert capsys.readouterr().err == "warning: one two three four five six seven\n"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    report_error("run_task.py", "a fault that is longer than this terminal is wide")
+    assert capsys.readouterr().err.splitlines() == [
+        "run_task.py: error: a fault",
+        "    that is longer than this",
+        "    terminal is wide",
+    ]
+
+
+def test_progress_lines_have_step_loss_accuracy_speed_and_time_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = [duration(seconds) for seconds in (45, 384, 1500, 18_720, 2_073_600)]
+    assert shown == ["45 s", "6.4 min", "25 min", "5.2 h", "24.0 days"]
+    caplog.set_level(logging.INFO)
+    progress = Progress(0, 1500)
+    progress.live = False
+    monkeypatch.setattr("lra.runtime.progress.SECONDS_BETWEEN_LINES", 0.0)
+    progress.start -= 10.0
+    progress.step(50, 1500, 2.1234, 23.44)
+    (line,) = caplog.messages
+    assert re.fullmatch(
+        r"step 50/1500  loss 2\.123  accuracy 23\.4 %  \d\.\d\d steps/s  [\d.]+ min left", line
+    )
+    progress.close()
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_paths_are_shown_as_typed_and_stay_where_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lra.runtime.console._bases", set())
+    assert make_absolute("results") == tmp_path / "results"
+    shown = as_typed(f"{tmp_path}/results/a, /data{tmp_path}/results and {tmp_path}.")
+    assert shown == f"results/a, /data{tmp_path}/results and {tmp_path}."
+    (tmp_path / "other").mkdir()
+    Path("own.py").write_text(
+        f"import os, torch\n\nclass Own(torch.nn.Module):\n    def __init__(self, context):\n"
+        f"        super().__init__()\n        os.chdir({str(tmp_path / 'other')!r})\n"
+        f"        self.scale = torch.nn.Parameter(torch.ones(context.dim))\n\n"
+        f"    def forward(self, x, mask=None):\n        return x * self.scale\n"
+    )
+    built = build("listops", "own.py:Own", preset="quick", **tiny_sections())
+    assert built.dataset.folder.is_relative_to(tmp_path / "data")
+    assert not list((tmp_path / "other").iterdir())

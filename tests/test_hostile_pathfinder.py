@@ -1,133 +1,91 @@
-"""Hostile images and metadata of Pathfinder, and marks of exports."""
+"""Hostile images and metadata of Pathfinder, and marks of exports: one line names the fault."""
 
 from __future__ import annotations
 
 import os
 import pickle
+import resource
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
-from attack import Place
-from made_data import (
-    MIB,
-    NOISE,
-    PATHFINDER,
-    Attack,
-    npy,
-    pathfinder,
-    png,
-    write_files,
-)
+from common.errors import DataError
+from made_data import MIB, NOISE, PATHFINDER, Attack, npy, pathfinder, png, write_files
+from tasks.pathfinder import Pathfinder
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:
-    return (
-        struct.pack(">I", len(content))
-        + kind
-        + content
-        + struct.pack(">I", zlib.crc32(kind + content))
-    )
+    body = kind + content
+    return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
 
 
-def png_of(*chunks: bytes) -> bytes:
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def ihdr(width: int, height: int, depth: int = 8, colour: int = 0) -> bytes:
-    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
+def image(side: int, *chunks: bytes) -> bytes:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + b"".join(chunks)
 
 
 BOMB = zlib.compress(bytes(80 * MIB), 9)
-IMAGES: Mapping[str, Callable[[], bytes]] = {
-    "empty": lambda: b"",
-    "noise": lambda: NOISE[:500],
-    "another size": lambda: png((31, 32)),
-    "colour": lambda: png(mode="RGB"),
-    "16 bits": lambda: png(mode="I;16"),
-    "one bit": lambda: png(mode="1"),
-    "palette": lambda: png(mode="P"),
-    "cut": lambda: png()[:-20],
-    "no image": lambda: png_of(ihdr(32, 32)),
-    "giant size": lambda: png_of(ihdr(2**31 - 1, 2**31 - 1), chunk(b"IDAT", b"x")),
-    "no size": lambda: png_of(ihdr(0, 0)),
-    "bomb": lambda: png_of(ihdr(32, 32), chunk(b"IDAT", BOMB)),
-    "text bomb": lambda: png_of(ihdr(32, 32), chunk(b"zTXt", b"a\0\0" + BOMB), chunk(b"IDAT", b"")),
-    "profile bomb": lambda: png_of(
-        ihdr(32, 32), chunk(b"iCCP", b"a\0\0" + BOMB), chunk(b"IDAT", b"")
-    ),
-    "size 50,000": lambda: png_of(ihdr(50_000, 50_000), chunk(b"IDAT", BOMB)),
-    "gif": lambda: b"GIF89a" + bytes(50),
-    "chunk beyond": lambda: png()[:33] + b"\xff\xff\xff\x7fIDATx",
-    "depth 3": lambda: png_of(ihdr(32, 32, 3)),
-    "large": lambda: png() + bytes(17 * MIB),
-    "wrong sum": lambda: png()[:-5] + b"xxxxx",
-    "svg": lambda: b"<svg/>",
+IMAGES = {
+    "noise": NOISE[:500],
+    "no image": image(32),
+    "giant size": image(2**31 - 1, chunk(b"IDAT", b"x")),
+    "text bomb": image(32, chunk(b"zTXt", b"a\0\0" + BOMB), chunk(b"IDAT", b"")),
+    "chunk beyond": png()[:33] + b"\xff\xff\xff\x7fIDATx",
+    "large": png() + bytes(17 * MIB),
 }
-
-
-METADATA: Mapping[str, Callable[[], bytes]] = {
-    "empty": lambda: b"",
-    "noise": lambda: NOISE[:500],
-    "no UTF-8": lambda: b"imgs/0 sample_0.png 0 \xff\n",
-    "one field": lambda: b"x\n" * 12,
-    "label 2": lambda: b"imgs/0 sample_0.png 0 2\n" * 12,
-    "leads out": lambda: b"../../../outside secret 0 1\n" * 12,
-    "twice": lambda: b"imgs/0 sample_0.png 0 1\n" * 12,
-    "not there": lambda: b"".join(b"imgs/7 sample_%d.png 0 1\n" % i for i in range(12)),
-    "control": lambda: b"\x1b[2J\x07 a 0 1\n" * 12,
-    "objects": lambda: npy(
+METADATA = {
+    "empty": b"",
+    "no UTF-8": b"imgs/0 sample_0.png 0 \xff\n",
+    "label 2": b"imgs/0 sample_0.png 0 2\n" * 12,
+    "twice": b"imgs/0 sample_0.png 0 1\n" * 12,
+    "leads out": b"../../../outside secret 0 1\n" * 12,
+    "control": b"\x1b[2J\x07 a 0 1\n" * 12,
+    "objects": npy(
         "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
-        pickle.dumps(Attack(os.system, "touch ../executed")),
+        pickle.dumps(Attack(os.system, "touch executed")),
     ),
-    "shape beyond": lambda: npy(
-        "{'descr': '<U9', 'fortran_order': False, 'shape': (999999999999,)}"
-    ),
-    "negative shape": lambda: npy("{'descr': '<U9', 'fortran_order': False, 'shape': (-5,)}"),
-    "header that calls": lambda: npy("{'descr': __import__('os').system('touch ../executed')}"),
-    "deep header": lambda: npy("(" * 9000),
-    "version 9": lambda: b"\x93NUMPY\x09\x00\x00\x00",
-    "wide strings": lambda: npy("{'descr': '<U2000000000', 'fortran_order': False, 'shape': (9,)}"),
-    "no dimensions": lambda: npy("{'descr': '<f8', 'fortran_order': False, 'shape': ()}", bytes(8)),
-    "five dimensions": lambda: npy(
-        "{'descr': '|u1', 'fortran_order': False, 'shape': (1,1,1,1,1)}", b"x"
-    ),
-    "long line": lambda: b"imgs/0 " + b"x" * MIB + b" 0 1\n",
+    "header that calls": npy("{'descr': __import__('os').system('touch executed')}"),
+    "deep header": npy("(" * 9000),
+    "wide strings": npy("{'descr': '<U2000000000', 'fortran_order': False, 'shape': (9,)}"),
+    "long line": b"imgs/0 " + b"x" * MIB + b" 0 1\n",
 }
+HOSTILE = {f"image: {name}": {"imgs/0/sample_3.png": text} for name, text in IMAGES.items()}
+HOSTILE |= {f"metadata: {name}": {"metadata/0.npy": text} for name, text in METADATA.items()}
 
 
-@pytest.mark.parametrize("name", IMAGES)
-def test_images(place: Place, name: str) -> None:
-    changed = {f"{PATHFINDER}/imgs/0/sample_{i}.png": IMAGES[name]() for i in (3, 4)}
-    write_files(place.folder / "data", {**pathfinder(), **changed})
-    place.attack("lra.prepare", ["--task", "pathfinder", "--data-dir", "data"], {0, 2})
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {f"{PATHFINDER}/{file}": content for file, content in HOSTILE[name].items()}
+    write_files(tmp_path / "data", {**pathfinder(), **files})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError) as caught:
+        Pathfinder().prepare(tmp_path / "data")
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
+    assert not (tmp_path / "executed").exists()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024, "in KiB"
 
 
-@pytest.mark.parametrize("name", METADATA)
-def test_metadata(place: Place, name: str) -> None:
-    files = {**pathfinder(), f"{PATHFINDER}/metadata/0.npy": METADATA[name]()}
-    write_files(place.folder / "data", files)
-    place.attack("lra.prepare", ["--task", "pathfinder", "--data-dir", "data"])
+def test_other_kinds_of_images_and_a_bomb_are_read_at_their_size(tmp_path: Path) -> None:
+    kinds = [png(mode="RGB"), png(mode="P"), image(32, chunk(b"IDAT", BOMB))]
+    files = {f"{PATHFINDER}/imgs/0/sample_{i}.png": kind for i, kind in enumerate(kinds)}
+    write_files(tmp_path, {**pathfinder(), **files})
+    assert Pathfinder().prepare(tmp_path).sizes["train"] == 10
 
 
-@pytest.mark.parametrize("count", [1, 3, 9])
-def test_few_images(place: Place, count: int) -> None:
-    write_files(place.folder / "data", pathfinder(count))
-    place.attack("lra.prepare", ["--task", "pathfinder", "--data-dir", "data"])
+@pytest.mark.parametrize("mark", [b"", b"[" * 5000, b'{"source": "\x1b[2J"}', NOISE[:99]])
+def test_marks_of_exports(mark: bytes, tmp_path: Path) -> None:
+    files = {**pathfinder(), f"{PATHFINDER}/exported-from": mark}
+    dataset = Pathfinder().prepare(write_files(tmp_path / "data", files))
+    assert "not those that exported-from beside them" in dataset.unofficial_because
+    with pytest.raises(DataError, match="which an export would overwrite"):
+        Pathfinder().export(dataset, tmp_path / "data")
 
 
-MARKS = [b"", b"\xff\xfe", b"{}", b"[" * 5000, b"null", b'{"source": "official", "content": ""}',
-         b'{"source": "\x1b[2J", "content": 1}', NOISE[:99]]  # fmt: skip
-
-
-@pytest.mark.parametrize("mark", MARKS, ids=lambda mark: repr(mark)[:20])
-def test_marks_of_exports(place: Place, mark: bytes) -> None:
-    write_files(place.folder / "data", {**pathfinder(), f"{PATHFINDER}/exported-from": mark})
-    place.attack("lra.prepare", ["--task", "pathfinder", "--data-dir", "data"], {0, 2})
-    out = write_files(
-        place.folder / "out", {f"{PATHFINDER}/exported-from": mark, f"{PATHFINDER}/imgs/a": b"x"}
-    )
-    arguments = ["--task", "pathfinder", "--data-dir", "data", "--export", str(out)]
-    place.attack("lra.prepare", arguments, {0, 2})
+def test_few_images_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has 9 images, expected at least 10"):
+        Pathfinder().prepare(write_files(tmp_path, pathfinder(9)))

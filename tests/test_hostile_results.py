@@ -21,7 +21,7 @@ import run_task
 from attack import Place
 from conftest import tiny_arguments
 from lra.report.data import Data
-from lra.sweep.plan import Limits, limit_flags
+from lra.sweep.plan import Limits
 from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder
 from made_data import Attack, put
@@ -60,35 +60,9 @@ def go_on(place: Place, *codes: int, says: str = "") -> None:
     place.attack("run_task", TINY_RUN, codes, says=says)
 
 
-BAD: Mapping[str, Any] = {
-    "null": None, "text": "x", "list": [], "object": {}, "true": True, "minus": -1,
-    "huge": 10**400, "nan": float("nan"), "infinite": float("inf"), "escape": "\x1b[2J",
-    "long": "x" * 20_000, "up": "../../..", "surrogate": "\udc80",
-}  # fmt: skip
-REFUSED: Mapping[str, str] = {
-    "run_id": "null up", "mixer": "long surrogate", "status": "text escape",
-    "test_accuracy": "nan huge", "test_total": "minus true", "steps": "minus infinite",
-    "seed": "text huge", "changed": "object null", "settings": "list null",
-    "origins": "list true", "device": "escape long", "git": "list", "data": "object",
-    "versions": "list", "peak_memory_mib": "minus infinite", "schema_version": "null huge",
-}  # fmt: skip
-ACCEPTED = {"changed": "list", "device": "text up", "git": "object", "versions": "object"}
-
-
-@pytest.mark.parametrize("code", [0, 1])
-def test_fields_of_records(place: Place, done: Path, code: int) -> None:
-    fields, says = (REFUSED, "not a record of schema 2") if code else (ACCEPTED, "")
-    path = copied(done, place) / "result.json"
-    before = json.loads(path.read_text())
-    for field, kind in [(name, one) for name in fields for one in fields[name].split()]:
-        text = json.dumps({**before, field: BAD[kind]})
-        path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        place.attack(RECORD, ["validate"], {code}, says=says)
-
-
 FILES: Mapping[str, bytes] = {
-    "empty": b"", "no UTF-8": b"\xff\xfe{}", "deep": b"[" * 100_000, "null": b"null",
-    "a list": b"[]", "digits": b"9" * 100_000, "twice": b"{}{}", "NUL": b"\0" * 999,
+    "no UTF-8": b"\xff\xfe{}", "deep": b"[" * 100_000, "digits": b"9" * 100_000, "a list": b"[]",
+    "huge": b'{"schema_version": 1, "seed": 1e999}', "surrogate": b'{"mixer": "\xed\xb2\x80"}',
 }  # fmt: skip
 
 
@@ -97,19 +71,17 @@ def test_files_of_records(place: Place, done: Path, file: str) -> None:
     path = copied(done, place) / file
     for content in FILES.values():
         path.write_bytes(content)
-        place.attack(RECORD, ["validate"], {int(file != "failure.json")})
-        place.attack("lra.sweep.__main__", [*SWEEP, "--dry-run"], {0})
+        if file == "failure.json":
+            place.attack("lra.sweep.__main__", [*SWEEP, "--dry-run"], {0})
+        else:
+            place.attack(RECORD, ["validate"], {1})
 
 
 SHOWN: Mapping[str, Mapping[str, Any]] = {
     "formulas": {"device": "=cmd|' /C calc'!A0", "precision": "@SUM(1)"},
     "page": {"device": "<script>alert(1)</script>", "label": "<script>alert(1)</script> a|b`c`"},
-    "Markdown": {"device": "a|b`c`*d*", "label": "[l](javascript:x)"},
     "long": {"settings": {"train.lr": "9" * 1900}, "changed": ["train.lr"], "device": "d" * 200,
-             "params": 2**63 - 1},
-    "letters": {"device": "Ж漢字 💥 مرحبا", "peak_memory_mib": 1e-300, "steps_per_second": 1e-300},
-    "never": {"steps_per_second": None, "flops_per_step": None, "best_step": None},
-    "label of another row": {"label": "x (train.lr=1) [settings 0]"},
+             "params": 2**63 - 1, "peak_memory_mib": 1e-300, "steps_per_second": None},
     "escapes": {"device": "\x1b[2J"},
 }  # fmt: skip
 
@@ -132,14 +104,11 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
 
 
 SETTINGS: Mapping[str, bytes] = {
-    **FILES,
-    "no section": b"x: 1\n",
     "formula": b"train:\n  lr: '=cmd'\n  b: ['@SUM(1)']\n",
     "escapes": b'train:\n  lr: "\\e[2J"\n  "\\e[2J": 1\n',
     "code": b"train: !!python/object/apply:os.system ['touch ../executed']\n",
     "references": b"train:\n  a: &a [1]\n  b: [*a, *a]\n",
     "many": b"train:\n" + b"".join(b"  k%d: 1\n" % k for k in range(50_000)),
-    "deep value": b"train:\n  a: " + b"[" * 50 + b"]" * 50 + b"\n",
 }
 
 
@@ -155,14 +124,9 @@ def test_settings_of_old_runs(place: Place, done: Path, name: str) -> None:
 
 PREDICTIONS: Mapping[str, tuple[bytes, str]] = {
     "empty": (b"", "its text is damaged or incomplete (EmptyDataError"),
-    "no UTF-8": (b"\xff\xfe", "its text is damaged or incomplete (UnicodeDecodeError"),
-    "header": (b"label,prediction,length\n", "labels are not all whole numbers"),
     "NUL": (b"\0" * 999, "'label'"),
-    "control": (b"label,prediction,\x1b[2J\n" + b"1,2,3\n" * 50, "or odd ones"),
-    "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "or odd ones"),
-    "long words": (b"label,prediction,w\n" + b"1,2," + b"w" * 999 + b"\n1,2,w\n" * 49, "of over"),
+    "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "or odd"),
     "fractions": (b"label,prediction,w\n" + b"1,2,0.5\n" * 50, "neither whole numbers nor words"),
-    "infinite": (b"label,prediction\n" + b"inf,1\n" * 50, "labels are not all whole numbers"),
     "predicted": (b"label,prediction\n" + b"1,-2\n" * 50, "predictions are not all whole numbers"),
     "twice": (b"label,label,prediction\n1,1,1\n", "1 of 1 right, its record says 0 of 50"),
 }
@@ -182,43 +146,26 @@ def test_predictions(place: Place, done: Path, name: str) -> None:
         place.attack("report", ["--format", "csv"], {1}, says="left out: ")
 
 
-METRICS: Mapping[str, bytes] = {
-    "empty": b"", "no UTF-8": b'{"step": 1, "\xff": 1}\n', "no step": b'{"loss": 1}\n',
-    "step of text": b'{"step": "x"}\n', "step of a list": b'{"step": [1]}\n',
-    "deep": b"[" * 99_999, "step of NaN": b'{"step": NaN}\n', "list": b"[1]\n", "NUL": b"\0\n",
-    "cut": b'{"step": 1, "lo', "huge": b'{"step": 1e999}\n',
-    "digits": b'{"step": ' + b"9" * 9999 + b"}\n", "null": b"null\n" * 50,
-}  # fmt: skip
+METRICS = (
+    b'{"step": 1, "\xff": 1}\n', b'{"step": [1]}\n', b"[" * 99_999, b'{"step": NaN}\n', b"\0\n",
+    b'{"step": 1, "lo', b'{"step": 1e999}\n', b"null\n" * 50,
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_metrics(place: Place, stopped: Path, name: str) -> None:
+def test_metrics(place: Place, stopped: Path) -> None:
     run = RunFolder(copied(stopped, place))
     path = run.path / "metrics.jsonl"
     before = path.read_bytes()
-    with path.open("ab") as file:
-        file.write(METRICS[name])
-    assert all(isinstance(number, (int, float)) for number in run.last_metrics().values())
-    run.drop_later_metrics(12, 10)
-    assert path.read_bytes() == before
-
-
-def test_runs_and_reports_of_odd_metrics(place: Place, stopped: Path) -> None:
-    run = copied(stopped, place)
-    path = run / "metrics.jsonl"
-    before = path.read_bytes()
-    line = b'{"step": 1, "seconds": 1, "val_accuracy": 50}\n'
-    for content, says in (
-        (METRICS["step of NaN"], "is no line of metrics"),
-        (b'{"step": 1, "\x1b[2J": 1}\n', "is no line of metrics"),
-        (b"\n" * 200_000, "and 199,999 others"),
-        (line * 20_000, "more than can be shown"),
-    ):
+    for content in METRICS:
         path.write_bytes(before + content)
-        place.attack("report", ["--format", "html"], {1}, says=says)
-    path.write_bytes(before + METRICS["no UTF-8"])
+        assert all(isinstance(number, (int, float)) for number in run.last_metrics().values())
+        run.drop_later_metrics(12, 10)
+        assert path.read_bytes() == before
+    path.write_bytes(before + b'{"step": 1, "\x1b[2J": 1}\n' * 1000)
+    place.attack("report", ["--format", "html"], {1}, says="is no line of metrics")
+    path.write_bytes(before + METRICS[0])
     go_on(place, 0)
-    assert json.loads((run / "result.json").read_text())["status"] == "done"
+    assert json.loads((run.path / "result.json").read_text())["status"] == "done"
 
 
 def of_each(change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]], Any]:
@@ -226,7 +173,7 @@ def of_each(change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]],
     return lambda weights: {name: change(weight) for name, weight in weights.items()}
 
 
-NAN, STEP = float("nan"), "trainer/sampler/next_step"
+STEP = "trainer/sampler/next_step"
 MODEL, BEST = "trainer/model", "trainer/best/model"
 GROUP, MOMENTS = "trainer/optimizer/param_groups/0", "trainer/optimizer/state/0"
 RANDOM = "trainer/random/0"
@@ -234,39 +181,22 @@ Change = tuple[str, Any]
 """What is put at a place of a state; a function gets what was there."""
 
 NO_STATES: Mapping[str, Change] = {
-    "interval below zero": ("trainer/interval/steps", -1.0),
-    "step beyond": (STEP, 10**400), "step": (STEP, -5), "step of text": (STEP, "9"),
-    "best on meta": (BEST, of_each(lambda w: w.to("meta"))), "best list": ("trainer/best", [1]),
-    "sparse": (MODEL, of_each(lambda w: w.to_sparse() if w.dim() else w)),
-    "model of numbers": (MODEL, {"a": 1}), "list": ("", [1, 2]), "tensor": ("", torch.ones(3)),
+    "interval below zero": ("trainer/interval/steps", -1.0), "step beyond": (STEP, 10**400),
+    "best on meta": (BEST, of_each(lambda w: w.to("meta"))), "tensor": ("", torch.ones(3)),
     "no identity": ("", lambda state: {k: v for k, v in state.items() if k != "identity"}),
-    "NaN": ("wall_seconds", NAN), "minus": ("wall_seconds", -1.0), "device": ("device", 3),
-    "commits": ("commits", [1]), "trainer": ("trainer", []),
-    "identity": ("identity", {"a": torch.ones(2)}), "optimizer list": ("trainer/optimizer", [1]),
-    "random": ("trainer/random", [{}]), "micro batch": ("trainer/micro_batch", -3),
-    "speeds": ("trainer/step_seconds", ["x"]), "speed of zero": ("trainer/step_seconds", [0.0]),
+    "trainer": ("trainer", []), "speeds": ("trainer/step_seconds", ["x"]),
 }  # fmt: skip
 UNFIT: Mapping[str, Change] = {
-    "best complex": (BEST, of_each(lambda w: w.to(torch.complex64))),
     "best weights": (BEST, {"x": torch.ones(1)}),
     "other shapes": (MODEL, of_each(lambda w: torch.ones(1))),
-    "weights of integers": (MODEL, of_each(lambda w: w.to(torch.int8))),
     "no peak rate": (GROUP, lambda group: {k: v for k, v in group.items() if k != "peak_lr"}),
-    "peak rate of text": (f"{GROUP}/peak_lr", "x"), "betas of text": (f"{GROUP}/betas", ("a", "b")),
-    "amsgrad": (f"{GROUP}/amsgrad", True), "no decay": (f"{GROUP}/weight_decay", NAN),
-    "no moment": (MOMENTS, lambda moments: {k: v for k, v in moments.items() if k != "exp_avg"}),
     "short moment": (f"{MOMENTS}/exp_avg", torch.zeros(3)),
-    "expanded moment": (f"{MOMENTS}/exp_avg", lambda w: torch.zeros(1, 1).expand(w.shape)),
-    "two steps": (f"{MOMENTS}/step", torch.ones(2)), "optimizer empty": ("trainer/optimizer", {}),
-    "random list": ("trainer/random", []), "plateau": ("trainer/plateau", {}),
-    "random python": (f"{RANDOM}/python", [3, [1], None]),
     "random numpy": (f"{RANDOM}/numpy", ["x", torch.ones(1), 1, 1, 1.0]),
-}  # fmt: skip
+}
 RESUMED: Mapping[str, Change] = {
     "finished without a best": ("trainer", lambda trainer: trainer | {
         "sampler": {"seed": 0, "next_step": 20}, "validated_step": 20, "best": None}),
-    "best of another step": ("trainer/best/step", 3),
-    "many": ("x", list(range(100_000))), "micro batch beyond": ("trainer/micro_batch", 10**30),
+    "micro batch beyond": ("trainer/micro_batch", 10**30),
     "NaN weights": (MODEL, of_each(lambda w: w - w / 0 if w.dim() else w)),
 }  # fmt: skip
 CHANGES = {**NO_STATES, **UNFIT, **RESUMED}
@@ -310,7 +240,7 @@ def test_states_of_checkpoints(place: Place, stopped: Path, name: str) -> None:
     """What is no state is set aside, one of another run is refused, an odd one goes on."""
     run = copied(stopped, place)
     put_state(run, changed_state(run, CHANGES[name]))
-    limit_flags(Limits(minutes=1.0), RunFolder(run))  # what a sweep asks of every run
+    Limits(minutes=1.0).flags(RunFolder(run))  # what a sweep asks of every run
     if name in NO_STATES:
         assert load_newest(run / "checkpoints") is None
         assert {path.suffix for path in (run / "checkpoints").iterdir()} == {".damaged"}
@@ -321,10 +251,10 @@ def test_states_of_checkpoints(place: Place, stopped: Path, name: str) -> None:
 
 
 CHECKPOINTS: Mapping[str, bytes] = {
-    "empty": b"", "noise": bytes(range(256)) * 40, "zip": b"PK\x05\x06" + bytes(18),
+    "noise": bytes(range(256)) * 40,
     "pickle": pickle.dumps(Attack(os.system, "touch ../executed"), protocol=2),
     "pickle in a zip": saved(Attack(os.system, "touch ../executed")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -334,41 +264,30 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
     go_on(place, 0, says="is damaged (")
 
 
-@pytest.mark.parametrize("name", [
-    "other shapes", "NaN weights", "trainer", "best weights", "no identity", "noise",
-    "pickle in a zip", "finished without a best", "best of another step",
-])  # fmt: skip
+@pytest.mark.parametrize("name", ["NaN weights", "pickle in a zip", "finished without a best"])
 def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
     """They take the best weights, which others than the last ones are."""
-    code = 0 if name in ("other shapes", "NaN weights") else 2
+    code = 0 if name == "NaN weights" else 2
     run = copied(done, place)
     put_state(run, CHECKPOINTS.get(name) or changed_state(run, CHANGES[name]))
     place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {code})
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
-@pytest.mark.parametrize("file", [
-    "result.json", "metrics.jsonl", "predictions.csv", "checkpoint", "lock", "checkpoints",
-    "evaluation-0.json", "failure.json",
-])  # fmt: skip
-def test_what_is_no_file(place: Place, done: Path, file: str, kind: str) -> None:
+@pytest.mark.parametrize("file", ["result.json", "metrics.jsonl", "checkpoint"])
+def test_what_is_no_file(place: Place, done: Path, file: str) -> None:
     run = copied(done, place)
     path = max((run / "checkpoints").iterdir()) if file == "checkpoint" else run / file
-    if path.is_dir():
-        shutil.rmtree(path)
     path.unlink(missing_ok=True)
-    put(path, kind)
-    record, run_task = {"result.json": (1, 2), "evaluation-0.json": (1, 0)}.get(file, (0, 0))
-    place.attack(RECORD, ["validate"], {record})
-    if kind == "pipe" and file not in {"lock", "checkpoint", "checkpoints", "failure.json"}:
-        place.attack("report", ["--format", "csv"], {record})
+    put(path, "pipe")
+    code, run_task = (1, 2) if file == "result.json" else (0, 0)
+    place.attack(RECORD, ["validate"], {code})
     go_on(place, run_task)
 
 
-LINKS = ["config.yaml", "metrics.jsonl", "predictions.csv", "result.json", "evaluation-0.json"]
+LINKS = ["predictions.csv", "result.json", "evaluation-0.json"]
 
 
-@pytest.mark.parametrize("name", [*LINKS, "..", "../..", "../../.."])
+@pytest.mark.parametrize("name", [*LINKS, ".."])
 def test_merges_stay_inside(place: Place, done: Path, name: str) -> None:
     run = copied(done, place)
     path, secret = (run / name).resolve(), place.outside / "secret"
@@ -403,18 +322,3 @@ def test_code_that_a_record_names_is_not_run(place: Place, done: Path) -> None:
         arguments = ["--run", str(path.parent), "--lengths", "90"]
         place.attack("lra.evaluate.__main__", arguments, says="--trust-code")
     place.attack("report", ["--format", "csv"], {0})
-
-
-@pytest.mark.parametrize("kind", ["pipe", "outside", "loop"])
-def test_nothing_is_appended_to_what_is_no_file(place: Place, stopped: Path, kind: str) -> None:
-    run = copied(stopped, place)
-    for name in ("log.txt", "metrics.jsonl"):
-        path = run / name
-        path.unlink(missing_ok=True)
-        if kind == "outside":
-            path.symlink_to(place.outside / "new")
-        else:
-            put(path, kind)
-        if name == "log.txt":
-            place.attack("lra.sweep.__main__", SWEEP, {1})  # this run alone has failed
-    go_on(place, 2)

@@ -1,339 +1,312 @@
-"""Machines that do not play along: full disks, read-only folders, interruptions, kills."""
+"""Machines that do not play along: signals, kills, full disks, folders that go, two at once."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
+import run_task
 from attack import DOCUMENTED, Place
 from conftest import ROOT, tiny_arguments
+from forked import Forked
 from lra.record.run import load_record
-from lra.runtime.interrupts import INTERRUPTED
+from lra.runtime.cli import HELD, INTERRUPTED, STOPPED, run_command
+from lra.runtime.repository import git_state
+from lra.train.checkpoint import load_newest
+from lra.train.stopping import StopRequest
+from lra.train.trainer import Trainer
 from run_checks import assert_same_run
 
-KIB = 1024
-DROPOUT = ["--set", "model.dropout=0.2", "--set", "train.steps=60", "--set", "log.every_steps=2"]
-OFTEN = ["--set", "log.checkpoint_minutes=1e-4"]
+RUN = tiny_arguments(
+    Path(), "--set", "model.dropout=0.2", "--set", "train.steps=60", "--set", "log.every_steps=2",
+    "--set", "log.checkpoint_minutes=1e-4", mixer="mean",
+)  # fmt: skip
 LISTOPS = [
     "--task", "listops", "--data-dir", "data", "--set", "task.train=3000", "--set", "task.val=50",
     "--set", "task.test=50", "--set", "task.max_length=128", "--set", "task.min_length=16",
 ]  # fmt: skip
-PATHFINDER = ["--task", "pathfinder", "--data-dir", "data", "--set", "task.examples=400"]
-EVALUATE = ["--lengths", "70,90", "--examples", "50", "--device", "cpu"]
+COMMANDS = {
+    "run_task": ["run_task", *RUN],
+    "listops": ["lra.prepare", *LISTOPS],
+    "pathfinder": [
+        "lra.prepare", "--task", "pathfinder", "--data-dir", "data", "--set", "task.examples=400",
+    ],
+    "report": ["report"],
+    "merge": ["lra.record.__main__", "merge", "made", "--results-dir", "new"],
+}  # fmt: skip
 
 
-# Full disks
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory, forked: Forked) -> Path:
+    """Make the run without any harm; return its folder."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    assert forked.run("run_task", RUN, folder).code == 0
+    return folder_of(folder)
+
+
+def folder_of(place: Path) -> Path:
+    (path,) = place.glob("results/runs/*/*/*")
+    return path
+
+
+def command_line(name: str, folder: Path, unbroken: Path) -> tuple[str, list[str]]:
+    """Return a command and its arguments, what it reads being there."""
+    command, *arguments = COMMANDS[name]
+    source = {"report": "results", "merge": "made"}.get(name)
+    if source is not None and not (folder / source).exists():
+        shutil.copytree(unbroken.parents[3], folder / source)
+    return command, arguments
+
+
+# Signals
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.thorough)])
+def test_a_run_that_is_asked_to_end_is_saved(place: Place, unbroken: Path, name: str) -> None:
+    sends = [("results/runs/*/*/*/metrics.jsonl", 0.0, signal.Signals[name])]
+    ended = place.attack("run_task", RUN, {STOPPED}, sends=sends)
+    assert f"stopped by {name}" in ended.err
+    assert "the same command resumes it" in ended.err
+    record = load_record(folder_of(place.folder) / "result.json")
+    assert record.status == "stopped"
+    state = load_newest(folder_of(place.folder) / "checkpoints")
+    assert state is not None
+    assert state["trainer"]["sampler"]["next_step"] == record.steps > 0
+    place.attack("run_task", RUN, {0})
+    assert_same_run(folder_of(place.folder), unbroken)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", COMMANDS)
+def test_interruptions(place: Place, unbroken: Path, name: str) -> None:
+    command, arguments = command_line(name, place.folder, unbroken)
+    codes = DOCUMENTED[command] - {2, 4, 5, 6} | {INTERRUPTED}
+    for latest in (0.1, 0.7):
+        moment = random.uniform(0.0, latest)
+        place.attack(command, arguments, codes, interrupt_after=moment)
+
+
+def test_an_interruption_that_a_library_turns_into_another_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def act() -> int:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ValueError  # as numpy does within `np.asarray`
+
+    before = signal.getsignal(signal.SIGINT)
+    assert run_command("x", act) == INTERRUPTED
+    signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "x: error: interrupted\n"
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup has it
+    with StopRequest():
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
+    signal.signal(signal.SIGHUP, before)
+
+
+# Kills
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run_task",
+        *(pytest.param(n, marks=pytest.mark.thorough) for n in COMMANDS if n != "run_task"),
+    ],
+)
+def test_kills_lose_nothing(place: Place, unbroken: Path, name: str) -> None:
+    """A command that was killed again and again gives what one gives that never was."""
+    command, arguments = command_line(name, place.folder, unbroken)
+    other = place.root / "other"
+    other.mkdir()
+    took = place.forked.run(*command_line(name, other, unbroken), other).seconds
+    said = ""
+    if name == "run_task":
+        at_first_checkpoint = [("results/runs/*/*/*/checkpoints/step-*", 0.0, signal.SIGKILL)]
+        ended = place.forked.run(command, arguments, place.folder, sends=at_first_checkpoint)
+        assert ended.code == -signal.SIGKILL
+    for share in (0.3, 0.5, 0.7, 0.9):
+        moment = took * random.uniform(share - 0.1, share + 0.1)
+        ended = place.forked.run(command, arguments, place.folder, kill_after=moment)
+        assert ended.code in (0, -signal.SIGKILL)
+        said += ended.err
+    said += place.attack(command, arguments, {0}).err
+    if name == "run_task":
+        assert "resumed at step" in said
+        assert_same_run(folder_of(place.folder), unbroken)
+    else:
+        assert contents(place.folder) == contents(other)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Read what is there but for locks and the folder's name."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes().replace(bytes(root), b"")
+        for path in root.rglob("*")
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".lock"
+        and path.name != "lock" and "checkpoints" not in path.parts
+    }  # fmt: skip
+
+
+# Two at once
+
+
+def test_no_run_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a run is at work the same command ends at once, and so it does where it is done."""
+    arguments = tiny_arguments(tmp_path, mixer="mean")
+    train_step = Trainer.train_step
+    steps: list[int] = []
+
+    def train_step_beside_another(self: Trainer) -> Any:
+        steps.append(self.step)
+        if self.step == 3:
+            assert run_task.main(arguments) == HELD
+        return train_step(self)
+
+    monkeypatch.setattr(Trainer, "train_step", train_step_beside_another)
+    assert run_task.main(arguments) == 0
+    assert steps == list(range(20))
+    record = (folder_of(tmp_path) / "result.json").read_bytes()
+    assert run_task.main(arguments) == 0
+    assert len(steps) == 20
+    assert (folder_of(tmp_path) / "result.json").read_bytes() == record
+    with FileLock(folder_of(tmp_path) / "lock"):
+        assert run_task.main(arguments) in {0, HELD}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", COMMANDS)
+def test_two_equal_commands_make_what_one_makes(place: Place, unbroken: Path, name: str) -> None:
+    command, arguments = command_line(name, place.folder, unbroken)
+    both: list[Any] = []
+    second = Forked()
+    thread = threading.Thread(
+        target=lambda: both.append(second.run(command, arguments, place.folder))
+    )
+    thread.start()
+    both.append(place.forked.run(command, arguments, place.folder))
+    thread.join()
+    second.close()
+    assert {one.code for one in both} <= {0, HELD}, [one.err for one in both]
+    if name == "run_task":
+        assert_same_run(folder_of(place.folder), unbroken)
+    if name == "listops":
+        assert sum(one.err.count("generating ListOps") for one in both) <= 1
+
+
+# Disks and folders
 
 
 @pytest.fixture
-def small_disk(place: Place) -> Iterator[Callable[[int], Path]]:
+def small_disk(place: Place) -> Iterator[Callable[[int], None]]:
     """Mount a small disk; skip the test where that is not allowed."""
     disk = place.folder / "disk"
 
-    def mount(kib: int) -> Path:
+    def mount(kib: int) -> None:
         disk.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(disk)]
         if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
             pytest.skip("a small disk cannot be mounted here")
-        return disk
 
     yield mount
     subprocess.run(["umount", str(disk)], check=False, capture_output=True)
 
 
-@pytest.mark.parametrize("kib", [64, 1000])
-def test_a_full_disk_while_pathfinder_is_drawn(
-    place: Place, small_disk: Callable[[int], Path], kib: int
+@pytest.mark.thorough
+@pytest.mark.parametrize("kib", [40, 100])
+def test_a_full_disk_in_training(
+    place: Place, unbroken: Path, small_disk: Callable[[int], None], kib: int
 ) -> None:
-    small_disk(kib)
-    arguments = [*PATHFINDER[:2], "--data-dir", "disk", "--set", "task.examples=2000"]
-    ended = place.attack("lra.prepare", arguments)
-    assert ".npy: No space left on device" in ended.err
-
-
-@pytest.mark.parametrize("kib", [40, 200])
-def test_a_full_disk_in_training(place: Place, small_disk: Callable[[int], Path], kib: int) -> None:
     """What is saved before the disk is full is there, and the run goes on from it."""
     small_disk(kib)
-    arguments = tiny_arguments(Path(), *DROPOUT, *OFTEN)
+    arguments = [*RUN]
     arguments[arguments.index("--results-dir") + 1] = "disk/results"
     ended = place.attack("run_task", arguments)
     assert "No space left on device" in ended.err
     assert "disk/" in ended.err.splitlines()[-1]
-    shutil.copytree(place.folder / "disk/results", place.folder / "larger")
-    arguments[arguments.index("disk/results")] = "larger"
-    place.attack("run_task", arguments, {0})
-
-
-@pytest.mark.parametrize("most", [100, 20_000])
-@pytest.mark.parametrize("what", ["listops", "pathfinder", "run_task", "report"])
-def test_files_that_must_not_be_large(place: Place, what: str, most: int) -> None:
-    if what == "run_task":
-        place.attack("run_task", tiny_arguments(Path(), mixer="mean"), {0})
-        place.attack("run_task", tiny_arguments(Path()), {0, 2}, largest_file=most)
-    elif what == "report":
-        place.attack("run_task", tiny_arguments(Path(), mixer="mean"), {0})
-        place.attack("report", [], {0, 2}, largest_file=most)
-    else:
-        place.attack(
-            "lra.prepare", LISTOPS if what == "listops" else PATHFINDER, {2}, largest_file=most
-        )
-
-
-# Folders that cannot be written
-
-
-@pytest.mark.parametrize("what", ["data", "results", "own", "report", "merge", "export"])
-def test_folders_without_rights(place: Place, what: str) -> None:
-    place.attack("run_task", tiny_arguments(Path(), mixer="mean"), {0})
-    locked = {"results": "results", "data": "data"}.get(what, ".")
-    place.root.chmod(0o755)
-    (place.folder / locked).chmod(0o555)
-    user: dict[str, Any] = {"user": 65534}
-    if what in ("data", "results", "own"):
-        place.attack("run_task", tiny_arguments(Path(), mixer="tnn"), **user)
-    elif what == "report":
-        place.attack("report", ["--out", "new"], **user)
-    elif what == "merge":
-        place.attack("lra.record.__main__", ["merge", "results", "--results-dir", "new"], **user)
-    else:
-        place.attack("lra.record.__main__", ["export", "--csv", "new.csv"], **user)
-    (place.folder / locked).chmod(0o755)
-
-
-# Ctrl-C
-
-
-COMMANDS = {
-    "run_task": ["run_task", *tiny_arguments(Path(), *DROPOUT)],
-    "listops": ["lra.prepare", *LISTOPS], "pathfinder": ["lra.prepare", *PATHFINDER],
-    "report": ["report"], "record": ["lra.record.__main__", "export", "--csv", "all.csv"],
-    "paper": ["report", "--paper", "--rows", "variants"],
-    "merge": ["lra.record.__main__", "merge", "made", "--results-dir", "new"],
-    "bench": ["lra.bench.__main__", "op", "--mixers", "mean", "--lengths", "64", "--device", "cpu",
-              "--parts", "whole", "--repeats", "20"],
-    "evaluate": ["lra.evaluate.__main__", *EVALUATE],
-    "sweep": ["lra.sweep.__main__", "--tasks", "listops", "--mixers", "all", "--preset", "quick",
-              "--dry-run", "--device", "cpu"],
-}  # fmt: skip
-
-
-OF_A_RUN = ("report", "paper", "record", "evaluate")
-"""Commands that read the results of a run."""
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a finished run."""
-    import run_task
-
-    folder = tmp_path_factory.mktemp("made")
-    assert run_task.main(tiny_arguments(folder, mixer="mean")) == 0
-    return folder
-
-
-def command_line(name: str, place: Place, made: Path) -> tuple[str, list[str]]:
-    """Return a command and its arguments, what it reads being there."""
-    command, *arguments = COMMANDS[name]
-    if (
-        name in ("report", "paper", "record", "evaluate")
-        and not (place.folder / "results").exists()
-    ):
-        shutil.copytree(made / "results", place.folder / "results")
-    if name == "merge" and not (place.folder / "made").exists():
-        shutil.copytree(made / "results", place.folder / "made")
-    if name == "evaluate":
-        (run,) = (place.folder / "results/runs/listops").glob("*/*")
-        arguments += ["--run", str(run)]
-    return command, arguments
-
-
-@pytest.mark.parametrize("latest", [0.1, 0.7])
-@pytest.mark.parametrize("name", COMMANDS)
-def test_interruptions(place: Place, made: Path, name: str, latest: float) -> None:
-    command, arguments = command_line(name, place, made)
-    moment = random.uniform(0.0, latest)
-    codes = DOCUMENTED[command] - {2, 4, 5, 6}
-    ended = place.attack(command, arguments, {*codes, INTERRUPTED}, interrupt_after=moment)
-    if name == "run_task" and ended.code == 3:
-        assert "the same command resumes it" in ended.err
-
-
-def test_an_interruption_after_the_first_line_shows_no_traceback(tmp_path: Path) -> None:
-    line = [sys.executable, "run_task.py", *tiny_arguments(tmp_path)]
-    with subprocess.Popen(
-        line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        process.stderr.readline()
-        time.sleep(random.uniform(0.0, 0.5))
-        process.send_signal(signal.SIGINT)
-        told = process.stderr.read()
-    assert "Traceback" not in told
-    assert process.returncode in {0, 3, INTERRUPTED}
+    shutil.copytree(place.folder / "disk/results", place.folder / "results")
+    place.attack("run_task", RUN, {0})
+    assert_same_run(folder_of(place.folder), unbroken)
 
 
 @pytest.mark.thorough
-def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "lra.prepare", "--task", "pathfinder", "--data-dir"]
-    line += [str(tmp_path / "data"), "--set", "task.examples=400"]
-    nothing_compiled = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
-    with subprocess.Popen(
-        line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        env=nothing_compiled,
-    ) as process:  # fmt: skip
-        # until its first function is compiled
-        while process.poll() is None and not list((tmp_path / "compiled").rglob("*.nbi")):
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        start = time.monotonic()
-        _, told = process.communicate(timeout=60)
-    assert time.monotonic() - start < 5.0
-    assert process.returncode == INTERRUPTED
-    assert told == "lra.prepare: error: interrupted\n"
+@pytest.mark.parametrize("name", COMMANDS)
+def test_files_that_must_not_be_large(place: Place, unbroken: Path, name: str) -> None:
+    command, arguments = command_line(name, place.folder, unbroken)
+    for most in (100, 20_000):
+        place.attack(command, arguments, {0, 1, 2}, largest_file=most)
 
 
-SWALLOWED = """
-import signal, sys
-from lra.runtime.cli import run_command
-def act():
-    try:
-        signal.raise_signal(signal.SIGINT)
-    except KeyboardInterrupt:
-        raise ValueError from None  # as numpy does within `np.asarray`
-sys.exit(run_command("x", act))
-"""
+@pytest.mark.parametrize("what", ["data", "results"])
+def test_folders_without_rights(place: Place, what: str) -> None:
+    (place.folder / what).mkdir()
+    place.root.chmod(0o755)
+    place.folder.chmod(0o777)
+    (place.folder / what).chmod(0o555)
+    ended = place.attack("run_task", RUN, user=65534)
+    assert "Permission denied" in ended.err
 
 
-def test_an_interruption_that_a_library_turns_into_another_error() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SWALLOWED], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (INTERRUPTED, "x: error: interrupted\n")
+@pytest.mark.thorough
+def test_a_working_directory_that_is_deleted(place: Place) -> None:
+    working = place.folder / "working"
+    working.mkdir()
+
+    def delete() -> None:
+        end = time.monotonic() + 20
+        while not any(working.glob("results/runs/*/*/*/metrics.jsonl")) and time.monotonic() < end:
+            time.sleep(0.005)
+        shutil.rmtree(working, ignore_errors=True)
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    says = "was removed while the run was at work"
+    place.attack("run_task", RUN, {2}, working=str(working), says=says)
+    thread.join()
 
 
-# Kills
-
-KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "merge": 9, "evaluate": 9,
-         "record": 5}  # fmt: skip
-"""How often each command is killed, at random moments."""
-
-
-@pytest.mark.parametrize("name", KILLS)
-def test_kills_lose_nothing(place: Place, made: Path, name: str) -> None:
-    """A command that was killed again and again gives what one gives that never was."""
-    command, arguments = command_line(name, place, made)
-    if name == "run_task":
-        arguments += OFTEN
-    unbroken = Place(place.root / "unbroken", place.forked)
-    unbroken.folder.mkdir(parents=True)
-    unbroken.outside.mkdir()
-    again = command_line(name, unbroken, made)[1]
-    took = unbroken.attack(command, again, {0}).seconds
-    kills = 0
-    for _ in range(10 * KILLS[name]):
-        moment = random.uniform(0.0, took)
-        ended = place.forked.run(command, arguments, place.folder, kill_after=moment)
-        kills += ended.code == -9
-        if ended.code == 0:
-            took = min(took, ended.seconds)  # the first may have compiled code
-            CHECKS[name](place.folder, unbroken.folder)
-            forget(place, name)
-        if kills == KILLS[name]:
-            break
-    place.attack(command, arguments, {0})
-    assert kills == KILLS[name]
-    CHECKS[name](place.folder, unbroken.folder)
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("closed", "code"), [(">/dev/full", 2), ("2>/dev/full", 0), ("| head -0", 0)]
+)
+def test_streams_that_are_not_there(unbroken: Path, closed: str, code: int) -> None:
+    command = f"{sys.executable} -m lra.record list --results-dir {unbroken.parents[3]}"
+    line = f"set -o pipefail; {command} {closed}"
+    ended = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, check=False)
+    assert ended.returncode == code
+    assert b"Traceback" not in ended.stderr
+    if code:
+        assert ended.stderr == b"lra.record: error: standard output: No space left on device\n"
 
 
-def forget(place: Place, name: str) -> None:
-    """Remove what a command has made, so that it can be made and killed again."""
-    for folder in (
-        "data",
-        "new",
-        "results/report",
-        *(["results/runs"] if name == "run_task" else []),
-    ):
-        shutil.rmtree(place.folder / folder, ignore_errors=True)
-    for path in (place.folder / "results").rglob("evaluation-*.json"):
-        path.unlink()
+def test_the_commit_of_a_checkout_of_another_user_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git refuses to read such a checkout unless told otherwise; its tests set this variable."""
+    state = git_state()
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.chdir(tmp_path)
+    assert git_state() == state
 
 
-def same_runs(folder: Path, other: Path) -> None:
-    (one,) = (folder / "results/runs/listops").glob("*/*")
-    (two,) = (other / "results/runs/listops").glob("*/*")
-    assert_same_run(one, two)
-
-
-def same_files(folder: Path, other: Path) -> None:
-    """Compare what is there but for locks, the folder and what is written with a time."""
-
-    def files(root: Path) -> dict[str, bytes]:
-        return {
-            path.relative_to(root).as_posix(): path.read_bytes().replace(bytes(root), b"")
-            for path in root.rglob("*")
-            if path.is_file() and not path.name.startswith(".") and path.suffix != ".lock"
-            and path.name != "lock" and "checkpoints" not in path.parts
-        }  # fmt: skip
-
-    one, two = files(folder), files(other)
-    assert one.keys() == two.keys()
-    assert [name for name in one if one[name] != two[name]] == []
-
-
-def same_evaluations(folder: Path, other: Path) -> None:
-    from lra.record.evaluation import evaluations_of
-
-    found: list[Any] = []
-    for root in (folder, other):
-        (run,) = (root / "results/runs/listops").glob("*/*")
-        records, faults = evaluations_of(run)
-        assert not faults
-        found.append([(r.path, r.test_correct, r.data) for r in records])
-        assert load_record(run / "result.json").status == "done"
-    assert found[0] == found[1]
-    assert len(found[0]) == 2
-
-
-CHECKS: dict[str, Callable[[Path, Path], None]] = {
-    "run_task": same_runs, "listops": same_files, "pathfinder": same_files, "report": same_files,
-    "merge": same_files, "evaluate": same_evaluations, "record": same_files,
-}  # fmt: skip
-
-
-def test_the_commands_are_those_of_the_suite() -> None:
-    """Whoever adds a command adds it here."""
-    root = Path(__file__).resolve().parent.parent
-    found = {path.parent.name for path in root.glob("lra/*/__main__.py")}
+def test_every_command_of_the_suite_is_attacked() -> None:
+    """Whoever adds a command adds it to `attack.DOCUMENTED`."""
+    found = {path.parent.name for path in ROOT.glob("lra/*/__main__.py")}
     named = {name.split(".")[1] for name in DOCUMENTED if name.startswith("lra.")}
     assert found == named - {"prepare"}
-    assert (root / "lra/prepare.py").exists()
-
-
-def test_a_full_standard_output_is_named(made: Path) -> None:
-    line = f"{sys.executable} -m lra.record list --results-dir {made / 'results'} > /dev/full"
-    ended = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr == b"lra.record: error: standard output: No space left on device\n"
-
-
-@pytest.mark.parametrize("closed", ["<&-", "2>/dev/full", "| head -0"])
-def test_streams_that_are_not_there(made: Path, closed: str) -> None:
-    commands = {f"-m lra.record list --results-dir {made / 'results'}": 0}
-    if "2>" in closed:
-        commands["report.py --results-dir nowhere"] = 2
-    for command, code in commands.items():
-        line = f"set -o pipefail; {sys.executable} {command} {closed}"
-        ended = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, check=False)
-        assert ended.returncode == code, (line, ended)
-        assert b"Traceback" not in ended.stderr

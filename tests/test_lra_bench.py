@@ -1,134 +1,340 @@
-"""The benchmark's structure; times are never tested."""
+"""The benchmark: its rounds, its processes, its records and their commands; never its times."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import re
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import psutil
 import pytest
+import torch
+from torch.profiler import record_function
+from tqdm import tqdm
 
+from conftest import ROOT, python_example
 from lra.bench import __main__ as bench
-from lra.bench.decoding import spread
-from lra.bench.steps import FirstExamples, SyntheticSplit
+from lra.bench import rounds
+from lra.bench.case import Case, InOwnProcess, InThisProcess, Memory, Subject
+from lra.bench.time_breakdown import profile_steps
+from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.report.commands import bench_command
+from lra.runtime.errors import UserError
+from made_results import bench_record
 from run_checks import next_command
-from tasks.base import TaskInfo
+
+MEMORY = Memory(base=3.0, peak=5.0, reserved=None)
 
 
-def test_decoding_is_tabulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["decode", "--lengths", "32,64", "--dim", "4", "--repeats", "2"]
+class Quick(InThisProcess):
+    """A case in this process, as others take seconds to start."""
+
+    def memory(self) -> Memory:
+        return MEMORY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made(Case):
+    """A computation that does nothing, or what `how` says."""
+
+    how: str = ""
+
+    def build(self) -> Subject:
+        if self.how == "mistaken":
+            raise UserError("a mistake")
+        runs: list[bytes] = []
+
+        def run() -> None:
+            runs.append(b"x" * 2**26 if self.how == "grows" and len(runs) > 3 else b"")
+            if self.how == "exits" and len(runs) > 4:
+                os._exit(3)
+            if self.how == "is killed":
+                os.kill(os.getpid(), signal.SIGKILL)  # as the system does without memory
+
+        def facts() -> dict[str, Any]:
+            spin = float(os.environ.get("GOMP_SPINCOUNT", "0"))
+            counts = {"params": len(runs), "flops_per_step": None}
+            return {**counts, "time_breakdown": {"spin": spin}}
+
+        return Subject(run=run, facts=facts)
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "mode": "op", "part": "whole", "mixer": self.mixer, "length": 8, "batch_size": 1,
+            "precision": "fp32",
+        }  # fmt: skip
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "set_up", Quick)
+
+
+def measure(folder: Path, command: str, changes: Sequence[str] = ()) -> list[BenchRecord]:
+    """Measure two rounds and return the records of a folder."""
+    words = [*shlex.split(command), *(part for text in changes for part in ("--set", text))]
+    assert bench.main([*words, "--repeats", "2", "--out", str(folder / "bench")]) == 0
+    records, faults = all_bench_records(folder)
+    assert not faults
+    return sorted(records, key=lambda r: (r.length, r.mixer))
+
+
+@pytest.mark.usefixtures("quick")
+def test_steps_are_measured_beside_the_reference_for_each_value_of_a_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "step --task lm --preset quick --lengths 16 --mixers fd-tnn --batch-size 1"
+    varied = "--vary mixer.rpe_layers=1,2"
+    changes = ["model.dim=8", "model.depth=1", "mixer.rpe_dim=4"]
+    records = measure(tmp_path, f"{command} {varied} --compare reference", changes)
+    assert [r.varied_changes for r in records] == [{"mixer.rpe_layers": n} for n in (1, 2)]
+    for r in records:
+        assert r.ratio_low_quartile and r.ratio_to_reference and r.ratio_high_quartile
+        assert r.ratio_low_quartile <= r.ratio_to_reference <= r.ratio_high_quartile
+        assert r.flops_per_step and r.time_breakdown
+        assert sum(r.time_breakdown.values()) == pytest.approx(100, abs=1)
+        assert r.time_breakdown["kernels"] > 0
+        assert r.common_changes == {"model.dim": 8, "model.depth": 1, "mixer.rpe_dim": 4}
+        assert varied in bench_command(r)
+    text = capsys.readouterr().out.partition("Benchmark, step")[2]
+    assert text.index("rpe_layers=1") < text.index("rpe_layers=2")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("mode", ["step", "forward"])
+def test_the_tasks_own_sequences_are_measured(mode: str, tmp_path: Path) -> None:
+    text = tmp_path / "own.txt"
+    text.write_bytes(bytes(range(256)) * 20)
+    changes = ["model.dim=8", f"task.corpus={text}", "task.sequence_length=24"]
+    start = f"{mode} --task lm --preset quick --mixers mean --batch-size 2 --lengths task"
+    (own,) = measure(tmp_path, f"{start} --data-dir '{tmp_path / 'data'}'", changes)
+    assert (own.lengths, own.length, own.repeats) == ("task", 24, 2)
+    assert own.steps_per_second
+
+
+@pytest.mark.usefixtures("quick")
+def test_operators_are_measured(tmp_path: Path) -> None:
+    plug_in = tmp_path / "gated_mean.py"
+    plug_in.write_text(python_example("docs/your_mixer.md"))
+    start = "op --dim 4 --lengths 16 --compare reference --mixers"
+    measure(tmp_path, f"{start} toeplitz,tnn")
+    measure(tmp_path, f"{start} '{plug_in}:GatedMean' --parts whole")
+    records = measure(tmp_path, f"{start} s4 --parts mixing,kernel")
+    assert {(r.mixer, r.part, r.channels) for r in records} == {
+        ("toeplitz", "product", 4), ("tnn", "mixing", 12), ("GatedMean", "whole", 4),
+        ("s4", "mixing", 4), ("s4", "kernel", 4),
+    }  # fmt: skip
+    assert all(r.task is None and r.extra_memory_mib == 2.0 for r in records)
+    assert [r.mixer for r in records if r.mixer_code] == ["GatedMean"]
+
+
+def test_decoding_is_measured_in_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     results = tmp_path / "my results"
-    arguments += ["--mixers", "s4d, tnn", "--out", str(results / "bench")]
-    assert bench.main(arguments) == 0
+    records = measure(results, "decode --lengths 32,64 --dim 4 --mixers s4d,tnn")
+    found = {(r.mixer, r.length, r.part) for r in records}
+    assert found == {*itertools.product(("s4d", "tnn"), (32, 64), ("recurrence", "prefix"))}
+    assert all(r.steps_per_second and r.peak_memory_mib is None for r in records)
     shown = capsys.readouterr().out
-    lines = shown.splitlines()
-    start = lines.index("") + 1
-    cells = [re.split(r"  +", line) for line in lines[start : start + 5]]
-    assert cells[0] == ["mixer", "position", "step, ms", "ratio", "full pass, ms"]
-    assert [row[:2] for row in cells[1:]] == [
-        ["s4d", "32"], ["s4d", "64"], ["tnn", "32"], ["tnn", "64"],
-    ]  # fmt: skip
-    assert cells[1][3] == cells[3][3] == "1.00"
-    # s4d: 32 complex states a channel; tnn: 33 for each of its 12 inner channels.
-    assert "Real numbers in the state of one sequence: s4d 256, tnn 792." in shown
     assert max(map(len, shown.partition("records in")[0].splitlines())) <= 80
     assert next_command(shown) == ["python", "report.py", "--results-dir", str(results)]
 
 
-def test_quartiles_are_shown() -> None:
-    assert spread([1.0]) == "1.000"
-    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == "3.000 (2.000 to 4.000)"
+@pytest.mark.parametrize(("name", "purpose"), [("data", "data"), ("kernel 1", "kernels")])
+def test_time_in_a_marked_range_has_its_purpose(name: str, purpose: str) -> None:
+    def step() -> None:
+        with record_function(name):
+            torch.rand(500_000).sort()
+        torch.ones(8).add_(1)
+
+    assert profile_steps(step, torch.device("cpu"))[purpose] > 90
+
+
+def measured(*cases: Made) -> list[BenchRecord]:
+    return rounds.measure(cases, 2, compare=True, bar=tqdm(disable=True))
+
+
+@pytest.mark.parametrize("at", ["start", "seconds", "facts", "reference"])
+def test_running_out_of_memory_leaves_the_others_their_times(
+    at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reference that runs out of memory leaves the mixer itself its times, too."""
+
+    def run_out() -> None:
+        raise MemoryError("the system ended the process")
+
+    def set_up(case: Case) -> Quick:
+        place = Quick(case)
+        if case.mixer == "large" and case.is_reference == (at == "reference"):
+            if at == "start":
+                run_out()
+            monkeypatch.setattr(place, "seconds" if at == "reference" else at, run_out)
+        return place
+
+    monkeypatch.setattr(rounds, "set_up", set_up)
+    small, large = measured(*(Made(mixer=name, device="cpu") for name in ("small", "large")))
+    assert (small.status, small.repeats) == ("done", 2)
+    assert small.ratio_to_reference and large.ratio_to_reference is None
+    expected = ("done", 2, 5.0) if at == "reference" else ("oom", 0, None)
+    assert (large.status, large.repeats, large.peak_memory_mib) == expected
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("times", "sets"), [(1.9, 2), (2.1, 1)])
+def test_what_memory_cannot_hold_together_is_measured_in_sets(
+    times: float, sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "available_memory_mib", lambda _: times * MEMORY.peak)
+    records = measured(*(Made(mixer=name, device="cpu") for name in ("a", "b")))
+    assert len({r.measured_with for r in records}) == sets
+    assert {(r.mixer, r.repeats) for r in records} == {("a", 2), ("b", 2)}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["decode", "--mixers", "ski-tnn"], "mixer ski-tnn: ski-tnn cannot be causal"),
-        (["decode", "--mixers", "mean"], "--mixers mean: it has no recurrence, which decoding"),
-        (["decode", "--mixers", "tnnn"], "did you mean"),
-        (["decode", "--mixers", ""], "an empty name"),
-        (["decode", "--lengths", "a"], "--lengths a: expected whole numbers"),
-        (
-            ["decode", "--lengths", "20,30"],
-            "--lengths 20,30: expected lengths that are at least 16",
-        ),
-        (["decode", "--device", "cuda:9"], "no device"),
-        (["op", "--mixers", "tnn", "--parts", "kernl"], "has no such part to itself"),
-        (["op", "--mixers", "tnn", "--set", "model.dim=4"], "has no effect on a mixer"),
-        (
-            ["step", "--mixers", "s4", "--vary", "mixer.rpe_layers=1"],
-            "--vary mixer.rpe_layers=1: unknown option of s4",
-        ),
-        (["step", "--vary", "mixer.rpe_layers"], "expected section.key=value,value"),
-        (["step", "--vary", "mixer.rpe_layers=1,,2"], "an empty value"),
-        (["step", "--mixers", "tnn", "--vary", "mixer.rpe_layers=1001"], "equal to 1000"),
+        ("decode --mixers mean", "--mixers mean: it has no recurrence, which decoding"),
+        ("decode --mixers tnnn", "did you mean"),
+        ("decode --lengths 15", "--lengths 15: expected 16 to"),
+        ("decode --compare reference", "unknown flag --compare"),
+        ("op --mixers tnn --parts kernl", "has no such part to itself"),
+        ("op --mixers tnn --set model.dim=4", "has no effect on a mixer"),
+        ("step --mixers s4 --vary mixer.rpe_layers=1", "unknown option of s4"),
+        ("step --mixers mean --task image --lengths 64", "a grid of 1024 positions"),
+        ("step --mixers mean --repeats 1", "at least 2"),
     ],
 )
 def test_mistakes_are_one_line(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert bench.main(arguments) == 2
+    try:
+        assert bench.main(shlex.split(arguments)) == 2
+    except SystemExit as ended:
+        assert ended.code == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
 
 
+def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
+    """A varied setting wins over flags."""
+    arguments = "step --preset quick --mixers tnn,fd-tnn --lengths 32,16 --batch-size 2 --set "
+    arguments += "mixer.rpe_dim=4 --vary mixer.rpe_layers=2,1 --vary train.batch_size=8"
+    short, long = bench.list_classifiers(bench.parse_arguments(shlex.split(arguments)))
+    found = [case.settings() for case in short]
+    assert {one["length"] for one in found} == {16}
+    assert {case.settings()["length"] for case in long} == {32}
+    assert [(one["changes"]["mixer.rpe_layers"], one["mixer"]) for one in found] == list(
+        itertools.product((2, 1), ("tnn", "fd-tnn"))
+    )
+    assert {one["batch_size"] for one in found} == {8}
+    assert found[0]["varied"] == {"mixer.rpe_layers": [2, 1], "train.batch_size": [8]}
+
+
+def test_a_newer_measurement_replaces_that_of_the_same_settings_alone(tmp_path: Path) -> None:
+    changes: list[dict[str, object]] = [
+        {}, {"mode": "forward"}, {"part": "mixing"}, {"lengths": "task"}, {"channels": 3},
+        {"overrides": ("mixer.window=3",)}, {"overrides": ("mixer.window=4",)}, {"length": 2048},
+    ]  # fmt: skip
+    for speed in (1.0, 2.0):
+        for change in changes:
+            bench_record(steps_per_second=speed, **change).save(tmp_path / "bench")
+    records, _ = all_bench_records(tmp_path)
+    assert [r.steps_per_second for r in records] == [2.0] * len(changes)
+
+
+PRETRAINING = {"task": "lm", "objective": "next", "rpe_layers": 3, "rounds_rpe_layers": (3, 6)}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "flag"),
+    ("mode", "facts", "meant"),
     [
-        (["decode", "--task", "text"], "--task"),
-        (["decode", "--compare", "reference"], "--compare"),
-        (["op", "--protocol", "s4"], "--protocol"),
-        (["step", "--dim", "8"], "--dim"),
-        (["forward", "--parts", "kernel"], "--parts"),
-        (["op", "--vary", "mixer.decay=0.9"], "--vary"),
+        ("step", {}, {"batch_size": 8, "preset": "paper", "protocol": "s4", "vary": []}),
+        ("op", {"channels": 4, "part": "kernel"}, {"batch_size": 8, "dim": 4, "parts": "kernel"}),
+        ("decode", {"channels": 4, "part": "prefix"}, {"dim": 4}),
+        ("pretraining", PRETRAINING, {"task": "lm", "vary": ["mixer.rpe_layers=3,6"]}),
     ],
 )
-def test_a_command_has_only_the_flags_that_it_uses(
-    arguments: list[str], flag: str, capsys: pytest.CaptureFixture[str]
+def test_a_command_repeats_what_was_measured(
+    mode: str, facts: dict[str, object], meant: dict[str, object]
 ) -> None:
-    with pytest.raises(SystemExit):
-        bench.main(arguments)
-    error = capsys.readouterr().err
-    assert f"unknown flag {flag}" in error
-    assert len(error.strip().splitlines()) == 1
+    alone = {"task": None, "preset": None, "protocol": None} if "part" in facts else {}
+    made = {"mode": mode, "measured_with": ("tnn", "s4"), "repeats": 7, **alone, **facts}
+    program, *arguments = shlex.split(bench_command(bench_record(**made)))[2:]
+    options = vars(bench.parse_arguments(arguments))
+    always = {
+        "command": mode.replace("pretraining", "step"), "mixers": "tnn,s4", "lengths": "1024",
+        "repeats": 7,
+    }  # fmt: skip
+    assert program == "lra.bench"
+    assert {**options, **always, **meant} == options
 
 
-def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
-    arguments = ["step", "--preset", "quick", "--mixers", "tnn,fd-tnn", "--lengths", "32,16"]
-    arguments += ["--batch-size", "2", "--set", "mixer.rpe_dim=4"]
-    arguments += ["--vary", "mixer.rpe_layers=2,1", "--vary", "model.dim=8"]
-    short, long = bench.list_classifiers(bench.parse_arguments(arguments))
-    assert [{case.length for case in cases} for cases in (short, long)] == [{16}, {32}]
-    found = [(case.config().mixer.model_dump()["rpe_layers"], case.mixer) for case in short]
-    assert found == list(itertools.product((2, 1), ("tnn", "fd-tnn")))
-    for case in short:
-        settings = case.settings()
-        layers = case.config().mixer.model_dump()["rpe_layers"]
-        assert settings["varied"] == {"mixer.rpe_layers": [2, 1], "model.dim": [8]}
-        expected = {"mixer.rpe_dim": 4, "mixer.rpe_layers": layers, "model.dim": 8}
-        assert settings["changes"] == expected
+@pytest.mark.thorough
+def test_a_case_in_its_own_process_is_timed_twice_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours starts as a run does, and a reference as the user has it."""
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
+    spins: list[object] = []
+    for is_reference in (False, True):
+        place = InOwnProcess(Made(mixer="a", device="cpu", how="grows", is_reference=is_reference))
+        before = place.memory()
+        assert place.seconds() >= 0
+        facts, after = place.facts(), place.memory()
+        assert facts["params"] == 5, "three runs of warm-up, one that is not timed, one that is"
+        assert after.base == before.base > 0
+        assert after.peak > before.peak + 50
+        place.close()
+        assert place.process.exitcode is not None
+        spins.append(facts["time_breakdown"]["spin"])
+    assert spins == [10000, 0]
+    assert os.environ["GOMP_SPINCOUNT"] == "10000"
 
 
-def test_a_varied_setting_wins_over_flags() -> None:
-    arguments = ["step", "--preset", "quick", "--mixers", "mean", "--lengths", "16"]
-    arguments += ["--batch-size", "8", "--vary", "train.batch_size=2,4"]
-    (cases,) = bench.list_classifiers(bench.parse_arguments(arguments))
-    assert [case.settings()["batch_size"] for case in cases] == [2, 4]
+@pytest.mark.thorough
+def test_a_process_that_ends_says_why() -> None:
+    place = InOwnProcess(Made(mixer="sum", device="cpu", how="exits"))
+    for ask in (place.seconds, place.facts):
+        with pytest.raises(UserError, match="sum: the process that measures it ended with exit co"):
+            ask()
+    place.close()
+    with pytest.raises(UserError, match="a mistake"):
+        InOwnProcess(Made(mixer="sum", device="cpu", how="mistaken"))
+    with pytest.raises(MemoryError):
+        InOwnProcess(Made(mixer="sum", device="cpu", how="is killed"))
 
 
-def test_synthetic_positions_have_labels_of_their_own() -> None:
-    info = TaskInfo(name="made", num_classes=7, max_length=5, vocab_size=9, targets="position")
-    split = SyntheticSplit(info, 4)
-    assert split.labels.shape == (20,)
-    assert set(split.labels) <= set(range(7))
-    labels = split.batch(np.array([2, 0])).labels
-    assert labels.tolist() == [*split.labels[10:15], *split.labels[:5]]
-    first = FirstExamples(split, 3)
-    assert len(first) == 3
-    assert first.labels.tolist() == split.labels[:15].tolist()
-    alone = SyntheticSplit(dataclasses.replace(info, targets="example"), 4)
-    assert FirstExamples(alone, 3).labels.tolist() == alone.labels[:3].tolist()
-    assert alone.batch(np.array([2, 0])).labels.tolist() == [alone.labels[2], alone.labels[0]]
+SCRIPT = """
+import time
+from test_lra_bench import InOwnProcess, Made
+if __name__ == "__main__":
+    places = [InOwnProcess(Made(mixer="a", device="cpu")) for _ in range(2)]
+    print(*[place.process.pid for place in places], flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.thorough
+def test_no_process_stays_when_the_command_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "measures.py"
+    script.write_text(SCRIPT)
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    ) as command:  # fmt: skip
+        assert command.stdout is not None
+        children = [psutil.Process(int(pid)) for pid in command.stdout.readline().split()]
+        command.kill()
+    assert len(children) == 2
+    _, alive = psutil.wait_procs(children, timeout=20)
+    for child in alive:
+        child.kill()
+    assert not alive

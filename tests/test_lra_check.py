@@ -1,4 +1,4 @@
-"""All trials of a mixer or a task at once."""
+"""All checks of a mixer or a task at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from conftest import python_example
 from lra.check.__main__ import main
 from lra.check.checks import carry_out
-from lra.check.contract import contract_checks
+from lra.check.mixers import contract_checks
 from lra.config.compose import compose_options
 from lra.config.registry import MIXERS, find_mixer
 from models.base import MixerContext
@@ -32,6 +32,13 @@ class Scale(nn.Module):
 """
 
 
+PADDED = """x, n = self.linear(x), x.shape[1]
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        return"""
+AMOUNT = "results do not depend on the amount of padding: the results at "
+
+
 def shown_in_one_line(capsys: pytest.CaptureFixture[str]) -> str:
     """Return what was printed, which fits the terminal, with single spaces for all white space."""
     shown = capsys.readouterr().out
@@ -50,41 +57,15 @@ def test_sound_tasks_pass(name: str, capsys: pytest.CaptureFixture[str]) -> None
     assert not list(Path().glob("data*"))
 
 
-NEXT = """
-import numpy as np
-from tasks.base import Dataset, Task, TaskInfo
-from tasks.next_token import NextToken, windows
-
-class Alphabet(Task):
-    name = "alphabet"
-
-    def __init__(self, *, length: int = 32):
-        self.info = TaskInfo(
-            name="alphabet", num_classes=9, vocab_size=9, max_length=length, targets="position"
-        )
-
-    def prepare(self, data_dir):
-        tokens = (np.arange(400) % 8).astype(np.uint8)
-        starts, lengths, skipped = windows(400, self.info.max_length, 20)
-        split = NextToken(tokens, starts, lengths, skipped=skipped)
-        splits = {name: split for name in ("train", "val", "test")}
-        return Dataset(splits=splits, source="own", fingerprint="0" * 64, folder=data_dir,
-                       baselines={"majority class": 12.5})
-
-    def verify(self, dataset):
-        return ["nothing"]
-
-    def split_sizes(self, examples):
-        return {}
-"""
-
-
 def test_a_task_whose_targets_are_positions_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("own.py").write_text(NEXT)
-    assert main(["own.py:Alphabet"]) == 0
+    Path("own.py").write_text(
+        "from tasks.periodic import Periodic\n\nclass Own(Periodic):\n    name = 'own'\n"
+    )
+    sizes = ["sequence_length=32", "vocab_size=999", "train=40", "val=10", "test=10"]
+    assert main(["own.py:Own", *(part for size in sizes for part in ("--set", size))]) == 0
     shown = shown_in_one_line(capsys)
     assert "all 7 checks passed" in shown
-    assert "every class is in the training split: except 1 of 9" in shown
+    assert "every class is in the training split: except " in shown
 
 
 def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,20 +81,17 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
     ("result", "failed"),
     [
         ("return self.linear(x).cumsum(1).flip(1)", ["padding changes no real position"]),
-        ("return x.cumsum(1)", ["every parameter has a gradient: none reaches linear.weight, "]),
         ("return self.linear(x.detach())", ["every parameter has a gradient: none reaches x"]),
-        ("return self.linear(x) + (x * 0).square().sum().sqrt()",
-         ["every parameter has a gradient: those of x are not finite"]),
         ("mask is None or mask.fill_(True); return self.linear(x)",
          ["forward and backward pass, 5 positions, with a mask: forward writes to its mask",
           "padding changes no real position in evaluation, 83 positions: forward writes to its"]),
-        ("self.training or x.mul_(2); return self.linear(x)",
-         ["padding changes no real position in evaluation, 5 positions: forward writes to its",
-          "it runs on 1 position: forward writes to its input", "it runs in bf16"]),
         ("return self.linear(x)[:, :1]", ["forward and backward pass", "it runs on 300 positions"]),
         ("return self.linear(x) - self.linear(x).mean(0)", ["sequences of a batch"]),
         ("return self.linear(x) + torch.rand(1)", ["two evaluations", "saved weights give"]),
         ("return self.linear(x) * (x.shape[1] > 1 or 1 / 0)", ["it runs on 1 position"]),
+        (f"{PADDED} x + x.mean(1, keepdim=True)", [AMOUNT]),
+        (f"{PADDED} (x + 0.01 * torch.arange(n)[:, None]).flip(1).cumsum(1)", [AMOUNT]),
+        (f"{PADDED} x + nn.functional.pad(x, (0, 0, 0, -n % 128)).mean(1, True)", [AMOUNT]),
         ("return self.linear(x.cumsum(1) if mask is None else x) + x.roll(1, 1) * (mask is None)",
          ["with model.causal=true"]),
     ],
@@ -130,34 +108,6 @@ def test_every_failure_is_named_and_the_rest_goes_on(
         assert f"FAILED {name}" in shown, shown
 
 
-ZEROS_AT_PADDING = """x = self.linear(x)
-        n = x.shape[1]
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
-        """
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        "return x + x.mean(1, keepdim=True)",
-        "return (x + 0.01 * torch.arange(n)[:, None]).flip(1).cumsum(1).flip(1)",
-        "return torch.fft.irfft(torch.fft.rfft(x, dim=1) * (1 + torch.fft.rfft(torch.ones(2), n=n))"
-        "[:, None], n=n, dim=1)",
-        "return x + x.amax(1, keepdim=True)",
-        "return (x @ x.mT).softmax(-1) @ x",
-        "return x + nn.functional.pad(x, (0, 0, 0, -n % 128)).mean(1, keepdim=True)",
-    ],
-)
-def test_the_amount_of_padding_changes_nothing(
-    result: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("own.py").write_text(SCALE.replace("RETURN", ZEROS_AT_PADDING + result))
-    assert main(["own.py:Scale"]) == 1
-    shown = shown_in_one_line(capsys)
-    assert "FAILED results do not depend on the amount of padding: the results at " in shown
-
-
 @pytest.mark.parametrize(
     ("old", "new", "failed"),
     [
@@ -166,9 +116,6 @@ def test_the_amount_of_padding_changes_nothing(
         ("% 2 for", "% 2 * 2 for", "every class is in the training split"),
         ("rng.integers(0, 2, n)", "__import__('numpy').random.randint(0, 2, n)",
          "examples depend on the seed alone"),
-        ("self.length = length",
-         "Parity.made = getattr(Parity, 'made', 0) + 1\n        self.length = length + Parity.made",
-         "a second preparation gives the same data"),
         ("self.sizes[split])", "self.sizes[split] if split == 'train' else 0)",
          "examples(split, rng) returns sequences and labels: Parity: examples('val', rng): it "
          "returned no examples"),
@@ -188,30 +135,15 @@ def test_failures_of_tasks(
 
 
 def test_a_fault_of_the_data_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is none of the constructor, whether the class states what its examples are or not."""
-    for stated in ("pass", "num_classes, max_length, channels = 2, 9, 1"):
-        Path("own.py").write_text(
-            f"class Own:\n    {stated}\n    def examples(self, split, rng):\n"
-            "        s = rng.random((30, 9))\n        s[17, 3] = float('nan')\n"
-            "        return s, s[:, 0] > .5\n"
-        )
-        assert main(["own.py:Own"]) == 1
-        shown = shown_in_one_line(capsys)
-        assert "1 of 2 checks failed" in shown and "passed its constructor works" in shown
-        assert shown.count("example 17 has NaN at position 3") == 1
-
-
-def test_remarks_are_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is none of the constructor."""
     Path("own.py").write_text(
-        "import numpy\nclass Own:\n    def examples(self, split, rng):\n"
-        "        s = numpy.random.default_rng(list(split.encode())).random((30, 2, 9))\n"
-        "        return s, s[:, 0, 0] > .5\n"
+        "class Own:\n    def examples(self, split, rng):\n        s = rng.random((30, 9))\n"
+        "        s[17, 3] = float('nan')\n        return s, s[:, 0] > .5\n"
     )
-    assert main(["own.py:Own"]) == 0
-    shown = capfd.readouterr()
-    text = " ".join((shown.out + shown.err).split())
-    assert text.count("task.data_seed has no effect") == 1
-    assert text.count("2 positions of 9 numbers; if arrays are (channels, length), transpose") == 1
+    assert main(["own.py:Own"]) == 1
+    shown = shown_in_one_line(capsys)
+    assert "1 of 2 checks failed" in shown and "passed its constructor works" in shown
+    assert shown.count("example 17 has NaN at position 3") == 1
 
 
 @pytest.mark.parametrize(
@@ -220,8 +152,6 @@ def test_remarks_are_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
         (["tnn"], "tnn: expected path/to/file.py:ClassName"),
         (["own.py:Nothing"], "expected a mixer (a subclass of torch.nn.Module) or a task (one"),
         (["own.py:Parity", "--set", "lenght=3"], "did you mean length?"),
-        (["own.py:Parity", "--set", "train.lr=3"], "unknown option of Parity 'train.lr'"),
-        (["own.py:Parities"], "unknown class 'Parities'; did you mean Parity?"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(
@@ -262,10 +192,6 @@ class Shift(Mixer):
         ("REACH", "reach, looks_ahead, takes_longer = (1, 0), False, False",
          "it mixes longer sequences than it was built for, or refuses them, as `takes_longer` "
          "says: takes_longer is False, but"),
-        ("REACH", "reach, looks_ahead, has_fixed_reach = (2, 0), False, False", ""),
-        ("REACH", "reach, looks_ahead, has_fixed_reach = (0, 1), True, False",
-         "it mixes as many positions as `reach` says: a change at"),
-        ("REACH", "looks_ahead = False", "it mixes as many positions as `reach` says: a change at"),
         ("scale: of what is added.", "", "its docstring explains every option: the docstring of"),
         ("nn.functional.pad(x, (0, 0, 1, 0))",
          "(nn.functional.pad(x, (0, 0, 1, 0)) @ torch.eye(x.shape[-1]))",
@@ -290,6 +216,7 @@ def test_a_subclass_of_mixer_is_held_to_the_contract(
     assert f"FAILED {failed}" in shown if failed else "all 37 checks passed" in shown
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MIXERS.classes)
 def test_the_suite_s_mixers_pass_the_checks_of_the_contract(name: str) -> None:
     component = find_mixer(name, "--mixer")

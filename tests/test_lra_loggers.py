@@ -11,7 +11,6 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
-from lra.runtime.cli import USER_ERROR
 
 TENSORBOARD = ("--set", "log.tensorboard=true")
 WANDB = ("--set", "log.wandb=true")
@@ -36,28 +35,6 @@ def test_tensorboard_has_what_the_metrics_have_after_a_resume_too(tmp_path: Path
     assert [step for step, _ in found["training/loss"]] == [4, 8, 12, 16, 20]
     assert [step for step, _ in found["validation/accuracy"]] == [10, 20]
     assert found.keys() >= {"training/lr", "training/grad_norm", "validation/loss"}
-
-
-def test_no_run_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    assert run_task.main(tiny_arguments(tmp_path)) == 0
-    assert not list(tmp_path.glob("results/runs/*/*/*/tensorboard"))
-
-
-@pytest.mark.parametrize(
-    ("package", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")]
-)
-def test_a_missing_package_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    package: str,
-    module: str,
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    assert run_task.main(tiny_arguments(tmp_path, "--set", f"log.{package}=true")) == USER_ERROR
-    assert f"pip install {package}" in capsys.readouterr().err
 
 
 def test_weights_and_biases_gets_the_same_numbers(
@@ -87,11 +64,3 @@ def test_weights_and_biases_gets_the_same_numbers(
     assert started["config"]["model"]["dim"] == 16
     assert [step for _, (step, _) in logged] == [4, 8, 10, 12, 16, 20, 20]
     assert any("validation/accuracy" in values for _, (_, values) in logged)
-
-
-def test_what_is_shown_changes_no_result(tmp_path: Path) -> None:
-    from requested import resolve
-
-    plain = resolve("listops", "tnn", preset="quick")
-    shown = resolve("listops", "tnn", preset="quick", overrides=["log.tensorboard=true"])
-    assert plain.hash == shown.hash

@@ -9,9 +9,8 @@ from torch import Tensor
 from conftest import TINY
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-from lra.train import micro_batch
-from lra.train.gradient import Gradient
-from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
+from lra.train import gradient
+from lra.train.gradient import fitting_micro_batch, usable_memory_mib
 from lra.train.state import capture, restore
 from lra.train.trainer import Trainer
 from requested import resolve
@@ -64,9 +63,9 @@ def made_up_memory(
         tried.append(examples)
         return None if examples >= fails_at else 100 + examples * each
 
-    monkeypatch.setattr(micro_batch, "_peak", peak)
-    monkeypatch.setattr(micro_batch, "memory_mib", lambda device: 100.0)
-    monkeypatch.setattr(micro_batch, "available_memory_mib", lambda device: available / 0.8)
+    monkeypatch.setattr(gradient, "measure_peak", peak)
+    monkeypatch.setattr(gradient, "memory_mib", lambda device: 100.0)
+    monkeypatch.setattr(gradient, "available_memory_mib", lambda device: available / 0.8)
     return tried
 
 
@@ -118,7 +117,7 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
     wanted = after_steps(trainer_of(dataset, "model.dropout=0.3"))
     trainer = trainer_of(dataset, "model.dropout=0.3")
     assert trainer.config.train.checkpoint_activations == "auto"
-    monkeypatch.setattr(Gradient, "_may_checkpoint", True)
+    monkeypatch.setattr(trainer.gradient, "_may_checkpoint", True)
     trainer.gradient._fits_memory = False
     tried = made_up_memory(monkeypatch, each=1.0, available=1.0, fails_at=10**9 if fits else 1)
     for name, value in after_steps(trainer).items():

@@ -9,16 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
-import report
 import run_task
 from conftest import tiny_arguments
-from lra.record.run import folder_of, load_record
-from lra.report.scores import cell_of
+from lra.record.run import load_record
 from lra.train.evaluation import Evaluator
-from made_results import NOT_DONE, next_token_run, record
 from tasks.base import Batch, TaskInfo
 
 MIXER = """
@@ -55,11 +51,6 @@ def test_a_run_counts_what_it_could_not_predict(
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     counts = {ln["step"]: ln.get("val_non_finite") for ln in lines if "val_accuracy" in ln}
     assert counts == {10: None, 20: 40}
-    assert report.main(["--results-dir", f"{tmp_path}/results"]) == 0
-    made = tmp_path / "results/report"
-    page = (made / "index.html").read_text()
-    assert "1 with non-finite logits" in page
-    assert "50 of 50 test targets" in page
 
 
 class Half(nn.Module):
@@ -94,25 +85,3 @@ def test_positions_are_counted_and_nan_is_never_right() -> None:
     )
     score = evaluator.score(Windows(), info)  # pyright: ignore
     assert (score.total, score.non_finite, score.correct) == (8, 4, 4)
-
-
-def test_cells_are_marked() -> None:
-    run = record(test_non_finite=7)
-    assert cell_of([run]).text() == "40.00 (n=1), 1 with non-finite logits"
-    both = cell_of([run, record(seed=1, test_accuracy=17.0, test_non_finite=0)])
-    assert both.text() == "28.50 ± 16.26 (n=2), 1 of 2 at chance, 1 with non-finite logits"
-    lost = cell_of([record(test_accuracy=0.0, test_non_finite=2000)])
-    assert lost.text() == "at chance: 0.00 (n=1), 1 with non-finite logits"
-
-
-def test_records_without_the_count_are_read_and_impossible_ones_are_not(tmp_path: Path) -> None:
-    record().save(folder_of(tmp_path, record()))
-    path = folder_of(tmp_path, record()) / "result.json"
-    values = json.loads(path.read_text())
-    del values["test_non_finite"]
-    path.write_text(json.dumps(values))
-    assert load_record(path).test_non_finite is None
-    for wrong in ({"test_non_finite": 1201}, {"status": "oom", "test_non_finite": 1, **NOT_DONE}):
-        with pytest.raises(ValidationError):
-            record(**wrong)
-    assert next_token_run(2.0, test_non_finite=500).test_non_finite == 500

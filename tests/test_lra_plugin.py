@@ -13,10 +13,11 @@ import torch
 
 import run_task
 from conftest import tiny_arguments
-from lra.config.registry import MIXERS, find_mixer
+from lra.config.registry import find_mixer
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
+from models.base import MixerContext
 from requested import resolve
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -66,14 +67,6 @@ def module_with(forward: str = "return x", options: str = "", before: str = "pas
     )
 
 
-def test_a_registered_name_is_found_as_ever() -> None:
-    source = find_mixer("tnn", "--mixer")
-    assert (source.cls, source.code) == (MIXERS.classes["tnn"], None)
-    config = resolve("listops", "tnn")
-    assert "mixer_code" not in config.values()
-    assert "plug" not in config.show()
-
-
 def test_options_are_read_off_the_constructor() -> None:
     write()
     config = resolved("own.py:Scale", "mixer.by=2", "mixer.start=[1, a]", "mixer.bias=false")
@@ -101,27 +94,14 @@ def test_name_code_and_origin_are_on_record(capsys: pytest.CaptureFixture[str]) 
 def test_an_edited_plug_in_is_another_run() -> None:
     write()
     before = resolved()
-    assert resolved().hash == before.hash
+    write(name="deep/other.py")
+    assert resolved().hash == resolved("deep/other.py:Scale").hash == before.hash
     write(SCALE.replace("self.linear(x) *", "1 + self.linear(x) *"))  # within a second
-    after = resolved()
-    assert after.hash != before.hash
-    assert after.mixer_component.code != before.mixer_component.code
-    x = torch.zeros(1, 2, 64)
-    own = [config.mixer_component.cls(resolve_context()) for config in (before, after)]
+    assert resolved().hash != before.hash
+    x, context = torch.zeros(1, 2, 64), MixerContext(dim=64, max_length=9, layer=0, depth=1)
+    own = [config.mixer_component.cls(context) for config in (before, resolved())]
     own[1].load_state_dict(own[0].state_dict())
     torch.testing.assert_close(own[0](x, None) + 1, own[1](x, None))
-
-
-def resolve_context():
-    from models.base import MixerContext
-
-    return MixerContext(dim=64, max_length=9, layer=0, depth=1)
-
-
-def test_the_same_file_in_another_place_is_the_same_run() -> None:
-    write()
-    write(name="deep/other.py")
-    assert resolved("deep/other.py:Scale").hash == resolved().hash
 
 
 def test_siblings_modules_and_type_hints() -> None:
@@ -137,48 +117,19 @@ def test_siblings_modules_and_type_hints() -> None:
     assert sys.path[-1].endswith("pack")
 
 
-def test_a_file_is_compiled_by_its_own_rules() -> None:
-    write()
-    Path("own.py").write_text(Path("own.py").read_text().partition("\n")[2])
-    hints = find_mixer("own.py:Scale", "--mixer").cls.__init__.__annotations__
-    assert hints["by"] is float
-
-
-def test_dotted_modules_are_found_here_too() -> None:
-    write(name="package_of_own/inner.py")
-    write("from package_of_own.inner import Scale\n", "package_of_own/__init__.py")
-    direct, through = resolved("package_of_own.inner:Scale"), resolved("package_of_own:Scale")
-    assert direct.mixer_component.cls is through.mixer_component.cls
-    assert direct.mixer_component.code != through.mixer_component.code, (
-        "both files can change the run"
-    )
-    assert direct.mixer_component.code == hashlib.sha256(
-        Path("package_of_own/inner.py").read_bytes()
-    ).hexdigest()[:16]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("spec", "part"),
     [
         ("tn", "unknown mixer 'tn'; did you mean tnn?"),
         ("own.py", "add the name of the class, own.py:ClassName"),
-        ("own.py:", "expected path/to/file.py:ClassName"),
-        ("own.py:not-a-name", "expected path/to/file.py:ClassName"),
-        (":Scale", "expected path/to/file.py:ClassName"),
         ("folder/own:Scale", "expected path/to/file.py:ClassName"),
         ("nowhere.py:Scale", "--mixer nowhere.py:Scale: there is no file nowhere.py"),
         ("nowhere_at_all:Scale", "the module nowhere_at_all is neither"),
-        ("torch.nowhere:Scale", "the module torch.nowhere is neither"),
         ("own.py:Scal", "unknown class 'Scal'; did you mean Scale? (valid: Abstract, NoCon"),
         ("own.py:START", "START is of type int, expected a subclass of torch.nn.Module"),
-        (
-            "own.py:MixerContext",
-            "MixerContext is another class, expected a subclass of torch.nn.Module",
-        ),
         ("own.py:Abstract", "Abstract is abstract; define forward"),
         ("own.py:TNN", "the suite has a mixer of that name; rename your class, or use tnn"),
         ("own.py:NoContext", "expected a constructor __init__(self, context, ...)"),
-        ("own.py:NoConstructor", "expected a constructor __init__(self, context, ...)"),
     ],
 )
 def test_mistakes_in_naming_it(spec: str, part: str) -> None:
@@ -186,7 +137,6 @@ def test_mistakes_in_naming_it(spec: str, part: str) -> None:
         SCALE + "START = 3\nfrom models.base import Mixer\n"
         "class Abstract(Mixer):\n    pass\n"
         "class TNN(nn.Module):\n    pass\n"
-        "class NoConstructor(nn.Module):\n    pass\n"
         "class NoContext(nn.Module):\n    def __init__(self, *, size: int = 3):\n        pass\n"
     )
     assert part in message(spec)
@@ -197,7 +147,6 @@ def test_mistakes_in_naming_it(spec: str, part: str) -> None:
     [
         ("x = = 3", "SyntaxError: invalid syntax (own.py, line 6)"),
         ("import sys\nsys.exit(3)", "SystemExit: 3 ("),
-        ("nn.Linear('a', 3)", "own.py, line 6)"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module' ("),
     ],
 )
@@ -216,78 +165,40 @@ def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
     [
         (module_with(options=", **more"), "takes **more, which would accept misspelt options"),
         (module_with(options=", size: int"), "use --set mixer.size=VALUE"),
-        (
-            module_with(options=", act=nn.GELU"),
-            "mixer.act: got <class 'torch.nn.modules.activation.GELU'>; value error, a "
-            "record cannot hold a type; use a number, text, boolean or list",
-        ),
-        (
-            module_with(options=", act: nn.Module = None"),
-            "--mixer own.py:Own: act cannot be a setting; use the type of a number",
-        ),
+        (module_with(options=", act=nn.GELU"), "a record cannot hold a type; use a number, text"),
+        (module_with(options=", act: nn.Module = None"), "act cannot be a setting; use the type"),
         (module_with(options=", size: Unknown = 3"), "name 'Unknown' is not defined"),
+        (module_with(options=", size: int = 'three'"), "mixer.size: got 'three'; input should be"),
         (module_with(before="raise ValueError('no such size')"), "mixer Own: no such size"),
+        (module_with(before="1 / 0"), "its constructor failed: ZeroDivisionError: division by"),
         (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 5, 64)"),
-        (module_with("return x.double()"), "returned (2, 5, 64) float64"),
         (module_with("return x, mask"), "forward returned a tuple"),
-        (module_with("return x if mask is not None else x.mean(1)"), "(2, 64) float32 for x (2, 5"),
         (module_with("raise ValueError('odd')"), "mask (2, 5) bool: ValueError: odd ("),
+        (module_with("return x * mask[..., None]"), "forward with mask None: TypeError:"),
+        (module_with("import sys; sys.exit(0)"), "mask (2, 5) bool: SystemExit: 0 ("),
         (
             module_with().replace("forward(self, x, mask)", "forward(self, x)"),
             "forward(x, mask) is not possible: too many positional arguments",
         ),
-    ],
-)
-def test_mistakes_in_the_class(source: str, part: str) -> None:
-    write(source)
-    assert part in message("own.py:Own")
-
-
-@pytest.mark.parametrize(
-    ("source", "part"),
-    [
-        (module_with(before="1 / 0"), "its constructor failed: ZeroDivisionError: division by"),
-        (module_with(before="self.a = context.width"), "failed: AttributeError: 'MixerContext'"),
-        (module_with("return x @ x"), "forward with mask (2, 5) bool: RuntimeError:"),
-        (module_with("return x * mask[..., None]"), "forward with mask None: TypeError:"),
-        (module_with("x.mul_(2); return x"), "forward with mask (2, 5) bool: RuntimeError:"),
-        ("class Own(nn.Module):\n    def __init__(self, context):\n        super().__init__()\n",
-         "NotImplementedError"),
-        (module_with(before="self.p = nn.Parameter(torch.zeros(3, dtype=torch.complex64))"),
-         "parameter p is torch.complex64, expected real numbers"),
-        (module_with().replace("    def forward", "    def learning_rates(self):\n"
-         "        return {}\n    def forward"), "learning_rates only works in subclasses of"),
-        (module_with("return x + x.mean(1, keepdim=True)"), "padded positions (mask False) change"),
-        (module_with("return x.cumsum(1)", options=", _k=3"), "cannot be called _k"),
-        (module_with("return x * float('nan')"), "numbers that are not finite for x (2, 5, 64)"),
-        (module_with("return x + x.sum(1, keepdim=True) * (x.shape[1] > 9)"), "real ones in train"),
-        (module_with("return x + x.sum(1, keepdim=True) * self.training"), "real ones in training"),
-        (module_with("return x + x.sum(1, keepdim=True) * (not self.training)"), "in evaluation"),
-        (module_with("mask is None or mask.fill_(True); return x + x.mean(1, keepdim=True)"),
-         "forward writes to its mask (2, 5) bool, by which the model tells padding from real"),
-        (module_with("self.training or mask is None or mask.fill_(True); return x * 2"),
-         "forward writes to its mask (2, 5) bool"),
-        (module_with("x.data.mul_(2); return x"), "forward writes to its input x (2, 5, 64)"),
-        (module_with("return x.mul_(2 if torch.is_grad_enabled() else 3) if not x.requires_grad "
-         "else x * 2"), "forward writes to its input x (2, 5, 64) float32, which other parts"),
-        (module_with("return x.to_sparse()"), "float32 torch.sparse_coo for x (2, 5, 64) float32"),
-        (module_with(before="self.l = nn.LazyLinear(3)"), "parameter l.weight has no size yet"),
-        (module_with("self.p = nn.Parameter(x[0, 0]); return x"), "adds or changes weights (p)"),
-        (module_with("import sys; sys.exit(0)"), "mask (2, 5) bool: SystemExit: 0 ("),
         ("class Own(nn.Module):\n    def __init__(self, context):\n        pass\n",
          "its constructor does not call super().__init__()"),
-        (module_with(options=", copy=3"), "an option cannot be called copy"),
-        (module_with(options=", size: int = 'three'"),
-         "mixer.size: got 'three'; input should be a valid integer"),
-        (module_with(options=", size=float('inf')"),
-         "mixer.size: got inf; input should be a finite number"),
+        (module_with(before="self.p = nn.Parameter(torch.zeros(3, dtype=torch.complex64))"),
+         "parameter p is torch.complex64, expected real numbers"),
+        (module_with("return x + x.mean(1, keepdim=True)"), "padded positions (mask False) change"),
+        (module_with("return x + x.sum(1, keepdim=True) * (not self.training)"), "in evaluation"),
+        (module_with("return x * float('nan')"), "numbers that are not finite for x (2, 5, 64)"),
+        (module_with("x.data.mul_(2); return x"), "forward writes to its input x (2, 5, 64)"),
+        (module_with("self.training or mask is None or mask.fill_(True); return x * 2"),
+         "forward writes to its mask (2, 5) bool"),
+        (module_with("self.p = nn.Parameter(x[0, 0]); return x"), "adds or changes weights (p)"),
     ],
 )  # fmt: skip
-def test_faults_of_its_code_are_one_line_with_their_place(source: str, part: str) -> None:
+def test_faults_of_its_code_are_one_line(source: str, part: str) -> None:
     write(source)
     text = message("own.py:Own")
     assert part in text
-    assert text.startswith("--mixer own.py:Own")
+    assert "own.py:Own" in text or text.startswith("mixer Own")
+    assert "\n" not in text
 
 
 def test_causality_is_tried() -> None:
@@ -307,17 +218,3 @@ def test_the_amount_of_padding_is_tried() -> None:
         assert "the results at 5 positions differ by up to" in message("own.py:Own")
     write(module_with("return x + torch.rand_like(x)"))  # nothing can be compared
     resolved("own.py:Own")
-
-
-def test_untyped_options_take_the_type_of_their_default() -> None:
-    write(module_with(options=", size=3"))
-    assert dict(resolved("own.py:Own", "mixer.size=4").mixer) == {"size": 4}
-    assert "got 'five'" in message("own.py:Own", "mixer.size=five")
-
-
-def test_mistakes_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    write("\n\nx = = 3")
-    assert run_task.main(tiny_arguments(Path.cwd(), mixer="own.py:Scale")) == 2
-    lines = capsys.readouterr().err
-    assert lines.startswith("run_task.py: error: --mixer own.py:Scale: its import failed: Syntax")
-    assert lines.count("\n") == 1

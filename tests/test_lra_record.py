@@ -1,103 +1,325 @@
-"""Records and the tables made from them."""
+"""Records, loose and packed, and the commands on them: python -m lra.record."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from lra.config.registry import MIXERS
+import lra
+from common.errors import DataError
+from conftest import ROOT
+from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.run import load_record
+from lra.record.packed import PACK, list_files_of, read_file, read_pack, write_pack
+from lra.record.run import folder_of, load_record
 from lra.record.table import read_runs
-from lra.report.published import published_rows, rows_of
+from lra.report.data import Data
+from lra.runtime.console import csv_table
 from lra.runtime.errors import UserError
-from made_results import bench_record, record, save, save_evaluation
+from made_results import (
+    bench_record,
+    made_records,
+    record,
+    save,
+    save_all,
+    save_evaluation,
+    write_as_schema_1,
+    write_metrics,
+    write_predictions,
+)
+
+RUN = record(overrides=["train.lr=0.5"], settings={"train.steps": 3, "mixer.kind": "=a"})
+NAME = f"{RUN.task}/{RUN.mixer}/{RUN.run_id}"
+
+
+@pytest.fixture
+def loose(tmp_path: Path) -> Path:
+    """A results folder with two runs, a measurement, an evaluation, metrics and predictions."""
+    results = save_all(tmp_path / "loose", [RUN, record(mixer="s4")])
+    write_metrics(results, RUN, [10.0, 20.0])
+    write_predictions(results, RUN, [(0, 0, 1)] * 800 + [(0, 1, 1)] * 1200)
+    save_evaluation(results, RUN, 4096, 2.0)
+    bench_record().save(results / "bench")
+    return results
+
+
+def shipped(loose: Path, *names: str) -> Path:
+    target = loose.with_name("packed")
+    assert main(["ship", *names, "--results-dir", str(loose), "--to", str(target)]) == 0
+    return target
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".merge.lock"]
+    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 def test_records_survive_a_round_trip(tmp_path: Path) -> None:
-    assert load_record(save(tmp_path, record())) == record()
+    assert load_record(save(tmp_path, RUN)) == RUN
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "change",
     [
-        lambda values: values.pop("steps"),
-        lambda values: values.update(extra=1),
-        lambda values: values.update(schema_version=99),
-        lambda values: values.update(status="fine"),
-        lambda values: values.update(steps="many"),
-        lambda values: values.update(steps_per_second=0),
-        lambda values: values.update(peak_memory_mib=float("inf")),
-        lambda values: values.update(test_accuracy=float("nan")),
-        lambda values: values.update(test_accuracy=41.0),
-        lambda values: values.update(test_total=-2000),
-        lambda values: values.update(val_accuracy=101),
-        lambda values: values.update(length=0),
-        lambda values: values.update(baselines={"majority class": 150}),
-        lambda values: values.update(status="stopped"),
-        lambda values: values.update(test_correct=None),
-        lambda values: values.update(preset="../../escaped"),
-        lambda values: values.update(run_id='"><script>'),
+        {"steps": "many"},
+        {"extra": 1},
+        {"schema_version": 99},
+        {"steps_per_second": 0},
+        {"peak_memory_mib": float("inf")},
+        {"test_accuracy": float("nan")},
+        {"test_accuracy": 41.0},
+        {"test_non_finite": 1201},
+        {"test_correct": None},
+        {"status": "stopped"},
+        {"baselines": {"majority class": 150}},
+        {"changed": ["train.lrr"]},
+        {"preset": "../../escaped"},
+        {"run_id": '"><script>'},
+        {"device": "\x1b[2J"},
     ],
 )
-def test_records_out_of_the_schema_are_refused(tmp_path: Path, damage) -> None:
+def test_records_out_of_the_schema_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
     path = save(tmp_path, record())
-    values = json.loads(path.read_text())
-    damage(values)
-    path.write_text(json.dumps(values))
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match="not a record of schema 2"):
         load_record(path)
 
 
-def test_unreadable_records_are_named_and_left_out(tmp_path: Path) -> None:
-    save(tmp_path, record())
-    broken = save(tmp_path, record(run_id="other"))
-    broken.write_text('{"half')
-    records, faults = read_runs(tmp_path)
-    assert len(records) == 1
-    assert str(broken) in faults[0]
-
-
-def test_a_record_in_another_runs_folder_is_refused(tmp_path: Path) -> None:
-    path = save(tmp_path, record())
-    path.parent.rename(path.parent.with_name("abc-s1"))
-    records, faults = read_runs(tmp_path)
-    assert not records
-    assert "move it to" in faults[0]
-
-
-def test_an_evaluation_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
-    save_evaluation(tmp_path, record(), 4096, 2.0)
-    (path,) = tmp_path.rglob("evaluation-*.json")
-    path.rename(path.with_name("evaluation-00000000.json"))
-    records, faults = evaluations_of(path.parent)
-    assert not records
-    assert f"move it to {path}" in faults[0]
-
-
-def test_published_methods_stand_beside_their_mixer() -> None:
-    mixer_of = {row.method: row.mixer for row in published_rows()}
-    assert set(mixer_of.values()) - {""} <= MIXERS.classes.keys()
-    for method, mixer in {
-        "S4 (v1)": "s4", "S4D-LegS": "s4d", "TNN (rerun by SKI authors)": "tnn",
-        "SKI-TNN": "ski-tnn", "Transformer (Mega rerun)": "transformer",
-        "Sparse Transformer": "sparse",
-        "SGConv": "long-conv", "Mamba": "mamba2", "LION-S": "linear", "Liquid-S4": "",
-    }.items():  # fmt: skip
-        assert mixer_of[method] == mixer
-    assert {row.method for row in rows_of({"s4", "mean"})} == {"S4 (v1)", "S4-LegS", "S4-FouT"}
+def test_damaged_and_misplaced_records_are_named_and_left_out(
+    loose: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (measured,) = (loose / "bench").rglob("*.json")
+    (evaluated,) = loose.rglob("evaluation-*.json")
+    measured.with_name("mine.json").write_bytes(measured.read_bytes())
+    evaluated.with_name("evaluation-00000000.json").write_text('{"half')
+    (folder_of(loose, record(mixer="s4")) / "result.json").write_text("{}")
+    folder_of(loose, RUN).rename(folder_of(loose, RUN).with_name("abc-s1"))
+    evaluated = folder_of(loose, RUN).with_name("abc-s1") / evaluated.name
+    runs, faults = read_runs(loose)
+    assert not runs
+    assert [fault.partition(": ")[0] for fault in faults] == [
+        str(loose / "runs/listops/s4/abc-s0/result.json"),
+        str(loose / "runs/listops/tnn/abc-s1/result.json"),
+    ]
+    assert f"move it to {folder_of(loose, RUN)}" in faults[1]
+    found, faults = evaluations_of(evaluated.parent)
+    assert (len(found), len(faults)) == (1, 1)
+    found, faults = all_bench_records(loose)
+    assert len(found) == 1
+    assert f"move it to {measured}" in faults[0]
+    for command in ("validate", "list", "export"):
+        assert main([command, "--results-dir", str(loose)]) == 1
+        assert str(loose / "runs/listops/s4/abc-s0/result.json") in capsys.readouterr().err
 
 
 def test_results_may_lie_in_a_hidden_folder(tmp_path: Path) -> None:
     """What is left out is what a killed merge has copied, and nothing else."""
     results = tmp_path / ".results"
     run = save(results, record())
-    measured = bench_record()
-    measured.save(results / "bench")
     shutil.copytree(run.parent, run.parent.with_name(".merge-abc"))
     assert read_runs(results) == ([(run.parent, record())], [])
-    assert all_bench_records(results) == ([measured], [])
+
+
+def test_the_list_has_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = made_records(30)
+    save_all(tmp_path, records)
+    assert main(["list", "--results-dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 31 and max(map(len, lines)) <= 80
+    for one in records:
+        assert any(one.run_id in line and one.status in line for line in lines)
+
+
+def test_the_export_has_every_field_and_setting(
+    loose: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same as the frame of Python code."""
+    file = loose / "x.csv"
+    assert main(["export", "--results-dir", str(loose), "--csv", str(file)]) == 0
+    assert main(["export", "--results-dir", str(loose)]) == 0
+    text = capsys.readouterr().out
+    assert file.read_text() == text == csv_table(lra.records(loose))
+    rows = {row["mixer"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert rows["tnn"]["overrides"] == "train.lr=0.5"
+    assert [rows[name]["train.lr"] for name in ("tnn", "s4")] == ["0.5", ""]
+    assert rows["tnn"]["mixer.kind"] == "'=a", "no spreadsheet computes it"
+    assert {row["data.source"] for row in rows.values()} == {"generated"}
+    assert {row["baselines.majority class"] for row in rows.values()} == {"17.0"}
+    assert rows["tnn"]["path"] == str(folder_of(loose, RUN))
+    low, high = (float(rows["tnn"][name]) for name in ("test_low", "test_high"))
+    assert 37 < low < 40 < high < 43
+    with pytest.raises(UserError, match="results_dir: there is no folder nowhere"):
+        lra.records("nowhere")
+
+
+def test_shipped_runs_are_exported_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of one's own replaces the shipped one; without a result it is beside it."""
+    save_all(tmp_path / "shipped", [RUN, record(mixer="s4"), record(mixer="mega")])
+    save_all(tmp_path, [record(status="stopped"), record(mixer="s4", device="mine")])
+    assert len(lra.records(tmp_path)) == 2
+    assert main(["export", "--results-dir", str(tmp_path), "--with-shipped"]) == 0
+    frame = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    rows = zip(frame["mixer"], frame["status"], frame["is_own"], frame["device"], strict=True)
+    assert set(rows) == {
+        ("tnn", "stopped", True, "CPU"), ("tnn", "done", False, "CPU"),
+        ("s4", "done", True, "mine"), ("mega", "done", False, "CPU"),
+    }  # fmt: skip
+
+
+def test_packed_runs_are_read_as_others(loose: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = shipped(loose)
+    assert {path.name for path in packed.iterdir()} == {PACK, ".merge.lock"}
+    one, other = Data(loose), Data(packed)
+    assert (one.records, one.bench, other.faults) == (other.records, other.bench, [])
+    run = next(run for run in one.records if run.mixer == RUN.mixer)
+    assert one.metrics(run) == other.metrics(run) != []
+    assert one.evaluations(run) == other.evaluations(run) != []
+    first, second = one.predictions(run), other.predictions(run)
+    assert first is not None and second is not None and first.same_examples(second)
+    places = [folder_of(folder, RUN) for folder in (loose, packed)]
+    listed = [[path.name for path in list_files_of(place, "e*.json")] for place in places]
+    assert listed[0] == listed[1] != []
+    capsys.readouterr()
+    assert main(["validate", "--results-dir", str(packed)]) == 0
+    assert "valid records: 4; invalid files: 0" in capsys.readouterr().out
+
+
+def test_merging_copies_whole_runs_once_packed_or_not(
+    loose: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what was packed is byte-equal."""
+    (folder_of(loose, RUN) / "checkpoints").mkdir()
+    packed, target = shipped(loose), loose.with_name("target")
+    command = ["merge", str(packed), str(loose), "--results-dir", str(target)]
+    assert main(command) == 0
+    assert "4 records copied" in capsys.readouterr().out
+    assert contents(target) == contents(loose)
+    assert not list(target.rglob("checkpoints"))
+    assert main(command) == 0
+    assert "0 records copied" in capsys.readouterr().out
+    before = (packed / PACK).read_bytes()
+    (packed / PACK).unlink()
+    assert (shipped(target) / PACK).read_bytes() == before
+
+
+def test_one_run_is_shipped(loose: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = shipped(loose, NAME)
+    assert [run for _, run in read_runs(packed)[0]] == [RUN]
+    assert main(["ship", "a/b/c", "--results-dir", str(loose), "--to", str(packed)]) == 2
+    assert "there is no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["merge", "ship"])
+def test_conflicts_are_refused_and_nothing_is_copied(
+    command: str, loose: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = save_all(loose.with_name("theirs"), [record(test_accuracy=41.0), record(mixer="x")])
+    target = shipped(loose) if command == "ship" else loose
+    before = contents(target)
+    folders = ["--results-dir", str(theirs), "--to", str(target)]
+    merged = [str(theirs), "--results-dir", str(target)]
+    assert main([command, *(folders if command == "ship" else merged)]) == 2
+    error = capsys.readouterr().err
+    assert "nothing was merged" in error
+    assert str(folder_of(theirs, RUN)) in error
+    assert contents(target) == before
+    new = loose.with_name("new")
+    assert main(["merge", str(loose), str(theirs), "--results-dir", str(new)]) == 2
+    assert not new.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["validate", "--results-dir", "nowhere"], "there is no folder nowhere"),
+        (["merge", "nowhere"], "merge: there is no folder nowhere"),
+        (["export", "--csv", "no/folder/x.csv", "--results-dir", "."], "no/folder"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../escaped", "runs/..", "a/b/c/d/e/f", "/etc", ""])
+def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    write_pack(tmp_path, {f"{name}/result.json": b"{}"})
+    with pytest.raises(DataError, match="is no path of a file of results"):
+        read_pack(tmp_path)
+
+
+def test_a_damaged_pack_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "other")
+    for content in (b"", b"PAR1" + b"\0" * 99, (tmp_path / "other").read_bytes()):
+        (tmp_path / PACK).write_bytes(content)
+        assert main(["validate", "--results-dir", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert f"{tmp_path / PACK} is damaged or incomplete" in said
+        assert said.count("\n") == 1
+
+
+def test_a_changed_pack_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs/a/b/c/x.json"
+    for content in (b"first", b"another"):
+        write_pack(tmp_path, {"runs/a/b/c/x.json": content})
+        assert read_file(path) == content
+
+
+def test_the_shipped_runs_can_be_packed_again(tmp_path: Path) -> None:
+    packs = sorted((ROOT / "results").rglob(PACK))
+    assert len(packs) > 5
+    for pack in packs:
+        if pack.stat().st_size < 2**17:
+            write_pack(tmp_path, read_pack(pack.parent))
+            assert (tmp_path / PACK).read_bytes() == pack.read_bytes()
+
+
+OLD_CONFIG = """\
+# task_name: listops
+task:
+  source: auto                 # configs/tasks/listops.yaml
+mixer:
+train:
+  steps: 20
+  epochs: null                 # default
+"""
+
+
+def test_a_record_of_schema_1_gets_its_settings_from_the_file_beside_it(tmp_path: Path) -> None:
+    path = save(tmp_path, record(overrides=["train.lr=0.5"]))
+    write_as_schema_1(path.parent)
+    config = path.with_name("config.yaml")
+    config.write_text(OLD_CONFIG)
+    found = load_record(path)
+    assert found.settings == {
+        "task.source": "auto", "train.steps": 20, "train.lr": 0.5, "train.epochs": None,
+    }  # fmt: skip
+    assert found.changed == ["train.lr"]
+    found.save(path.parent)
+    assert load_record(path) == found
+    write_as_schema_1(path.parent)
+    for damaged in ("- 1\n", "train: [", "a b:\n  x: 1\n"):
+        config.write_text(damaged)
+        with pytest.raises(UserError, match="not a record of schema 2"):
+            load_record(path)
+    config.unlink()
+    with pytest.raises(UserError, match=r"config\.yaml"):
+        load_record(path)

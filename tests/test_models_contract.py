@@ -127,10 +127,10 @@ NEVER_CAUSAL = {
 
 BLOCKS = {
     "models.ops.biased_attention.BLOCK": 6,
-    "models.ops.circulant.FEWEST_NUMBERS": 1,
-    "models.ops.delta_rule.TILE": 5,
+    "models.fast.circulant.FEWEST_NUMBERS": 1,
+    "models.fast.delta_rule.TILE": 5,
     "models.ops.local_attention.BLOCK": 8,
-    "models.ops.selective_scan.TILE": 400,
+    "models.fast.selective_scan.TILE": 400,
     "models.ops.toroidal_attention.BLOCK": 6,
 }
 """Sizes of blocks, with which short sequences have several of them, too."""

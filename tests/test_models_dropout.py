@@ -15,7 +15,7 @@ from lra.config.schema import ModelConfig
 from models.base import Mixer, MixerContext
 from models.dss import DSS
 from models.fd_tnn import FDTNN
-from models.layers.dropout import ChannelDropout, Dropout
+from models.layers.basic import ChannelDropout, Dropout
 from models.layers.state_space import StateSpaceMixer
 from models.s4 import S4
 from models.s4d import S4D

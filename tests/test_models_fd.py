@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from models.fd_tnn import FrequencyInput, FrequencyOperator
-from models.layers.relative_position_encoder import RelativePositionEncoder
-from models.ops.activations import Activation
+from models.layers.basic import Activation
+from models.layers.toeplitz_unit import RelativePositionEncoder
 
 
 @pytest.mark.parametrize("frequency_input", ["angle", "cosine"])

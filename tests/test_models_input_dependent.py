@@ -15,6 +15,7 @@ from lra.classifier.classifier import Classifier
 from models import mamba2
 from models.base import MixerContext, begin_step
 from models.delta import Delta
+from models.fast.selective_scan import selective_scan_by_blocks
 from models.hgrn import HGRN, LowerBounds
 from models.layers import selective_states
 from models.layers.selective_states import (
@@ -26,7 +27,6 @@ from models.layers.selective_states import (
 from models.layers.short_convolution import ShortConvolution
 from models.linear import Linear
 from models.mamba2 import Direction, Mamba2
-from models.ops.selective_scan import selective_scan_by_blocks
 from references import (
     assert_equal_with_gradients,
     close,

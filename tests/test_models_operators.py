@@ -11,24 +11,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.ops import deterministic, diagonal_recurrence, linear_map, scan
+from models.fast import linear_map
+from models.fast.delta_rule import delta_rule_by_chunks
+from models.fast.recurrence import matrix_recurrence
+from models.fast.selective_scan import selective_scan_by_blocks
+from models.ops import deterministic
 from models.ops.biased_attention import biased_attention
 from models.ops.cauchy import resolvent_sums
-from models.ops.circulant import circulant_multiply
 from models.ops.decaying_attention import decaying_attention
-from models.ops.delta_rule import delta_rule, delta_rule_by_chunks
+from models.ops.delta_rule import delta_rule
 from models.ops.depthwise import depthwise_convolution
 from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.hashed_attention import hashed_attention
 from models.ops.local_attention import local_attention
-from models.ops.matrix_recurrence import matrix_recurrence
+from models.ops.recurrence import scan, scan_both_ways
 from models.ops.reference import reference_forms, reference_forms_are_used
-from models.ops.selective_scan import selective_scan, selective_scan_by_blocks
+from models.ops.selective_scan import selective_scan
 from models.ops.spectral_attention import spectral_attention
-from models.ops.toeplitz import LagKernel
+from models.ops.toeplitz import LagKernel, circulant_multiply
 from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Torus
-from models.ops.torus_reach import Reach
+from models.ops.torus import Reach, Torus
 from models.ops.vandermonde import vandermonde_product
 from references import assert_equal_with_gradients, by_reference, leaf
 
@@ -41,24 +43,24 @@ BLOCKS: list[dict[str, Any]] = [
     {
         "models.ops.biased_attention.BLOCK": 6,
         "models.ops.cauchy.CHUNK_NUMBERS": 50,
-        "models.ops.circulant.BLOCK_POSITIONS": 10,
-        "models.ops.circulant.FEWEST_CHANNELS": 2,
-        "models.ops.circulant.FEWEST_NUMBERS": 1,
-        "models.ops.circulant._cache_bytes": lambda: 400,
-        "models.ops.delta_rule.TILE": 5,
-        "models.ops.depthwise.CACHED": 20,
+        "models.fast.circulant.BLOCK_POSITIONS": 10,
+        "models.fast.circulant.FEWEST_CHANNELS": 2,
+        "models.fast.circulant.FEWEST_NUMBERS": 1,
+        "models.fast.circulant.CHUNK_NUMBERS": 100,
+        "models.fast.delta_rule.CHUNK": 5,
+        "models.fast.delta_rule.TILE": 5,
+        "models.fast.depthwise.CACHED": 20,
         "models.ops.local_attention.BLOCK": 8,
-        "models.ops.selective_scan.BLOCK": 2 * 31 * 3 * 2,
-        "models.ops.selective_scan.TILE": 2 * 6 * 3 * 5,
+        "models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
+        "models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,
         "models.ops.toroidal_attention.BLOCK": 7,
     },
 ]
 """Sizes of blocks: those of the suite, and small ones."""
 
 ON_A_GPU = {
-    "models.ops.depthwise.FEW_TAPS": 0,
-    "models.ops.scan.is_by_doubling": lambda x: True,
-    "models.ops.diagonal_recurrence.is_by_doubling": lambda x: True,
+    "models.fast.depthwise.FEW_TAPS": 0,
+    "models.fast.recurrence.is_by_doubling": lambda x: True,
     "models.ops.toroidal_attention._is_gpu": lambda device: True,
     "models.ops.toroidal_attention.SCORES": 2800,
 }
@@ -113,13 +115,12 @@ def short_convolution(n: int, *, first: int, count: int) -> Given:
 
 def scanned(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
     decay, x = decays(2, n, dtype=dtype), leaf(2, n, 4, dtype=dtype)
-    return lambda: real(scan.scan(decay, x, reverse=reverse)), [decay, x]
+    return lambda: real(scan(decay, x, reverse=reverse)), [decay, x]
 
 
 def recurrence(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
     poles, x = decays(dtype=dtype), leaf(2, n, 4, dtype=dtype)
-    run = diagonal_recurrence.diagonal_recurrence
-    return lambda: real(run(poles, x, reverse=reverse)), [poles, x]
+    return lambda: real(scan(poles, x, reverse=reverse)), [poles, x]
 
 
 def matrices(n: int) -> Given:
@@ -129,7 +130,7 @@ def matrices(n: int) -> Given:
     return lambda: matrix_recurrence(maps, x), [maps.requires_grad_(), x]
 
 
-def fading_attention(n: int, *, dtype: torch.dtype, shared: bool, chunk: int | None) -> Given:
+def fading_attention(n: int, *, dtype: torch.dtype, shared: bool) -> Given:
     query, key, value = (
         leaf(2, count, n, size, dtype=dtype)
         for count, size in ((1 if shared else 3, 4), (1 if shared else 3, 4), (3, 5))
@@ -137,10 +138,10 @@ def fading_attention(n: int, *, dtype: torch.dtype, shared: bool, chunk: int | N
     forgotten = fades(2, 3, n, 1 if shared else 4)
     log_decay = -forgotten + 1j * forgotten.fmod(1.0) if dtype.is_complex else -forgotten
     leaves = [query, key, value, log_decay.requires_grad_()]
-    return lambda: real(decaying_attention(*leaves, chunk=chunk)), leaves
+    return lambda: real(decaying_attention(*leaves)), leaves
 
 
-def delta(n: int, *, compute: Callable[..., Tensor], chunk: int) -> Given:
+def delta(n: int, *, compute: Callable[..., Tensor]) -> Given:
     query, key, value = heads(n, 4, 4, 5)
     rate = torch.rand(2, 3, n, dtype=torch.float64, requires_grad=True)
     log_decay = (-fades(2, 3, n)).requires_grad_()
@@ -148,7 +149,7 @@ def delta(n: int, *, compute: Callable[..., Tensor], chunk: int) -> Given:
     def run() -> Tensor:
         rule = delta_rule if reference_forms_are_used() else compute
         unit = functional.normalize(key, dim=-1)
-        return rule(query, unit, value, rate, log_decay, chunk=chunk)
+        return rule(query, unit, value, rate, log_decay)
 
     return run, [query, key, value, rate, log_decay]
 
@@ -272,14 +273,14 @@ for _dtype in (torch.float64, COMPLEX):
         add(f"recurrence, {_way}", recurrence, dtype=_dtype, reverse=_reverse)
     for _shared in (False, True):
         add(f"decaying attention, {_dtype}, {_shared}", fading_attention,
-            dtype=_dtype, shared=_shared, chunk=None if _shared else 4)  # fmt: skip
+            dtype=_dtype, shared=_shared)  # fmt: skip
     for _compute in (selective_scan, selective_scan_by_blocks):
         for _groups in (1, 2):
             add(f"{_compute.__name__}, {_dtype}, {_groups} groups", selective,
                 compute=_compute, dtype=_dtype, groups=_groups)  # fmt: skip
 add("matrices", matrices)
-add("delta rule", delta, compute=delta_rule, chunk=16)
-add("delta rule by chunks", delta, compute=delta_rule_by_chunks, chunk=5)
+add("delta rule", delta, compute=delta_rule)
+add("delta rule by chunks", delta, compute=delta_rule_by_chunks)
 for _causal in (False, True):
     add(f"local attention, {_causal}", attention_in_windows, window=5, causal=_causal)
     for _weighting, _chunk in (("softmax", None), ("laplace", 7)):
@@ -342,13 +343,13 @@ def test_both_ways_equal_each_way(is_doubling: bool, monkeypatch: pytest.MonkeyP
         return real(torch.stack([one(first, x), one(second, x, reverse=True)]))
 
     assert_equal_with_gradients(
-        lambda: run(scan.scan_both_ways, each),
-        by_reference(lambda: run_each(scan.scan, each[0], each[1])),
+        lambda: run(scan_both_ways, each),
+        by_reference(lambda: run_each(scan, each[0], each[1])),
         [each, x],
     )
     assert_equal_with_gradients(
-        lambda: run(diagonal_recurrence.recur_both_ways, poles),
-        by_reference(lambda: run_each(diagonal_recurrence.diagonal_recurrence, poles, poles)),
+        lambda: run(scan_both_ways, poles),
+        by_reference(lambda: run_each(scan, poles, poles)),
         [poles, x],
     )
 
@@ -405,7 +406,7 @@ def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.Monkey
 def test_operators_of_nothing_are_empty() -> None:
     for rows, length in ((0, 5), (2, 0)):
         x = torch.zeros(rows, length, 3, dtype=torch.complex64)
-        assert diagonal_recurrence.diagonal_recurrence(torch.ones(3) + 0j, x).shape == x.shape
+        assert scan(torch.ones(3) + 0j, x).shape == x.shape
         maps = torch.zeros(rows, length, 1, 2)
         y = selective_scan(x.real, x.real, -torch.ones(3, 2), maps, maps)
         assert y.shape == x.shape
@@ -418,7 +419,7 @@ def test_products_refuse_what_they_cannot_do() -> None:
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
     with pytest.raises(TypeError, match="expected the same"):
-        diagonal_recurrence.diagonal_recurrence(torch.ones(3), torch.zeros(1, 2, 3) + 0j)
+        scan(torch.ones(3), torch.zeros(1, 2, 3) + 0j)
 
 
 def unit(key: Tensor) -> Tensor:
@@ -426,9 +427,9 @@ def unit(key: Tensor) -> Tensor:
 
 
 LONG = {
-    "scan": lambda a, b, x, y, z: scan.scan(a.sigmoid(), x),
+    "scan": lambda a, b, x, y, z: scan(a.sigmoid(), x),
     "scan, complex": lambda a, b, x, y, z: real(
-        scan.scan(torch.polar(a.sigmoid(), b), torch.complex(x, y))
+        scan(torch.polar(a.sigmoid(), b), torch.complex(x, y))
     ),
     "attention": lambda a, b, x, y, z: decaying_attention(
         x[:, None], y[:, None], z[:, None], functional.logsigmoid(a[:, None, :, :1])

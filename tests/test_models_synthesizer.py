@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from conftest import build_mixer
-from models.layers.synthetic_scores import (
+from models.synthesizer import (
     DenseScores,
     FactorizedDenseScores,
     FactorizedRandomScores,
     RandomScores,
+    ScoreKind,
+    Synthesizer,
 )
-from models.synthesizer import ScoreKind, Synthesizer
 from references import (
     assert_equal_with_gradients,
 )

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from models.base import MixerContext
-from models.layers.norms import SimpleRMSNorm
-from models.layers.relative_position_encoder import RelativePositionEncoder
+from models.layers.basic import SimpleRMSNorm
+from models.layers.toeplitz_unit import RelativePositionEncoder
 from models.tnn import TNN, EncodedToeplitzOperator
 from references import multiply_by_matrix
 

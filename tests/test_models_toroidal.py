@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 
 from models.base import MixerContext
-from models.layers.platter_fusion import build_fusion
 from models.ops.spectral_attention import spectral_attention
-from models.ops.torus import Torus
-from models.ops.torus_reach import Reach
-from models.toroidal import Toroidal
+from models.ops.torus import Reach, Torus
+from models.toroidal import Toroidal, build_fusion
 from models.transformer import Transformer
 from references import close, randomize
 

@@ -10,7 +10,7 @@ import torch
 from lra.config.registry import MIXERS
 from models.base import MixerContext
 from models.layers.long_convolution import LongConvolution
-from models.layers.two_axes import RowsThenColumns
+from models.layers.toeplitz_unit import RowsThenColumns
 from references import assert_equal_with_gradients
 
 GRIDS = [(3, 5), (5, 3), (4, 4), (1, 7), (7, 1)]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from lra.runtime.flops import FlopCounter
-from models.ops import circulant
-from models.ops.circulant import circulant_multiply
+from models.fast import circulant
+from models.fast.workers import num_workers, on_workers
 from models.ops.reference import reference_forms
-from models.ops.workers import num_workers, on_workers
+from models.ops.toeplitz import circulant_multiply
 
 CPU = torch.device("cpu")
 SIZE = 48

@@ -12,7 +12,6 @@ import torch
 import yaml
 
 import run_task
-from lra.bench.steps import SyntheticSplit
 from lra.classifier import packing
 from lra.config.schema import RunConfig
 from lra.report.published import (
@@ -83,25 +82,6 @@ def test_every_row_makes_a_step_on_short_sequences(
         if row.task == task:
             config = config_of(row, *changes, "model.depth=2", "train.micro_batch=null")
             faults.append(fault_of_a_step(row, config, config.build_task().prepare(tmp_path)))
-    assert faults
-    assert not any(faults), [fault for fault in faults if fault]
-
-
-@pytest.mark.thorough
-@pytest.mark.learn
-@pytest.mark.parametrize("task", BENCHMARK)
-def test_every_row_makes_a_step_at_full_length(task: str) -> None:
-    """A batch is one example, random numbers as long as the longest of the task."""
-    faults = []
-    for row in rows():
-        if row.task == task:
-            config = config_of(row, "train.batch_size=1", "train.micro_batch=null")
-            split = SyntheticSplit(config.build_task().info, 4)
-            splits = {"train": split, "val": split}
-            dataset = Dataset(
-                splits=splits, source="synthetic", fingerprint="", baselines={}, folder=Path()
-            )
-            faults.append(fault_of_a_step(row, config, dataset))
     assert faults
     assert not any(faults), [fault for fault in faults if fault]
 

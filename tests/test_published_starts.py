@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import shutil
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.initialization import compute_fans, match_patterns
-from lra.config.request import parse_alternatives
 from lra.config.settings_files import CONFIGS, STARTS, list_files
 from lra.runtime.errors import UserError
 from models.initial_values import (
@@ -128,46 +127,28 @@ def faults(mixer: str, place: Place, own: Laws) -> list[str]:
     return found + [f"{pattern}: fits nothing" for pattern in own if pattern not in used]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mixer", "place"), MODELS)
 def test_parameters_start_as_released_or_as_a_word_says(mixer: str, place: Place) -> None:
     assert faults(mixer, place, stated_laws(mixer)[place]) == []
 
 
-def test_another_law_or_none_is_named(tmp_path: Path) -> None:
-    shutil.copytree(CONFIGS, tmp_path / "configs")
-    path = tmp_path / "configs" / "mixers" / "tnn.yaml"
-    text = path.read_text()
-    everywhere = (None, None)
-    path.write_text(text.replace("[fan_out_normal,", "[normal 1,"))
-    (found,) = faults("tnn", everywhere, stated_laws("tnn", tmp_path / "configs")[everywhere])
-    assert found.startswith("embedding.table.weight: mean ")
-    path.write_text(text.replace("  '*.unit.*':", "  '*.units.*':"))
-    found = faults("tnn", everywhere, stated_laws("tnn", tmp_path / "configs")[everywhere])
-    assert "blocks.0.mixer.unit.gate.weight on lm: no law is stated" in found
-    assert "*.units.*: fits nothing" in found
-
-
-@pytest.mark.parametrize("law", INITIAL_DISTRIBUTIONS)
-def test_what_a_law_draws_has_its_moments(law: str) -> None:
-    numbers = {"uniform": "-1 3", "xavier_uniform_of": "3"}.get(
-        law, "0.5" * INITIAL_DISTRIBUTIONS[law].numbers
-    )
-    start = parse_initial_distribution(f"{law} {numbers}")(Fan(inputs=200, outputs=300))
-    torch.manual_seed(0)
-    assert fault(start, start.draw(torch.full((300, 200), math.nan))) is None
+def test_what_a_law_draws_has_its_moments() -> None:
+    for law, distribution in INITIAL_DISTRIBUTIONS.items():
+        numbers = {"uniform": "-1 3", "xavier_uniform_of": "3"}.get(
+            law, "0.5" * distribution.numbers
+        )
+        start = parse_initial_distribution(f"{law} {numbers}")(Fan(inputs=200, outputs=300))
+        assert fault(start, start.draw(torch.full((300, 200), math.nan))) is None, law
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("zero", "unknown distribution 'zero'; expected one of zeros, "),
-        ('""', "unknown distribution ''"),
-        ("normal", "distribution normal: got '', expected 1 numbers"),
         ("normal a", "distribution normal: got 'a', expected 1 numbers"),
-        ("normal .inf", "distribution normal: got '.inf', expected 1 numbers"),
         ("normal -3", "distribution 'normal -3': expected a standard deviation"),
         ("uniform 2 1", "expected a number and a larger one"),
-        ("xavier_uniform_of 0", "expected the number of maps"),
     ],
 )
 def test_a_wrong_law_is_refused(text: str, message: str) -> None:
@@ -176,26 +157,14 @@ def test_a_wrong_law_is_refused(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_law_must_fit_the_parameter_and_a_pattern_of_a_flag_some_parameter() -> None:
-    with pytest.raises(UserError, match=r"lecun_normal needs the size of a linear map, and"):
-        shallow("s5", "text", 'model.starts={"*.direct": lecun_normal}')
-    with pytest.raises(UserError, match=r"heads matches no parameter; expected patterns of"):
-        shallow("s5", "text", "model.starts={output.weight: zeros, heads: ones}")
-
-
-def test_patterns_have_no_order() -> None:
-    with pytest.raises(
-        UserError, match=r"output\.\* and \*\.bias both match output\.bias; remove one"
-    ):
-        shallow("s5", "text", 'model.starts={output.*: ones, "*.bias": zeros}')
-
-
-def test_what_no_pattern_fits_starts_as_before() -> None:
-    before = shallow("s5", "text", "model.starts={}").state_dict()
-    text = "{output.bias: constant 2, output.weight: ones}"
-    after = shallow("s5", "text", f"model.starts={text}").state_dict()
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed == {"output.weight", "output.bias"}
-    assert (after["output.bias"] == 2).all()
-    (only,) = parse_alternatives(f"model.starts={text}", "--grid")
-    assert (only.section, only.key) == ("model", "starts")
+@pytest.mark.parametrize(
+    ("starts", "message"),
+    [
+        ('{"*.direct": lecun_normal}', "lecun_normal needs the size of a linear map, and"),
+        ("{output.weight: zeros, heads: ones}", "heads matches no parameter; expected patterns of"),
+        ('{output.*: ones, "*.bias": zeros}', "output.* and *.bias both match output.bias"),
+    ],
+)
+def test_patterns_fit_parameters_and_have_no_order(starts: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        shallow("s5", "text", f"model.starts={starts}")

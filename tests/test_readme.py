@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
 import models
 import run_task
-from conftest import ROOT, python_example, tiny_arguments
+from conftest import ROOT, python_example
 from lra.check import __main__ as check
 from lra.config.options import options_model
 from lra.config.registry import MIXERS, Registry
-from lra.record.run import load_record
 from models.base import Mixer, MixerContext, RecurrentMixer
 
 README = (ROOT / "README.md").read_text()
@@ -36,21 +33,6 @@ def marked_command(marker: str, text: str = README) -> str:
     return command
 
 
-def test_the_plug_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The contract tests run the example, too."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "gated_mean.py").write_text(python_example("docs/your_mixer.md"))
-    program, script, *arguments = shlex.split(marked_command("plug-in", YOUR_MIXER))
-    assert (program, script) == ("python", "run_task.py")
-    assert run_task.main([*tiny_arguments(tmp_path), *arguments]) == 0
-    (path,) = tmp_path.glob("results/runs/listops/GatedMean/*/result.json")
-    record = load_record(path)
-    assert (record.status, record.mixer) == ("done", "GatedMean")
-    assert "mixer.bias=false" in record.overrides
-    assert record.mixer_code is not None
-
-
 def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixture[str]) -> None:
     Path("parity.py").write_text(python_example("docs/your_task.md"))
     settings = ["model.dim=8", "model.depth=1", "train.steps=2", "task.train=100"]
@@ -61,21 +43,11 @@ def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixtu
     assert "checks passed" in capsys.readouterr().out
 
 
-def test_the_task_with_attributes_passes_its_check(own_folder: None) -> None:
-    Path("same.py").write_text(python_example("docs/your_task.md", "What the class may define"))
-    assert check.main(["same.py:Same"]) == 0
-
-
 def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one_file.py").write_text(ONE_FILE)
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     cls = Registry("mixer", models, Mixer).get("one_file", "test")
     assert options_model(cls).model_fields.keys() == {"bias"}
-
-
-def test_commands_name_existing_files() -> None:
-    for name in re.findall(r"(?:requirements[\w-]*\.txt|run_task\.py|report\.py)", README):
-        assert (ROOT / name).is_file()
 
 
 @pytest.mark.parametrize("marker", ["main job", "tests"])

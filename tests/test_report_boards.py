@@ -5,16 +5,14 @@ from __future__ import annotations
 import random
 import re
 import statistics
-from pathlib import Path
 
 import pytest
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board, boards
-from lra.report.data import Data
 from lra.report.scores import AVERAGES, BEST, FIVE, SECOND, average, cell_of, rank_numbers
 from lra.report.tables.results import accuracy_table
-from made_results import made_records, next_token_run, record, save_all
+from made_results import made_records, next_token_run, record
 from tasks.base import BENCHMARK
 
 OFFICIAL = {"source": "official", "fingerprint": "o", "sizes": {}}
@@ -137,15 +135,6 @@ def test_presets_protocols_and_next_tokens_never_mix() -> None:
     assert small == [False, False, True]
 
 
-def test_trivial_baselines_and_own_tasks_are_in_the_table() -> None:
-    baselines = {"majority class": 17.0, "root operator": 36.0}
-    rows = rows_of(boards([record(task=t, baselines=baselines) for t in (*FIVE, "adding")])[0])
-    assert rows["trivial baseline: root operator"]["listops"] == "36.00"
-    assert rows["trivial baseline: root operator"]["pathx"] == "-"
-    assert rows["tnn"]["adding"] == rows["tnn"]["listops"] == "40.00 (n=1)"
-    assert (rows["tnn"]["mean of 5"], rows["tnn"]["mean of 6"]) == ("40.00", "-")
-
-
 @pytest.mark.parametrize("status", ["diverged", "oom"])
 def test_no_average_over_a_hole(status: str) -> None:
     cells = {
@@ -179,16 +168,3 @@ def test_every_record_is_in_one_board_in_whatever_order_records_are_read() -> No
     first, second = boards(records), boards(shuffled)
     assert sorted(id(run) for board in first for run in board.records) == sorted(map(id, records))
     assert [*map(accuracy_table, first)] == [*map(accuracy_table, second)]
-
-
-def test_rows_of_ones_own_are_known(tmp_path: Path) -> None:
-    """By record, so that a row of shipped results stays one beside a run of other settings."""
-    save_all(tmp_path / "shipped", [record(), record(mixer="s4"), record(task="text")])
-    save_all(tmp_path, [record(seed=1, run_id="abc-s1"), record(mixer="mean", preset="quick")])
-    data = Data(tmp_path)
-    assert [board.own_rows for board in data.boards] == [["tnn"], ["mean"]]
-    names, *columns = accuracy_table(data.boards[0]).columns
-    assert [entry.text for entry in names.entries if entry.is_own] == ["tnn"]
-    own = [(column.name, e.text) for column in columns for e in column.entries if e.is_own]
-    assert own == [("listops", "40.00 ± 0.00 (n=2)")]
-    assert not any(board.own_rows for board in Data(tmp_path / "shipped").boards)

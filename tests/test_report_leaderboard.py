@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from figure_checks import overlaps
 from lra.record.benchmark import BenchRecord
 from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
 from lra.report.boards import boards
-from lra.report.data import Data
-from lra.report.figures.bubbles import leaderboard_figures
 from lra.report.scores import FIVE
-from lra.report.styles import styles_of_data
 from lra.report.tables.results import leaderboard
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table
-from made_results import bench_record, record, save_all
+from made_results import bench_record, record
 
 
 def row(mixer: str, *accuracies: float, **changes: object) -> list[RunRecord]:
@@ -52,17 +46,6 @@ def test_numbers_are_means_over_seeds_and_a_note_counts_them() -> None:
     table = table_of(row("tnn", *[40.0] * 5), row("tnn", 42.0, seed=1))
     assert table.rows[0][1] == "41.00"
     assert table.notes[0].startswith("Means over 2 seeds on listops: tnn. All other")
-
-
-def test_the_mean_of_4_needs_no_retrieval_which_nobody_else_can_repeat() -> None:
-    pairs = {"source": "unofficial", "fingerprint": "p" * 64, "sizes": {"train": 1}}
-    listops, text, _, *others = row("tnn", *[40.0] * 5)
-    four = [one for one in row("s4", *[50.0] * 5) if one.task != "retrieval"]
-    table = table_of([listops, text, *others], row("tnn", *[40.0] * 3, data=pairs)[2:], four)
-    means = {line[0]: line[6:8] for line in table.rows}
-    assert means["s4"] == ["-", "50.00"] and means["tnn"][1] == "40.00"
-    assert any("nobody else can repeat this column" in note for note in table.notes)
-    assert not any("repeat" in note for note in table_of(four).notes)
 
 
 def test_results_at_chance_count_in_the_mean_and_failed_runs_leave_none() -> None:
@@ -112,23 +95,3 @@ def test_speeds_are_averaged_over_the_tasks_of_a_preset() -> None:
     assert [cells[-1] for cells in table.rows[:3]] == ["-", "2.00", "1.00"]
     assert "divided by those of tnn, on CPU" in table.notes[-1]
     assert not preset_speeds([], "budget", "s4", "tnn").by_mixer
-
-
-def test_the_figure_has_mixers_with_a_mean_and_a_speed_measured_and_published(
-    tmp_path: Path,
-) -> None:
-    runs = [*row("tnn", *[49.9] * 5), *row("s4", *[50.0] * 5), *row("conv", *[49.8] * 5)]
-    save_all(tmp_path, [*runs, *row("lru", 60.0), *row("mega", *[60.0] * 5)])
-    data = Data(tmp_path)
-    assert not leaderboard_figures(data, data.boards[0], styles_of_data(data)), "without speeds"
-    for mixer in ("tnn", "s4", "conv", "lru"):
-        for task in FIVE:
-            speed(mixer, 2.0, task=task).save(tmp_path / "bench")
-    data = Data(tmp_path)
-    (figure,) = leaderboard_figures(data, data.boards[0], styles_of_data(data))
-    drawn = figure.draw()
-    left, right, *_ = drawn.axes
-    assert {text.get_text() for text in left.texts} == {"tnn", "s4", "conv"}
-    assert {text.get_text() for text in right.texts} == {"tnn", "s4"}, "no paper has conv"
-    assert not overlaps(drawn)
-    assert "without a mean or a speed: lru, mega." in figure.caption

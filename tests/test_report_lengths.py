@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from figure_checks import legend_names, overlaps
+from figure_checks import overlaps
 from lra.record.intervals import wilson_interval
 from lra.record.run import NO_PREDICTION, RunRecord, folder_of
 from lra.record.scores import SegmentScore, TokenScores
@@ -71,16 +71,6 @@ def test_accuracy_by_length_is_a_mean_over_seeds_of_the_same_examples(tmp_path: 
     assert lines == [[3, 40, 1000]] * 2
 
 
-def test_many_lengths_are_groups_of_equal_size(tmp_path: Path) -> None:
-    save_predicted(tmp_path, [*range(1, 401)], [n <= 250 for n in range(1, 401)])
-    data = Data(tmp_path)
-    (table,) = length_tables(data, data.boards[0])
-    assert texts_of(table) == {"mixer": ["tnn"]} | {
-        f"{last - 49} to {last}": ["100.00" if last <= 250 else "0.00"]
-        for last in range(50, 401, 50)
-    }
-
-
 def save_labelled(folder: Path, first_wrong: list[int], positions: int) -> Data:
     """Save a run with 16 labels in each example and the first position that was wrong."""
     correct = [16 if wrong == NO_PREDICTION else wrong for wrong in first_wrong]
@@ -120,63 +110,6 @@ def test_sequence_accuracy_is_of_labels_up_to_a_length(tmp_path: Path) -> None:
     assert table.headings == ["mixer", "1", "2", "4", "8", "16"]
 
 
-def test_lengths_need_a_label_at_every_position(tmp_path: Path) -> None:
-    data = save_labelled(tmp_path, [-1] * 10, positions=32)
-    ((variant,),) = (probe.variants for probe in probes(data))
-    assert longest_right(data, variant.cell("tnn")) is None
-    assert not length_tables(data, variant.board)
-
-
-def test_an_example_without_a_prediction_is_wrong(tmp_path: Path) -> None:
-    run = record(test_accuracy=50.0, test_correct=2, test_total=4)
-    save(tmp_path, run)
-    write_predictions(tmp_path, run, [(0, 0, 5), (1, 1, 5), (0, NO_PREDICTION, 5), (1, 0, 5)])
-    found = Data(tmp_path).predictions(run)
-    assert found is not None
-    assert found.right.tolist() == [True, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("rows", "what"),
-    [
-        ([(0, 0, 5)] * 3, "3 of 3 right, its record says 20 of 40"),
-        ([(0, 10**9, 5)] * 40, "from 0 to 1000"),
-        ([(0, "x", 5)] * 40, "predictions are not all whole numbers"),
-        ([(0, k % 2, 0.5) for k in range(40)], "neither whole numbers nor words"),
-        ([], "not the predictions"),
-    ],
-)
-def test_predictions_that_contradict_the_record_are_named(
-    tmp_path: Path, rows: list[tuple[Any, ...]], what: str
-) -> None:
-    run = record(test_accuracy=50.0, test_correct=20, test_total=40)
-    save(tmp_path, run)
-    write_predictions(tmp_path, run, rows)
-    data = Data(tmp_path)
-    assert data.predictions(run) is None
-    assert what in data.faults[0]
-
-
-@pytest.mark.parametrize(
-    ("row", "what"),
-    [
-        ("16,16,-1,8", "more labels than positions"),
-        ("16,17,-1,32", "or than right ones"),
-        ("16,16,3,16", "a first wrong position and no wrong label"),
-        ("16,9,16,16", "more labels than positions"),
-    ],
-)
-def test_labels_of_positions_that_contradict_each_other_are_named(
-    tmp_path: Path, row: str, what: str
-) -> None:
-    data = save_labelled(tmp_path, [-1], 16)
-    (run,) = data.records
-    path = data.path(run) / "predictions.csv"
-    path.write_text(f"targets,correct,first_wrong,length\n{row}\n")
-    assert data.predictions(run) is None
-    assert what in data.faults[0]
-
-
 def curve_of(data: Data) -> Any:
     (board,) = data.boards
     (drawn,) = curve_figures(data, board, assign_styles(board.rows))
@@ -196,30 +129,6 @@ def test_curves_join_the_steps_that_all_finished_seeds_have(tmp_path: Path) -> N
     assert axes.lines[0].get_xydata().tolist() == [[10, 15], [20, 30]]
     (band,) = axes.collections
     assert band.get_datalim(axes.transData).extents.tolist() == [10, 10, 20, 40]
-
-
-@pytest.mark.parametrize(("longest", "scale"), [(8, "linear"), (40, "log")])
-def test_curves_are_named_best_first_and_one_long_run_hides_none(
-    tmp_path: Path, longest: int, scale: str
-) -> None:
-    runs = [record(mixer=f"m{k:02}", test_accuracy=50.0 + k) for k in range(14)]
-    save_all(tmp_path, runs)
-    for k, run in enumerate(runs):
-        write_metrics(tmp_path, run, [10.0 + k] * (4 if k else longest))
-    figure = curve_of(Data(tmp_path))
-    assert legend_names(figure) == [f"m{k:02}" for k in reversed(range(14))]
-    assert figure.axes[0].get_xscale() == scale
-
-
-def test_damaged_metrics_are_named(tmp_path: Path) -> None:
-    run = record()
-    save(tmp_path, run)
-    write_metrics(tmp_path, run, [10.0, 20.0, 30.0])
-    data = Data(tmp_path)
-    path = data.path(run) / "metrics.jsonl"
-    path.write_text(path.read_text() + '{"step": 40, "val_accuracy')
-    assert [line.step for line in data.metrics(run)] == [10, 20, 30]
-    assert f"{path}: line 4" in data.faults[0]
 
 
 def test_wilson_interval() -> None:

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from lra.report.boards import OWN_TASKS, TRIALS
 from lra.report.data import Data
 from lra.report.page.page import make_data, write_page
 from lra.report.page.sheets import views
 from lra.report.published import choose_published
-from made_results import bench_record, next_token_run, record, save, save_all, write_metrics
+from made_results import record, save_all, write_metrics
 
 LARGEST = 3_000_000
 """Most bytes of the page of all shipped runs."""
@@ -70,54 +69,6 @@ def test_cells_have_numbers_marks_and_their_runs(tmp_path: Path) -> None:
     assert (chance["classes"], chance["small"]) == ("own chance", "chance")
     assert "ranked" not in chance
     assert row_of(main, "trivial baseline: majority class")["listops"]["value"] == 17.0
-
-
-def test_a_missing_number_is_missing_and_zero_is_a_number(tmp_path: Path) -> None:
-    save_all(tmp_path, [record(steps_per_second=None), record(mixer="s4", test_accuracy=0.0)])
-    (sheet,) = sheets_of(data_of(tmp_path), "results")
-    assert row_of(sheet, "s4")["listops"]["value"] == 0.0
-    points = {point["row"]: point for point in sheet["charts"][0]["points"]}
-    assert (points["s4"]["speed0"], points["s4"]["score"]) == (2.5, 0.0)
-    assert "speed0" not in points["tnn"]
-
-
-def test_trials_and_own_tasks_have_tables_of_their_own(tmp_path: Path) -> None:
-    save_all(tmp_path / "shipped", [record(mixer="s4"), record(mixer="conv")])
-    trial = record(run_id="t-s0", overrides=["train.steps=20"])
-    stopped = record(run_id="p-s0", mixer="mean", status="stopped", steps=2, total_steps=4000)
-    own = record(run_id="o-s0", task="mine", mixer="s4", total_steps=4000)
-    for place, run in enumerate([own, trial, stopped]):
-        os.utime(save(tmp_path, run), (1000 + place, 1000 + place))
-    page = data_of(tmp_path)
-    main, own_task, trials = sheets_of(page, "results")
-    assert {row["name"] for row in main["rows"] if row["mixer"]} == {"s4", "conv", "mean"}
-    assert OWN_TASKS in own_task["title"] and TRIALS in trials["title"]
-    assert [row["name"] for row in own_task["rows"] if row["own"]] == ["s4"]
-    assert [row["name"] for row in trials["rows"] if row["own"]] == ["tnn (train.steps=20)"]
-    assert page["start"]["sheet"] == own_task["id"], "of the newest run that is finished"
-
-
-def test_next_tokens_speeds_and_published_results_are_there(tmp_path: Path) -> None:
-    save(tmp_path, next_token_run(2.0))
-    for length in (512, 1024):
-        bench_record(length=length).save(tmp_path / "bench")
-    page = data_of(tmp_path)
-    (bits,) = sheets_of(page, "results")
-    assert row_of(bits, "tnn")["bits per byte"]["value"] == 2.0
-    curves = bits["charts"][1]
-    assert row_of(bits, "tnn")[curves["panels"][0]]["runs"], "whose learning curves are drawn"
-    measured = sheets_of(page, "speed")[0]
-    assert [chart["kind"] for chart in measured["charts"]] == ["lines", "dots"]
-    assert len(sheets_of(page, "published")[0]["rows"]) > 50
-    name = row_of(measured, "tnn")["listops 512 (batch 8)"]["runs"][0]
-    assert page["runs"][name]["command"].startswith("python -m lra.bench step")
-
-
-def test_runs_that_only_their_data_tell_apart_do_not_read_the_same(tmp_path: Path) -> None:
-    changes = ([], ["task.group=A5"])
-    save_all(tmp_path, [record(run_id=f"{k}-s0", overrides=one) for k, one in enumerate(changes)])
-    (sheet,) = sheets_of(data_of(tmp_path), "runs")
-    assert len({tuple(cell["text"] for cell in row["cells"]) for row in sheet["rows"]}) == 2
 
 
 def hostile_results(folder: Path) -> Path:
@@ -238,7 +189,6 @@ def test_a_page_of_all_shipped_runs_in_a_browser(browser: Any, tmp_path: Path) -
         check(browser)
 
 
-@pytest.mark.thorough
 def test_hostile_names_in_a_browser(browser: Any, tmp_path: Path) -> None:
     show(browser, write(hostile_results(tmp_path), tmp_path / "index.html"))
     assert browser.title == "Long Range Arena"

@@ -12,13 +12,8 @@ from pathlib import Path
 import pytest
 
 import report
-from conftest import ROOT
-from figure_checks import overlaps
 from lra.record.run import RunRecord
-from lra.report.data import Data
-from lra.report.paper import PaperOptions, column_style, make_paper
-from lra.report.tables.latex import escape
-from made_results import MIXERS, TASKS, next_token_run, record, save_all, write_metrics
+from made_results import MIXERS, TASKS, record, save_all
 
 HOSTILE = r"""a<b >c|d "e" --f ---g \h {i} j_k & l% $m #n ~o ^p [q] *r ± – ?`s !`t ,,u"""
 CHANGED = ["mixer.decay=0.99", "model.norm=layer"]
@@ -132,7 +127,7 @@ MEASURE = r"""\let\shrink\resizebox
 \begin{document}"""
 
 
-@pytest.mark.parametrize("width", [345, 397, 234])
+@pytest.mark.parametrize("width", [234])
 def test_the_document_fits_with_letters_of_6_points(tmp_path: Path, width: int) -> None:
     changes = {"label": HOSTILE[:45], "overrides": CHANGED, "config_hash": "o", "run_id": "o"}
     save_all(tmp_path, [*every_task(3), run("tnn", "text", **changes),
@@ -150,63 +145,6 @@ def test_the_document_fits_with_letters_of_6_points(tmp_path: Path, width: int) 
     fonts = re.findall(rb"/FontName /\w+\+CM[A-Z]+(\d+)", (folder / "paper.pdf").read_bytes())
     for before, after in shrunk:
         assert min(map(int, fonts)) * float(after) / float(before) >= 6
-
-
-def test_text_stands_as_it_is_and_a_table_too_wide_is_named(tmp_path: Path) -> None:
-    """In the encoding OT1, in which < > | " and pairs of hyphens are other characters, too."""
-    save_all(tmp_path, [run("m" * 99, task) for task in TASKS])
-    paper(tmp_path)
-    path = tmp_path / "report" / "paper" / "paper.tex"
-    more = f"{escape(HOSTILE)}\n\n\\begin{{tabular}}{{l}}[v] \\\\ {escape(HOSTILE)}\\end{{tabular}}"
-    path.write_text(path.read_text().replace("\\end{document}", f"{more}\\end{{document}}"))
-    log, shown = compiled(path.parent)
-    assert shown.count(as_printed(HOSTILE)) == 2
-    assert "accuracy-paper-s4: letters are smaller than 6 pt" in log
-    assert "Overfull" not in log.partition("[v]")[0]
-
-
-def test_figures_have_the_columns_width_and_truetype_fonts(tmp_path: Path) -> None:
-    runs = [run("tnn", "listops"), run("s4", "listops")]
-    save_all(tmp_path, runs)
-    for one in runs:
-        write_metrics(tmp_path, one, [30.0, 40.0])
-    paper(tmp_path)
-    figures = sorted((tmp_path / "report" / "paper" / "figures").iterdir())
-    assert [path.stem for path in figures] == ["bubbles-paper-s4", "learning-listops-paper-s4"]
-    before = [path.read_bytes() for path in figures]
-    for content in before:
-        assert (b"/Type3" in content, b"/FontFile2" in content) == (False, True)
-        (box,) = re.findall(rb"/MediaBox \[ ?0 0 ([\d.]+) ", content)
-        assert 344 < float(box) / 72 * 72.27 <= 345
-    paper(tmp_path)
-    assert [path.read_bytes() for path in figures] == before
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("width", [234, 345])
-def test_figures_of_the_shipped_runs_can_be_read(width: int) -> None:
-    figures = make_paper(Data(ROOT / "results" / "shipped"), PaperOptions()).figures
-    assert len(figures) > 10
-    for figure in figures:
-        with column_style(2 * width + 20 if figure.is_wide and width == 234 else width):
-            assert overlaps(figure.draw()) == [], figure.slug
-
-
-def test_what_a_paper_leaves_out_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save_all(tmp_path, [
-        run("tnn", "listops"), run("tnn", "listops", run_id="v", overrides=CHANGED),
-        run("s4", "listops"), next_token_run(2.0),
-    ])  # fmt: skip
-    paper(tmp_path)
-    text = " ".join(capsys.readouterr().out.split())
-    setting = "Preset paper, protocol s4"
-    for line in (
-        f"{setting}: 1 with changed settings (--rows mixers,variants)",
-        "Results in bits instead of accuracies: lm",
-    ):
-        assert line in text
 
 
 @pytest.mark.parametrize(

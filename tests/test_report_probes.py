@@ -56,16 +56,6 @@ def test_the_settings_best_in_validation_count_and_successes_are_of_all(tmp_path
     assert scaled.columns[2].texts == ["-", "0.860", "0.960"]
 
 
-def test_a_seed_that_fails_in_validation_counts_in_the_mean(tmp_path: Path) -> None:
-    _, probe = probe_of(
-        tmp_path,
-        attempt(1, 60, overrides=["train.lr=1e-3"]),
-        attempt(2, 90, overrides=["train.lr=1e-2"]),
-        attempt(2, 0, overrides=["train.lr=1e-2"], seed=1),
-    )
-    assert probe.variants[0].cell("tnn").numbers() == [60.0]
-
-
 def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> None:
     longer = ["train.steps=2000"]
     _, probe = probe_of(
@@ -77,25 +67,6 @@ def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> N
     )
     found = {one.name: (one.cell("tnn").mean(), one.successes("tnn")) for one in probe.variants}
     assert found == {"1,000 steps": (60, "0 of 2"), "2,000 steps": (96, "1 of 2")}
-
-
-def test_variants_are_named_by_what_the_command_changed(tmp_path: Path) -> None:
-    settings = {"task.length": 64, "task.pairs": 4, "task.longest": 1024, "task.mixture": False,
-                "task.val": 9}  # fmt: skip
-    names = {
-        "default": [],
-        "length 128, pairs 8": ["task.length=128", "task.pairs=8"],
-        "length 128, pairs 4": ["task.length=128", "task.pairs=4", "task.val=8"],
-        "longest 256, mixture": ["task.mixture=true", "task.longest=256"],
-    }
-    runs = [
-        record(task="recall", run_id=f"{n:08x}-s0", overrides=changes, settings=settings,
-               data={"source": "generated", "fingerprint": str(n) * 64, "sizes": {"test": 100}})
-        for n, changes in enumerate(names.values())
-    ]  # fmt: skip
-    _, probe = probe_of(tmp_path, *runs)
-    assert probe.differing == "length, longest, mixture, pairs"
-    assert {variant.name for variant in probe.variants} == names.keys()
 
 
 def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:

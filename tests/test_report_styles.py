@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
-from lra.report.styles import FILLS, LINES, MIXERS, OWN_MIXERS, assign_styles, styles_of
+from lra.report.styles import MIXERS, OWN_MIXERS
 
 LOOKS = {**MIXERS, **{f"own {k}": look for k, look in enumerate(OWN_MIXERS)}}
 GRAY = "#7f7f7f"
@@ -53,26 +53,3 @@ def test_colours_can_be_seen_on_white_and_on_the_dark_page() -> None:
         for paper in papers:
             low, high = sorted(float(TO_XYZ[1] @ linear(one)) for one in (colour, paper))
             assert (high + 0.05) / (low + 0.05) > 2.95, (colour, paper)
-
-
-def test_a_mixer_looks_the_same_whatever_else_is_drawn() -> None:
-    alone = assign_styles(["tnn"])
-    others = assign_styles(["tnn: one core", "s4", "mine", "tnn"])
-    assert list(styles_of(["tnn"], others).items()) == list(alone.items())
-    assert tuple(alone["tnn"].values()) == (*MIXERS["tnn"], LINES[0], FILLS[0])
-
-
-def test_rows_of_one_mixer_share_its_colour_and_differ_in_line_and_fill() -> None:
-    rows = ["s4", *(f"s4 (mixer.d_state={n})" for n in range(6)), "s4: tuned"]
-    styles = assign_styles(rows)
-    assert {(style["color"], style["marker"]) for style in styles.values()} == {MIXERS["s4"]}
-    assert len({tuple(style.values()) for style in styles.values()}) == len(rows)
-
-
-def test_your_own_mixers_have_colours_that_no_other_has() -> None:
-    rows = [f"Mine{k:02}" for k in range(2 * len(OWN_MIXERS))]
-    styles = assign_styles([*rows, *MIXERS])
-    own = [(styles[row]["color"], styles[row]["marker"]) for row in rows]
-    assert not {colour for colour, _ in own} & {colour for colour, _ in MIXERS.values()}
-    assert own[: len(OWN_MIXERS)] == list(OWN_MIXERS)
-    assert len(set(own)) == len(own)

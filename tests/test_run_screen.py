@@ -10,15 +10,12 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
-from lra.record import schema
 from lra.record.run import RunRecord, folder_of
 from lra.report.published import closest_result
 from lra.report.run_screen import Screen
 from lra.runtime.console import make_absolute
-from lra.runtime.terminal import wrap_command, wrap_parts
 from made_results import next_token_run, record, save, save_all, scores
 from requested import compose
-from run_checks import next_command
 
 QUICK = {"preset": "quick", "run_id": "a-s0", "test_accuracy": 60.1, "test_correct": 1202,
          "val_accuracy": 61.2, "best_step": 1500, "wall_seconds": 384.0,
@@ -82,34 +79,6 @@ def test_the_result_comes_first_and_one_command_last(results: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [40, 80])
-@pytest.mark.parametrize("status", ["done", "stopped", "diverged", "oom"])
-def test_every_screen_fits_the_terminal(results: Path, width: int, status: str) -> None:
-    run = quick(
-        status=status, message=None if status == "done" else "stopped by --max-steps", seed=3,
-        overrides=["model.dim=32", "mixer.rpe_dim=16", "train.lr=0.003"], steps=5,
-    )  # fmt: skip
-    narrow = screen(results, run, width, ["--data-dir", "my data"])
-    assert " ".join(" ".join(narrow).replace("\\", "").split()).count("record: results/runs/") == 1
-
-
-def test_seeds_are_said_to_be_shipped_or_ones_own(results: Path) -> None:
-    def seeds_line(run: RunRecord) -> str:
-        return next(line.strip() for line in screen(results, run, 120) if " ± " in line)
-
-    save(results / "shipped", quick(test_accuracy=50.0, test_correct=1000))  # one's own counts
-    save(results, quick(seed=1, run_id="a-s1", test_accuracy=62.0, test_correct=1240))
-    assert seeds_line(quick()).startswith("with 1 other seed: 61.05 ± 1.34 %")
-    save(results / "shipped", quick(seed=2, run_id="a-s2"))
-    assert seeds_line(quick()).startswith("with 1 other seed and 1 shipped seed: 60.73")
-    save(results, quick(seed=4, run_id="a-s4", status="diverged"))
-    assert seeds_line(quick()).endswith(" % (mean ± standard deviation), diverged")
-    text = " ".join(screen(results, quick(), 120))
-    assert "  not ranked (a seed diverged or ran out of memory); best of 5 " in text
-    stopped = quick(seed=5, run_id="a-s5", status="stopped", message="stopped by SIGINT")
-    assert seeds_line(stopped).startswith("2 other seeds and 1 shipped seed of these settings:")
-
-
 @pytest.mark.parametrize(
     ("accuracies", "accuracy", "shown"),
     [
@@ -129,26 +98,6 @@ def test_the_rank_has_two_neighbours_up_and_down(
     assert f"  {shown}" in screen(tmp_path, run, 120)
 
 
-def test_only_rows_on_the_same_data_and_protocol_are_ranked(results: Path) -> None:
-    data = {"source": "generated", "fingerprint": "e" * 64, "sizes": {"train": 1}}
-    lines = screen(results, quick(data=data, overrides=["task.train=1000"]), 120)
-    assert any(line.endswith(" has a result at this preset with the same data") for line in lines)
-    lra = quick(protocol="lra", run_id="l-s0")
-    first, *rest = screen(results, lra, 120)
-    assert first.startswith("listops / tnn / quick, protocol lra, seed 0: ")
-    assert any(line.endswith(" has a result at this preset and protocol lra") for line in rest)
-    assert "  published, full size, protocol s4: 61.04 % (Qin et al., 2023)" in rest
-
-
-def test_a_run_ranks_among_shipped_ones_wherever_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema, "SHIPPED_RESULTS", tmp_path / "suite" / "shipped")
-    save_all(schema.SHIPPED_RESULTS, others([61.3, 59.75]))
-    lines = screen(tmp_path / "elsewhere", quick(), 120)
-    assert any(line.endswith("s4 61.30, > tnn 60.10 <, mega 59.75") for line in lines)
-
-
 @pytest.mark.parametrize(
     ("accuracy", "verdict"),
     [(16.9, ", at chance and below a trivial baseline"), (34.2, ", below a trivial baseline"),
@@ -164,19 +113,6 @@ def test_a_result_no_better_than_a_trivial_answer_is_called_so(
     assert (rank in text) == ("at chance" in verdict)
 
 
-def test_a_model_that_knows_its_training_data_alone_is_pointed_to_a_mixture(results: Path) -> None:
-    def is_advised(trained: float, tested: float) -> bool:
-        run = quick(task="recall", test_accuracy=tested, test_correct=round(20 * tested),
-                    run_id=f"{trained}-{tested}-s0")  # fmt: skip
-        save(results, run)
-        metrics = folder_of(results, run) / "metrics.jsonl"
-        metrics.write_text(f'{{"step": 1, "seconds": 1, "accuracy": {trained}}}\n')
-        return "--set task.mixture=true" in " ".join(" ".join(screen(results, run)).split())
-
-    assert is_advised(trained=99.5, tested=0.9)
-    assert not is_advised(trained=80.0, tested=0.9) and not is_advised(trained=99.5, tested=99.0)
-
-
 def test_changed_settings_and_logits_that_are_not_finite_are_named(results: Path) -> None:
     wide = quick(overrides=["model.dim=512"], config_hash="w", run_id="w-s0", test_non_finite=50)
     lines = screen(results, wide, 120)
@@ -190,17 +126,10 @@ def test_changed_settings_and_logits_that_are_not_finite_are_named(results: Path
     ("changes", "differences", "text"),
     [
         ({"mixer": "mean"}, None, None),
-        ({"mixer_code": "1" * 16}, None, None),
         ({}, [], "61.04 % (Qin et al., 2023)"),
-        ({"mixer": "s4"}, [], "S4-LegS 59.60 % (Gu et al., 2023)"),
-        ({"mixer": "s4d", "preset": "frequency-tuned"}, [], "S4D-FT 62.75 % (Yu et al., 2025)"),
         ({"task": "retrieval", "data": {"source": "unofficial", "fingerprint": "u", "sizes": {}}},
          ["official data"], "90.97 % (Qin et al., 2023)"),
         ({"overrides": ["train.lr=9"]}, ["other settings"], "61.04 % (Qin et al., 2023)"),
-        ({"mixer": "mega", "overrides": ["mixer.chunk=128"]}, [],
-         "Mega-chunk 58.76 % (Ma et al., 2023)"),
-        ({"mixer": "linear", "protocol": "lra"}, [],
-         "Linear Transformer 16.13 % (Tay et al., 2021)"),
         # Not B2S6's, whose preset is another.
         ({"mixer": "mamba2", "preset": "quick"}, ["full size"], "41.45 % (Yu and Erichson, 2025)"),
     ],
@@ -261,39 +190,12 @@ def test_bits_of_a_text_or_of_a_known_law(tmp_path: Path) -> None:
     assert "  rank 2 of 2 mixers and variants at this preset: s4 1.900, > tnn 2.000 <" in lines
     assert "  best trivial baseline 1.860 bits per byte (xz)" in lines
     assert not any("published" in line or "interval" in line for line in lines)
-    words = next_token_run(2.0, positions=scores(2.0, text_bytes=5000), run_id="w-s0")
-    assert screen(tmp_path, words, 120)[1].startswith("  perplexity 4 per word · next word right: ")
-    none = scores(2.0, loss=None, bits_per_byte=None, perplexity=None)
-    lost, *_ = screen(tmp_path, next_token_run(2.0, run_id="n-s0", positions=none))
-    assert lost.endswith("seed 0: the test loss is not finite")
     law = scores(1.4, text_bytes=None, bits_per_byte=None, baseline_bits={"uniform": 4.0},
                  lowest_bits={"entropy rate": 0.86, "ideal predictor": 1.103})  # fmt: skip
     lines = screen(tmp_path, next_token_run(1.4, task="periodic", preset="quick", positions=law))
     assert lines[0] == "periodic / tnn / quick, seed 0: 1.400 bits per token on the test set"
     assert "  best trivial baseline 4.000 bits per token (uniform)" in lines
     assert "  best possible 1.103 bits per token (ideal predictor)" in lines
-
-
-def test_the_command_repeats_the_run(results: Path) -> None:
-    run = quick(status="stopped", message="stopped by SIGINT", seed=3, label="a b",
-                mixer_code="1" * 16, mixer_from="own mixer.py:Own", protocol="lra",
-                overrides=["model.dim=32", "train.lr=0.003"])  # fmt: skip
-    lines = screen(results, run, 60, ["--data-dir", "my data"])
-    words = next_command("\n".join(lines).replace("resume:", "next:"))
-    options = run_task.parse_arguments(words[2:])
-    assert (options.mixer, options.data_dir.name) == ("own mixer.py:Own", "my data")
-    found = options.seed, options.label, options.preset, options.protocol
-    assert found == (3, "a b", "quick", "lra")
-    assert "--set model.dim=32 --set train.lr=0.003" in " ".join(words)
-
-
-def test_words_break_at_separators() -> None:
-    assert wrap_parts(["a b", "", "c d", "e f"], 12) == ["  a b · c d", "    e f"]
-    # The comma has room on the line, too.
-    assert wrap_parts(["aa", "> b <", "c"], 11, separator=", ") == ["  aa,", "    > b <,", "    c"]
-    assert wrap_parts(["aa bb cc dd"], 9) == ["  aa bb", "    cc dd"]
-    words = ["python", "report.py", "--results-dir", "/a folder/it's", "--rows", "a b"]
-    assert next_command("\n".join(wrap_command("next:", words, 30))) == words
 
 
 @pytest.mark.thorough

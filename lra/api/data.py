@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lra.api.arguments import NAME, PATH, check_arguments
+from lra.api.arguments import AnyPath, check_arguments
 from lra.config.compose import compose_task
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, TaskRequest, list_changes
 from tasks.base import Dataset, TaskInfo
 
 
-@check_arguments("lra.tasks")
 def tasks() -> list[str]:
     """Return the names of the suite's tasks, as `--task` takes them."""
     return sorted(TASKS.classes)
 
 
-@check_arguments("lra.mixers")
 def mixers() -> list[str]:
     """Return the names of the suite's mixers, as `--mixer` takes them."""
     return sorted(MIXERS.classes)
@@ -34,15 +31,15 @@ class Data(NamedTuple):
     """Number of classes, longest sequence, and vocabulary size or channels."""
 
 
-@check_arguments("lra.data", task=NAME, preset=NAME, protocol=NAME, data_dir=PATH)
+@check_arguments
 def data(
     task: str,
     /,
     *,
     preset: str = PAPER,
     protocol: str = DEFAULT_PROTOCOL,
-    data_dir: Path | str = "data",
-    **settings: Mapping[str, object],
+    data_dir: AnyPath = "data",
+    **settings: Any,
 ) -> Data:
     """Prepare the data of a task, as a run of any mixer reads it.
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 import io
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from common.untrusted import explain_errors
-from lra.api.arguments import PATH, SWITCH, check_arguments
+from lra.api.arguments import AnyPath, check_arguments
 from lra.record.packed import has_file, read_file
 from lra.record.run import LARGEST_METRICS
 from lra.record.table import read_runs, to_frame
 from lra.runtime.errors import UserError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 logger = logging.getLogger(__name__)
 
 
-@check_arguments("lra.records", results_dir=PATH, with_shipped=SWITCH)
-def records(results_dir: Path | str = "results", *, with_shipped: bool = False) -> pd.DataFrame:
+@check_arguments
+def records(results_dir: AnyPath = "results", *, with_shipped: bool = False) -> pd.DataFrame:
     """Load the runs of a results folder into a data frame with one row per run.
 
     The columns are the fields of a record (nested ones have names like data.source), the 95 %
@@ -42,8 +40,8 @@ def records(results_dir: Path | str = "results", *, with_shipped: bool = False) 
     return to_frame(found, folder)
 
 
-@check_arguments("lra.metrics", run=PATH)
-def metrics(run: Path | str) -> pd.DataFrame:
+@check_arguments
+def metrics(run: AnyPath) -> pd.DataFrame:
     """Load the metrics of a run into a data frame with one row per line of metrics.jsonl.
 
     Training and validation are logged in lines of their own, and share the columns step and
@@ -53,8 +51,6 @@ def metrics(run: Path | str) -> pd.DataFrame:
         run: folder of the run, as in the column `path` of `lra.records`. It may be packed.
     Raises: UserError if there is no such file.
     """
-    import pandas as pd
-
     path = Path(run) / "metrics.jsonl"
     if not has_file(path):
         raise UserError(f"run: there is no {path}, expected the folder of a run")

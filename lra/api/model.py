@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,15 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from common.files import write_atomically
-from lra.api.arguments import (
-    ANYTHING,
-    NAME,
-    PATH,
-    SEED,
-    SWITCH,
-    check_arguments,
-    instance_of,
-)
+from lra.api.arguments import AnyPath, Indices, Seed, check_arguments
 from lra.classifier.classifier import Classifier
 from lra.classifier.loss import is_scored
 from lra.classifier.resolve import resolve
@@ -37,8 +29,6 @@ from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator
 from tasks.base import Batch, Dataset, TaskInfo, check_indices
 
-RESULT = "result.json"
-
 
 class Built(NamedTuple):
     """The parts that a run starts with."""
@@ -51,9 +41,7 @@ class Built(NamedTuple):
     info: TaskInfo
 
 
-@check_arguments(
-    "lra.build", task=NAME, mixer=NAME, preset=NAME, protocol=NAME, data_dir=PATH, seed=SEED
-)
+@check_arguments
 def build(
     task: str,
     mixer: str,
@@ -61,9 +49,9 @@ def build(
     *,
     preset: str = PAPER,
     protocol: str = DEFAULT_PROTOCOL,
-    data_dir: Path | str = "data",
-    seed: int = 0,
-    **settings: Mapping[str, object],
+    data_dir: AnyPath = "data",
+    seed: Seed = 0,
+    **settings: Any,
 ) -> Built:
     """Build the model that a run of these settings starts with, and prepare its data.
 
@@ -85,79 +73,29 @@ def build(
     )
     built_task = config.build_task()
     dataset = built_task.prepare(data_dir)
-    seed_everything(int(seed))
+    seed_everything(seed)
     with config.mixer_component.explain_errors("its model cannot be built"):
         model = Classifier(config, built_task.info)
     return Built(config, model, dataset, built_task.info)
 
 
-@check_arguments("lra.load", run=PATH, data_dir=PATH, trust_code=SWITCH, device=NAME)
-def load(
-    run: Path | str,
-    *,
-    data_dir: Path | str = "data",
-    trust_code: bool = False,
-    device: str = "cpu",
-) -> TrainedRun:
-    """Load a run from its folder.
-
-    Args:
-        run: folder of the run, for instance results/runs/listops/tnn/f5730151-s0.
-        data_dir: folder of official files and caches.
-        trust_code: whether to run the code of a mixer or task of your own even if its file has
-            changed since the run.
-        device: device of the model: auto, cpu, cuda or cuda:N.
-    Raises: UserError if there is no such run, or if its settings or code have changed since.
-    """
-    folder, data_dir = Path(run), Path(data_dir).absolute()
-    if folder.name == RESULT:
-        folder = folder.parent
-    path = folder / RESULT
-    if not has_file(path):
-        raise UserError(f"{folder}: there is no {RESULT}, expected the folder of a run")
-    record, folder = load_record(path), folder.absolute()
-    config = recompose_config(folder, record, trust_code=trust_code)
-    return TrainedRun(folder, record, config, data_dir, choose_device(device))
-
-
+@dataclass(eq=False, repr=False)
 class TrainedRun:
-    """A run: its record and settings, and its model and data, which are loaded when first used.
+    """A run: its record and settings, and its model and data, which are loaded when first used."""
 
-    Attributes:
-        folder: folder of the run.
-        record: result of the run: accuracy, speed, memory, status.
-        config: settings of the run.
-        data_dir: folder of official files and caches.
-        device: device of the model.
-    """
-
-    @check_arguments(
-        "lra.TrainedRun",
-        folder=instance_of(Path),
-        record=instance_of(RunRecord),
-        config=instance_of(RunConfig),
-        data_dir=instance_of(Path),
-        device=instance_of(torch.device),
-    )
-    def __init__(
-        self,
-        folder: Path,
-        record: RunRecord,
-        config: RunConfig,
-        data_dir: Path,
-        device: torch.device,
-    ) -> None:
-        self.folder = folder
-        self.record = record
-        self.config = config
-        self.data_dir = data_dir
-        self.device = device
+    folder: Path
+    record: RunRecord
+    """Result of the run: accuracy, speed, memory, status."""
+    config: RunConfig
+    data_dir: Path
+    """Folder of official files and caches."""
+    device: torch.device
 
     def __repr__(self) -> str:
         return f"TrainedRun({str(self.folder)!r})"
 
     @functools.cached_property
-    @check_arguments("TrainedRun.model")
+    @check_arguments
     def model(self) -> Classifier:
         """The model with the weights of its best validation, in evaluation mode.
 
@@ -170,7 +108,7 @@ class TrainedRun:
         return model.to(self.device)
 
     @functools.cached_property
-    @check_arguments("TrainedRun.dataset")
+    @check_arguments
     def dataset(self) -> Dataset:
         """The data of the run.
 
@@ -179,8 +117,8 @@ class TrainedRun:
         """
         return prepare_data(self.folder, self.record, self.config, self.data_dir)
 
-    @check_arguments("TrainedRun.save_weights", path=PATH)
-    def save_weights(self, path: Path | str) -> None:
+    @check_arguments
+    def save_weights(self, path: AnyPath) -> None:
         """Write the weights of `model` to a safetensors file, without optimizer or run state.
 
         Its metadata has the names of task, mixer and run, and `settings`: the settings of task,
@@ -207,10 +145,8 @@ class TrainedRun:
             raise UserError(f"{path}: safetensors has no type {error}") from None
         write_atomically(Path(path), content)
 
-    @check_arguments("TrainedRun.logits", split=NAME, indices=ANYTHING)
-    def logits(
-        self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
-    ) -> np.ndarray:
+    @check_arguments
+    def logits(self, split: str = "test", indices: Indices = None) -> np.ndarray:
         """Compute the logits of the targets: of examples, or of the positions that are scored.
 
         `run.logits(split)` has a row for each entry of `run.dataset.splits[split].labels`, in the
@@ -250,10 +186,8 @@ class TrainedRun:
             evaluator.compute_logits(examples, receive, chosen)
         return np.concatenate(found)
 
-    @check_arguments("TrainedRun.predict", split=NAME, indices=ANYTHING)
-    def predict(
-        self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
-    ) -> np.ndarray:
+    @check_arguments
+    def predict(self, split: str = "test", indices: Indices = None) -> np.ndarray:
         """Predict the class of each example, or the next token or label of each scored position.
 
         `(run.predict(split) == run.dataset.splits[split].labels).sum()` counts what is right, as
@@ -274,3 +208,32 @@ class TrainedRun:
                 f"{self.model.targets}s are not finite, so they predict nothing; see logits()"
             )
         return logits.argmax(axis=1)
+
+
+@check_arguments
+def load(
+    run: AnyPath,
+    *,
+    data_dir: AnyPath = "data",
+    trust_code: bool = False,
+    device: str = "cpu",
+) -> TrainedRun:
+    """Load a run from its folder.
+
+    Args:
+        run: folder of the run, for instance results/runs/listops/tnn/f5730151-s0.
+        data_dir: folder of official files and caches.
+        trust_code: whether to run the code of a mixer or task of your own even if its file has
+            changed since the run.
+        device: device of the model: auto, cpu, cuda or cuda:N.
+    Raises: UserError if there is no such run, or if its settings or code have changed since.
+    """
+    folder, data_dir = Path(run), Path(data_dir).absolute()
+    if folder.name == "result.json":
+        folder = folder.parent
+    path = folder / "result.json"
+    if not has_file(path):
+        raise UserError(f"{folder}: there is no {path.name}, expected the folder of a run")
+    record, folder = load_record(path), folder.absolute()
+    config = recompose_config(folder, record, trust_code=trust_code)
+    return TrainedRun(folder, record, config, data_dir, choose_device(device))

@@ -5,29 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from lra.api.arguments import (
-    MINUTES,
-    NAME,
-    PATH,
-    SEED,
-    STEPS,
-    SWITCH,
-    check_arguments,
-    optional,
-)
+from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
 from lra.api.model import TrainedRun
 from lra.classifier.match_params import match_parameters
 from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.record.schema import row_label
-from lra.runtime.allocator import return_freed_memory
 from lra.runtime.console import display_messages, make_absolute
-from lra.runtime.environment import choose_device
+from lra.runtime.environment import choose_device, return_freed_memory
 from lra.runtime.errors import UnknownName, UserError
 from lra.runtime.launch import is_launched
 from lra.train.setup import set_up_run
@@ -36,23 +27,7 @@ from lra.train.stopping import StopRequest
 RESUME = ("auto", "never")
 
 
-@check_arguments(
-    "lra.run",
-    task=NAME,
-    mixer=NAME,
-    preset=NAME,
-    protocol=NAME,
-    seed=SEED,
-    device=NAME,
-    results_dir=PATH,
-    data_dir=PATH,
-    max_steps=optional(STEPS),
-    max_minutes=optional(MINUTES),
-    match_params=optional(NAME),
-    resume=NAME,
-    label=optional(NAME),
-    quiet=SWITCH,
-)
+@check_arguments
 def run(
     task: str,
     mixer: str,
@@ -60,17 +35,17 @@ def run(
     *,
     preset: str = PAPER,
     protocol: str = DEFAULT_PROTOCOL,
-    seed: int = 0,
+    seed: Seed = 0,
     device: str = "auto",
-    results_dir: Path | str = "results",
-    data_dir: Path | str = "data",
-    max_steps: int | None = None,
-    max_minutes: float | None = None,
+    results_dir: AnyPath = "results",
+    data_dir: AnyPath = "data",
+    max_steps: Steps | None = None,
+    max_minutes: Minutes | None = None,
     match_params: str | None = None,
     resume: str = "auto",
     label: str | None = None,
     quiet: bool = False,
-    **settings: Mapping[str, object],
+    **settings: Any,
 ) -> TrainedRun:
     """Train a mixer on a task and save the run, as `run_task.py` does with the same settings.
 
@@ -117,7 +92,7 @@ def run(
         config = resolve(request)
         this_run = set_up_run(
             config,
-            seed=int(seed),
+            seed=seed,
             device=torch_device,
             results_dir=results_dir,
             data_dir=data_dir,

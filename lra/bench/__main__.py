@@ -9,13 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from common.progress import progress
-from lra.bench.case import Case
-from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
-from lra.bench.decoding import MIXERS as DECODED_MIXERS
-from lra.bench.decoding import decode
-from lra.bench.operators import PRODUCT, OperatorCase
-from lra.bench.rounds import measure, units
-from lra.bench.steps import CASES, StepCase
+from lra.bench.case import WARMUP_ROUNDS, Case
+from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
+from lra.bench.rounds import measure
+from lra.bench.steps import CASES
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
@@ -43,11 +40,6 @@ from lra.runtime.launch import command_words
 from lra.runtime.terminal import terminal_width, wrap_command
 from lra.runtime.threads import choose_waiting
 
-CLASSIFIER_MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
-OPERATOR_MIXERS = "tnn,ski-tnn,fd-tnn,s4"
-OPERATOR_LENGTHS = [1024, 2048, 4096, 16384]
-OPERATOR_BATCH = 4
-CHANNELS = 64
 TASK = "task"
 """Argument of --lengths that selects the task's own sequences."""
 
@@ -72,42 +64,33 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     common.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     add_threads(common)
     common.add_argument(
-        "--out",
-        type=absolute_path,
-        default="results/bench",
+        "--out", type=absolute_path, default="results/bench",
         help="folder for the records (default: results/bench)",
-    )
+    )  # fmt: skip
     compared.add_argument(
         "--compare", choices=["reference"],
         help="also time the reference implementation of each mixer, written as in published code",
     )  # fmt: skip
-    for name, text in (
-        ("step", "time the training steps of a whole model"),
-        ("forward", "time the evaluation of a whole model"),
-    ):
-        _add_classifier_flags(
-            commands.add_parser(
-                name, parents=[common, compared], help=text, description=_as_sentence(text)
-            )
+
+    def add(name: str, text: str, *parents: Parser) -> Parser:
+        description = f"{text[0].upper()}{text[1:]}."
+        return commands.add_parser(
+            name, parents=[common, *parents], help=text, description=description
         )
+
+    _add_classifier_flags(add("step", "time the training steps of a whole model", compared))
+    _add_classifier_flags(add("forward", "time the evaluation of a whole model", compared))
     text = "time the forward and backward pass of a mixer, or of a part of it, without a model"
-    operators = commands.add_parser(
-        "op", parents=[common, compared], help=text, description=_as_sentence(text)
-    )
-    _add_operator_flags(operators)
+    _add_operator_flags(add("op", text, compared))
     text = (
         "time one decoding step of a causal mixer: by its recurrence, and by a full pass over all "
         "positions so far"
     )
-    decoding = commands.add_parser(
-        "decode", parents=[common], help=text, description=_as_sentence(text)
-    )
-    _add_decoding_flags(decoding)
+    decoding = add("decode", text)
+    _add_mixers(decoding, "tnn,fd-tnn,s4,s4d,dss")
+    _add_mixer_flags(decoding, "256,1024,4096")
+    decoding.set_defaults(compare=None)
     return parser.parse_args(arguments)
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
@@ -118,17 +101,16 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     name_in_help(task, lambda: sorted(TASKS.classes))
     add_preset(parser)
-    _add_mixers(parser, CLASSIFIER_MIXERS, f"; {ALL} for every mixer")
+    _add_mixers(parser, "tnn,ski-tnn,fd-tnn,transformer,s4", f"; {ALL} for every mixer")
     parser.add_argument(
         "--lengths",
         help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
         f"of the task), or {TASK} for the sequences of the task itself",
     )
     parser.add_argument(
-        "--batch-size",
-        type=positive_int,
+        "--batch-size", type=positive_int,
         help="number of examples in a batch (default: as in training)",
-    )
+    )  # fmt: skip
     add_overrides(parser, "change a setting")
     parser.add_argument(
         "--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
@@ -138,33 +120,20 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_operator_flags(parser: argparse.ArgumentParser) -> None:
-    _add_mixers(
-        parser, OPERATOR_MIXERS, f"; {PRODUCT} is the product with a given kernel over all lags"
-    )
+    product = f"; {PRODUCT} is the product with a given kernel over all lags"
+    _add_mixers(parser, "tnn,ski-tnn,fd-tnn,s4", product)
     parser.add_argument(
         "--parts", default="mixing",
         help="comma-separated parts of the mixers: mixing (default), kernel or whole",
     )  # fmt: skip
     parser.add_argument(
-        "--batch-size", type=positive_int, default=OPERATOR_BATCH,
+        "--batch-size", type=positive_int, default=4,
         help="number of examples in a batch (default: %(default)s)",
     )  # fmt: skip
-    _add_mixer_flags(parser, OPERATOR_LENGTHS)
-
-
-def _add_decoding_flags(parser: argparse.ArgumentParser) -> None:
-    _add_mixers(parser, DECODED_MIXERS)
-    _add_mixer_flags(parser, DECODED_LENGTHS)
+    _add_mixer_flags(parser, "1024,2048,4096,16384")
 
 
 def _add_mixers(parser: argparse.ArgumentParser, names: str, also: str = "") -> None:
-    """Add --mixers.
-
-    Args:
-        parser: command line to add to.
-        names: default mixers, comma-separated.
-        also: end of the help text.
-    """
     mixers = parser.add_argument(
         "--mixers", default=names,
         help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for your "
@@ -173,19 +142,14 @@ def _add_mixers(parser: argparse.ArgumentParser, names: str, also: str = "") -> 
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
 
 
-def _add_mixer_flags(parser: argparse.ArgumentParser, lengths: Sequence[int]) -> None:
-    """Add the flags of mixers without a task.
-
-    Args:
-        parser: command line to add to.
-        lengths: default lengths, in positions.
-    """
+def _add_mixer_flags(parser: argparse.ArgumentParser, lengths: str) -> None:
+    """Add the flags of mixers without a task."""
     parser.add_argument(
-        "--lengths", default=",".join(map(str, lengths)),
+        "--lengths", default=lengths,
         help="comma-separated sequence lengths in positions (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--dim", type=positive_int, default=CHANNELS,
+        "--dim", type=positive_int, default=64,
         help="number of channels (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
@@ -194,12 +158,12 @@ def _add_mixer_flags(parser: argparse.ArgumentParser, lengths: Sequence[int]) ->
     )  # fmt: skip
 
 
-def _lengths(text: str) -> list[int]:
-    return sorted(whole_numbers(text, "--lengths", 1))
+Groups = Sequence[Sequence[Case]]
+"""The cases to measure, in a group for each length, which has its own rounds."""
 
 
-def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
-    """List the classifiers to measure, in a group for each length, which has its own rounds."""
+def list_classifiers(options: argparse.Namespace) -> Groups:
+    """List the classifiers to measure."""
     changes = parse_changes(options.overrides)
     if options.batch_size is not None:
         # A mixer's micro-batch is of its own batch, and may be larger than this one.
@@ -208,13 +172,9 @@ def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
         changes = (whole, *changes, size)
     alternatives = [parse_alternatives(text, "--vary") for text in options.vary]
     mixers = name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
-    lengths: Sequence[int | None]
-    if options.lengths == TASK:
-        lengths = [None]
-    elif options.lengths is not None:
-        lengths = _lengths(options.lengths)
-    else:
-        lengths = [0]
+    lengths: Sequence[int | None] = [None] if options.lengths == TASK else [0]
+    if options.lengths not in (TASK, None):
+        lengths = _read_lengths(options)
     return [
         [
             CASES[options.command](
@@ -238,8 +198,8 @@ def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
     ]
 
 
-def _operators(options: argparse.Namespace) -> list[list[Case]]:
-    """List the parts of mixers to measure, in a group for each length, which has its own rounds."""
+def list_operators(options: argparse.Namespace) -> Groups:
+    """List the parts of mixers to measure."""
     return [
         [
             OperatorCase(
@@ -254,12 +214,45 @@ def _operators(options: argparse.Namespace) -> list[list[Case]]:
             for name in name_list(options.mixers, "--mixers")
             for part in name_list(options.parts, "--parts")
         ]
-        for length in _lengths(options.lengths)
+        for length in _read_lengths(options)
     ]
 
 
-def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> list[BenchRecord]:
-    """Measure groups of cases, each in interleaved rounds, and print tables of them."""
+def list_decodings(options: argparse.Namespace) -> Groups:
+    """List the causal mixers to measure."""
+    lengths = _read_lengths(options, WINDOW)
+    return [
+        [
+            DecodingCase(
+                mixer=name,
+                device=options.device,
+                part=part,
+                length=length,
+                longest=max(lengths),
+                dim=options.dim,
+                changes=parse_changes(options.overrides),
+            )
+            for name in name_list(options.mixers, "--mixers")
+            for part in ("recurrence", "prefix")
+        ]
+        for length in lengths
+    ]
+
+
+def _read_lengths(options: argparse.Namespace, least: int = 1) -> list[int]:
+    return sorted(whole_numbers(options.lengths, "--lengths", least))
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Groups]] = {
+    "step": list_classifiers,
+    "forward": list_classifiers,
+    "op": list_operators,
+    "decode": list_decodings,
+}
+
+
+def measure_groups(options: argparse.Namespace, groups: Groups) -> list[BenchRecord]:
+    """Measure each group of cases in interleaved rounds, and save the records."""
     if options.repeats < 2:  # noqa: PLR2004
         raise UserError(f"--repeats {options.repeats}: expected at least 2, for quartiles")
     choose_device(options.device)
@@ -267,42 +260,27 @@ def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> l
         for case in cases:
             case.settings()  # raises mistakes before anything is measured
     records: list[BenchRecord] = []
-    total = sum(map(len, groups)) * units(options.repeats)
+    total = sum(map(len, groups)) * (WARMUP_ROUNDS + options.repeats)
     with progress("measuring", total=total, unit="rounds") as bar:
         for cases in groups:
             compare = options.compare is not None
             for record in measure(cases, options.repeats, compare=compare, bar=bar):
                 record.save(options.out)
                 records.append(record)
+    return records
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out a command line; return the exit code."""
+    choose_waiting()  # for the processes that it starts
+    use_threads(options.threads)
+    records = measure_groups(options, COMMANDS[options.command](options))
     names = RowNames([], records)
     for table in speed_tables(records, names, names.of_mixer(records[0])):
         fitted = fit_table(table)
         legend, caption = wrap(" ".join(fitted.legend)), wrap(table.caption)
         parts = filter(None, [wrap(table.title), fitted.text, legend, caption])
         write_out("\n\n".join([*parts, "", ""]))
-    return records
-
-
-def _decode(options: argparse.Namespace) -> list[BenchRecord]:
-    records = decode(options, name_list(options.mixers, "--mixers"), _lengths(options.lengths))
-    for record in records:
-        record.save(options.out)
-    return records
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace], list[BenchRecord]]] = {
-    "step": lambda options: _measure(options, list_classifiers(options)),
-    "forward": lambda options: _measure(options, list_classifiers(options)),
-    "op": lambda options: _measure(options, _operators(options)),
-    "decode": _decode,
-}
-
-
-def bench(options: argparse.Namespace) -> int:
-    """Carry out a command line; return the exit code."""
-    choose_waiting()  # for the processes that it starts
-    use_threads(options.threads)
-    records = COMMANDS[options.command](options)
     lines = [f"{len(records)} record{'s' * (len(records) != 1)} in {options.out}"]
     out = Path(as_typed(str(options.out)))
     if out.name == "bench":  # the report reads no other folder of a results folder
@@ -315,7 +293,7 @@ def bench(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return run_command("lra.bench", lambda: bench(parse_arguments(arguments)))
+    return run_command("lra.bench", lambda: run(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

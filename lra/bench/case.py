@@ -1,26 +1,49 @@
-"""What can be measured: a computation, and the settings that it is set up by."""
+"""What can be measured, in this process or in one of its own."""
 
 from __future__ import annotations
 
 import abc
-import dataclasses
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
+import torch
+from tqdm import tqdm
 
-class Subject(abc.ABC):
+from lra.runtime.console import show_messages
+from lra.runtime.environment import (
+    choose_device,
+    keep_freed_memory,
+    memory_mib,
+    peak_memory_mib,
+    reserved_memory_mib,
+    reset_peak_memory,
+    return_freed_memory,
+)
+from lra.runtime.errors import UserError
+from lra.runtime.threads import SHORT_SPIN
+
+WARMUP_ROUNDS = 3
+"""Number of rounds at the start that are not counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
     """A computation that is set up and ready to be timed."""
 
-    repetitions = 1
+    run: Callable[[], object]
+    """Runs the computation once."""
+    repetitions: int = 1
     """Number of counted units, such as steps or batches, that one `run` computes."""
-
-    @abc.abstractmethod
-    def run(self) -> None:
-        """Run the computation once."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return fields of the record that are known only once all rounds are timed."""
-        return {"params": None, "flops_per_step": None}
+    facts: Callable[[], dict[str, Any]]
+    """Returns fields of the record that are known only once all rounds are timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +54,9 @@ class Case(abc.ABC):
     device: str
     is_reference: bool = False
     """Whether this is the reference: written as published code is, with the default allocator."""
+
+    has_own_process = True
+    """Whether it is measured in a process of its own, and its memory is measured, too."""
 
     @property
     def varies(self) -> bool:
@@ -47,8 +73,177 @@ class Case(abc.ABC):
 
     def keeps_memory(self) -> bool:
         """Whether the allocator keeps what is freed, as it does in a run of these settings."""
-        return not self.is_reference
+        return self.has_own_process and not self.is_reference
 
-    def reference(self) -> Case:
-        """Return the reference of this case."""
-        return dataclasses.replace(self, is_reference=True)
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a process that runs a case, in MiB."""
+
+    base: float
+    peak: float
+    reserved: float | None
+
+
+class InThisProcess:
+    """A case that is set up in this process, whose allocator is set as the case needs it.
+
+    Raises: MemoryError or RuntimeError if memory runs out.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.device = choose_device(case.device)
+        if self.device.type == "cpu" and case.keeps_memory():
+            keep_freed_memory()
+        self.subject = case.build()
+        self.repetitions = self.subject.repetitions
+        if self.device.type == "cpu":
+            return_freed_memory()  # what setting up has freed is none of the base
+        self.base = memory_mib(self.device)
+        reset_peak_memory(self.device)
+        for _ in range(WARMUP_ROUNDS):
+            self.subject.run()
+        self._hand_back()
+
+    def seconds(self) -> float:
+        """Run the case twice; return how long the second time took.
+
+        The first time brings back into the caches what others put out of them.
+        """
+        self.subject.run()
+        self._synchronize()
+        start = time.perf_counter()
+        self.subject.run()
+        self._synchronize()
+        spent = time.perf_counter() - start
+        self._hand_back()
+        return spent
+
+    def memory(self) -> Memory:
+        """Return the memory of all runs so far."""
+        peak, reserved = peak_memory_mib(self.device), reserved_memory_mib(self.device)
+        return Memory(self.base, peak, reserved)
+
+    def facts(self) -> dict[str, Any]:
+        """See `Subject.facts`."""
+        facts = self.subject.facts()
+        self._hand_back()
+        return facts
+
+    def close(self) -> None:
+        """Give back what it holds: nothing, before this process ends."""
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _hand_back(self) -> None:
+        """Hand back what is free, which others may lack; the next untimed run takes it anew."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        else:
+            return_freed_memory()
+
+
+class InOwnProcess:
+    """A case in a process of its own, with the methods of `InThisProcess`.
+
+    A reference has the environment that the user has, any other case that of a run.
+
+    Raises: MemoryError or RuntimeError if memory runs out, UserError if the process ends otherwise.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.name = case.mixer
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, torch.get_num_threads()))
+        # The process never sees Ctrl-C: who started it ends it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with _environment_of(case):
+                self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        try:
+            self.repetitions = self._ask(case)
+        except BaseException:
+            self.close()
+            raise
+
+    def seconds(self) -> float:
+        """See `InThisProcess.seconds`."""
+        return self._ask("seconds")
+
+    def memory(self) -> Memory:
+        """See `InThisProcess.memory`."""
+        return self._ask("memory")
+
+    def facts(self) -> dict[str, Any]:
+        """See `Subject.facts`."""
+        return self._ask("facts")
+
+    def close(self) -> None:
+        """End the process, whatever it is at."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+    def _ask(self, question: Case | str) -> Any:
+        try:
+            self.pipe.send(question)
+            answer = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode
+            if code == -signal.SIGKILL:  # so the system ends what takes too much memory
+                raise MemoryError("the system ended the process") from None
+            raise UserError(
+                f"{self.name}: the process that measures it ended with exit code {code}"
+            ) from None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+Place = InThisProcess | InOwnProcess
+"""Where a case is set up."""
+
+
+def _serve(pipe: Connection, threads: int) -> None:
+    """Set up the case that is sent, and call its methods, until the asking process is gone."""
+    # tqdm's own lock is a semaphore of the system, which nobody gives back when this is killed.
+    tqdm.set_lock(threading.RLock())
+    show_messages()
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    with contextlib.suppress(EOFError, OSError):
+        place: InThisProcess | None = None
+        while True:
+            question = pipe.recv()
+            try:
+                if place is None:
+                    place = InThisProcess(question)
+                    answer = place.repetitions
+                else:
+                    answer = getattr(place, question)()
+            except Exception as error:
+                answer = error
+            pipe.send(answer)
+
+
+@contextlib.contextmanager
+def _environment_of(case: Case) -> Iterator[None]:
+    """Let a process that is started here have the variables that a case asks for."""
+    before = dict(os.environ)
+    # Or PyTorch's profiler writes to the terminal; it reads this when it is loaded.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    if case.is_reference:
+        for name, _ in SHORT_SPIN.items() & before.items():
+            del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

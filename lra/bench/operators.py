@@ -1,9 +1,9 @@
-"""Measurements of parts of mixers alone, forward and backward."""
+"""Measurements of mixers without a model: of parts of them, and of decoding."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,31 +19,15 @@ from lra.config.request import Change
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
-from models.base import Mixer, MixerContext
+from models.base import Mixer, MixerContext, RecurrentMixer
 from models.layers.long_convolution import LongConvolution, PositionOperator
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
 PRODUCT = "toeplitz"
 """Name, in place of a mixer's, for the product with Toeplitz matrices whose kernels are given."""
-
-
-def default_mixer(
-    name: str, context: MixerContext, changes: Sequence[Change]
-) -> tuple[MixerComponent, Mixer]:
-    """Build a mixer with default options, except those that are overridden.
-
-    Args:
-        name: name of the mixer, or place of a plug-in.
-        context: what the mixer is built for.
-        changes: changed options.
-    Raises: UserError for options that the mixer does not have, or that have no default.
-    """
-    component = find_mixer(name, "--mixers")
-    options = compose_options(component, changes)
-    mixer = component.build(context, options)
-    check_plug_in(component, mixer, context)
-    return component, mixer
+WINDOW = 16
+"""Number of steps before a position that its time per decoding step is averaged over."""
 
 
 class Part(NamedTuple):
@@ -70,62 +54,93 @@ def parts_of(mixer: nn.Module, dim: int) -> dict[str, Part]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OperatorCase(Case):
-    """A part of one mixer at one length."""
+class MixerCase(Case):
+    """A mixer at one length, with default options except for the changed ones."""
 
     part: str
     length: int
-    batch_size: int
     dim: int
     changes: tuple[Change, ...]
 
-    def _context(self) -> MixerContext:
-        return MixerContext(dim=self.dim, max_length=self.length, layer=0, depth=1)
+    def build_mixer(self, length: int, *, causal: bool = False) -> tuple[MixerComponent, Mixer]:
+        """Build the mixer for sequences of a length.
 
-    def build(self) -> Subject:
-        """See `Case.build`.
+        Raises: UserError for options that the mixer does not have, or that have no default.
+        """
+        component = find_mixer(self.mixer, "--mixers")
+        options = compose_options(component, self.changes)
+        context = MixerContext(dim=self.dim, max_length=length, layer=0, depth=1, causal=causal)
+        mixer = component.build(context, options)
+        check_plug_in(component, mixer, context)
+        return component, mixer
+
+    def settings(self) -> dict[str, Any]:
+        """See `Case.settings`."""
+        return {
+            "part": self.part,
+            "mixer": self.mixer,
+            "changes": {change.name: change.value for change in self.changes},
+            "length": self.length,
+            "channels": self.dim,
+            "precision": "fp32",
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorCase(MixerCase):
+    """A part of one mixer, forward and backward."""
+
+    batch_size: int
+
+    def _part(self) -> tuple[nn.Module, Part, dict[str, Any]]:
+        """Build the mixer and choose its part; return also what the record says of them.
 
         Raises: UserError for a part that the mixer does not have.
         """
-        device = choose_device(self.device)
-        torch.manual_seed(0)
         if self.mixer == PRODUCT:
-            module: nn.Module = _Product(self.length, self.dim)
-            part = Part(module, self.dim)
-        else:
-            module = default_mixer(self.mixer, self._context(), self.changes)[1]
-            part = self._part(module)
-        module.to(device)
-        x = torch.randn(self.batch_size, self.length, part.channels, device=device)
-        return Operating(part.compute, module, x, is_reference=self.is_reference)
-
-    def _part(self, mixer: nn.Module) -> Part:
+            product = _Product(self.length, self.dim)
+            return product, Part(product, self.dim), {"part": "product"}
+        component, mixer = self.build_mixer(self.length)
         parts = parts_of(mixer, self.dim)
         if self.part not in parts:
             raise UserError(
                 f"--parts {self.part}: mixer {self.mixer} has no such part to itself "
                 f"(valid: {', '.join(parts)})"
             )
-        return parts[self.part]
+        part = parts[self.part]
+        named = {"mixer": component.name, "mixer_code": component.code, "channels": part.channels}
+        return mixer, part, named
+
+    def build(self) -> Subject:
+        """See `Case.build`."""
+        device = choose_device(self.device)
+        torch.manual_seed(0)
+        module, part, _ = self._part()
+        module.to(device)
+        x = torch.randn(self.batch_size, self.length, part.channels, device=device)
+        x.requires_grad_()
+        forms = reference_forms if self.is_reference else contextlib.nullcontext
+        with torch.no_grad(), forms():
+            gradient = torch.randn_like(part.compute(x))
+
+        def run() -> None:
+            with forms():
+                result = part.compute(x)
+            result.backward(gradient)
+            x.grad = None
+            module.zero_grad()
+
+        def facts() -> dict[str, Any]:
+            with FlopCounter() as counter:
+                run()
+            return {"params": _count_parameters(module), "flops_per_step": counter.total}
+
+        return Subject(run=run, facts=facts)
 
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""
-        code, name, channels = None, self.mixer, self.dim
-        if self.mixer != PRODUCT:
-            component, mixer = default_mixer(self.mixer, self._context(), self.changes)
-            name, code = component.name, component.code
-            channels = self._part(mixer).channels
-        return {
-            "mode": "op",
-            "part": "product" if self.mixer == PRODUCT else self.part,
-            "mixer": name,
-            "mixer_code": code,
-            "changes": {change.name: change.value for change in self.changes},
-            "length": self.length,
-            "batch_size": self.batch_size,
-            "channels": channels,
-            "precision": "fp32",
-        }
+        fixed = {"mode": "op", "batch_size": self.batch_size}
+        return {**super().settings(), **fixed, **self._part()[2]}
 
 
 class _Product(nn.Module):
@@ -139,38 +154,48 @@ class _Product(nn.Module):
         return LagKernel(self.by_lag.T, self.first_lag).multiply(x)
 
 
-class Operating(Subject):
-    """A part of a mixer on random numbers."""
+def _count_parameters(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
 
-    def __init__(
-        self,
-        compute: Callable[[Tensor], Tensor],
-        module: nn.Module,
-        x: Tensor,
-        *,
-        is_reference: bool,
-    ) -> None:
-        self.compute = compute
-        self.module = module
-        self.x = x.requires_grad_()
-        self.is_reference = is_reference
-        with torch.no_grad(), self._forms():
-            self.gradient = torch.randn_like(compute(x))
 
-    def _forms(self) -> contextlib.AbstractContextManager[None]:
-        return reference_forms() if self.is_reference else contextlib.nullcontext()
+@dataclass(frozen=True, kw_only=True)
+class DecodingCase(MixerCase):
+    """One more position of a causal mixer: by its recurrence, or by mixing all positions so far."""
 
-    def run(self) -> None:
-        """Compute the part and its gradients."""
-        with self._forms():
-            result = self.compute(self.x)
-        result.backward(self.gradient)
-        self.x.grad = None
-        self.module.zero_grad()
+    longest: int
+    """Positions for which the recurrence equals the mixer."""
 
-    def facts(self) -> dict[str, Any]:
-        """See `Subject.facts`."""
-        with FlopCounter() as counter:
-            self.run()
-        params = sum(p.numel() for p in self.module.parameters())
-        return {"params": params, "flops_per_step": counter.total}
+    has_own_process = False
+
+    def _build(self) -> tuple[MixerComponent, RecurrentMixer]:
+        component, mixer = self.build_mixer(self.longest, causal=True)
+        if not isinstance(mixer, RecurrentMixer):
+            raise UserError(f"{component.origin}: it has no recurrence, which decoding needs")
+        return component, mixer
+
+    def build(self) -> Subject:
+        """See `Case.build`."""
+        device = choose_device(self.device)
+        mixer = self._build()[1].to(device).eval()
+        x = torch.randn(1, self.length, self.dim, device=device)
+        facts = {"params": _count_parameters(mixer), "flops_per_step": None}
+        if self.part == "prefix":
+            mix = torch.inference_mode()(lambda: mixer(x))
+            return Subject(run=mix, facts=lambda: facts)
+        recurrence = mixer.recurrence(self.longest)
+
+        @torch.inference_mode()
+        def advance(rows: Tensor, state: Any) -> Any:
+            for row in rows[:, None].unbind():
+                _, state = recurrence.step(row, state)
+            return state
+
+        before, window = x[0].split([self.length - WINDOW, WINDOW])
+        state = advance(before, recurrence.initial_state(1))
+        return Subject(run=lambda: advance(window, state), repetitions=WINDOW, facts=lambda: facts)
+
+    def settings(self) -> dict[str, Any]:
+        """See `Case.settings`."""
+        component, _ = self._build()
+        named = {"mixer": component.name, "mixer_code": component.code}
+        return {**super().settings(), **named, "mode": "decode", "batch_size": 1}

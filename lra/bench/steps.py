@@ -14,23 +14,23 @@ import torch
 from lra.bench.case import Case, Subject
 from lra.bench.time_breakdown import profile_steps
 from lra.classifier.classifier import Classifier
-from lra.classifier.loss import is_scored
 from lra.classifier.reference import ReferenceClassifier
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
+from lra.train.evaluation import Evaluator
 from lra.train.trainer import Trainer
 from tasks.base import Batch, Dataset, Split, TaskInfo
 
 EVALUATED_BATCHES = 4
 """Batches of one forward measurement; kernels are generated once for all of them, as in an
 evaluation."""
-
-
 RECORDED_APART = {"train.batch_size", "train.precision"}
 """Changed settings that have a field of their own in a record."""
+PUBLISHED = {"precision": "fp32", "bucketing": False, "checkpoint_activations": False}
+"""Settings of training of the reference."""
 
 
 class SyntheticSplit(Split):
@@ -56,20 +56,6 @@ class SyntheticSplit(Split):
         return Batch(inputs, lengths, torch.from_numpy(labels))
 
 
-class FirstExamples(Split):
-    """The first examples of a split."""
-
-    def __init__(self, split: Split, examples: int) -> None:
-        self.split = split
-        self.lengths = split.lengths[:examples]
-        labels = split.batch(np.arange(len(self))).labels
-        self.labels = labels[is_scored(labels)].cpu().numpy()
-
-    def assemble(self, indices: np.ndarray) -> Batch:
-        """See `Split.assemble`."""
-        return self.split.assemble(indices)
-
-
 @dataclass(frozen=True, kw_only=True)
 class StepCase(Case):
     """Training steps of a classifier with one mixer."""
@@ -91,7 +77,7 @@ class StepCase(Case):
         config = resolve(self.request)
         if not self.is_reference:
             return config
-        return dataclasses.replace(config, train=config.train.model_copy(update=_PUBLISHED))
+        return dataclasses.replace(config, train=config.train.model_copy(update=PUBLISHED))
 
     def keeps_memory(self) -> bool:
         """See `Case.keeps_memory`."""
@@ -111,25 +97,20 @@ class StepCase(Case):
             )
         return dataclasses.replace(info, max_length=self.length)
 
-    def data(self, config: RunConfig) -> tuple[TaskInfo, Dataset]:
-        """Open or make the data, with splits train and val, and describe it."""
-        info = self.info()
-        if self.length is None:
-            return info, config.build_task().prepare(self.data_dir)
-        split = SyntheticSplit(info, EVALUATED_BATCHES * config.train.batch_size)
-        dataset = Dataset(
-            splits={"train": split, "val": split},
-            source="synthetic",
-            fingerprint="",
-            baselines={},
-            folder=Path(),
-        )
-        return info, dataset
-
     def trainer(self) -> Trainer:
-        """Build the classifier, its optimizer and its data."""
-        config = self.config()
-        info, dataset = self.data(config)
+        """Build the classifier, its optimizer and its data, with splits train and val."""
+        config, info = self.config(), self.info()
+        if self.length is None:
+            dataset = config.build_task().prepare(self.data_dir)
+        else:
+            split = SyntheticSplit(info, EVALUATED_BATCHES * config.train.batch_size)
+            dataset = Dataset(
+                splits={"train": split, "val": split},
+                source="synthetic",
+                fingerprint="",
+                baselines={},
+                folder=Path(),
+            )
         return Trainer(
             config,
             info,
@@ -141,7 +122,20 @@ class StepCase(Case):
 
     def build(self) -> Subject:
         """See `Case.build`."""
-        return Stepping(self.trainer())
+        trainer = self.trainer()
+
+        def step() -> None:
+            trainer.train_step()
+            trainer.read()
+
+        def facts() -> dict[str, Any]:
+            return {
+                "params": trainer.num_parameters,
+                "flops_per_step": trainer.flops_per_step,
+                "time_breakdown": profile_steps(step, trainer.device),
+            }
+
+        return Subject(run=step, facts=facts)
 
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""
@@ -170,66 +164,30 @@ class StepCase(Case):
         }
 
 
-_PUBLISHED = {"precision": "fp32", "bucketing": False, "checkpoint_activations": False}
-
-
-class Stepping(Subject):
-    """A classifier in training."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-
-    def run(self) -> None:
-        """Make one training step."""
-        self.trainer.train_step()
-        self.trainer.read()
-
-    def facts(self) -> dict[str, Any]:
-        """See `Subject.facts`."""
-        return {
-            "params": self.trainer.num_parameters,
-            "flops_per_step": self.trainer.flops_per_step,
-            "time_breakdown": profile_steps(self.run, self.trainer.device),
-        }
-
-
 @dataclass(frozen=True, kw_only=True)
 class ForwardCase(StepCase):
-    """Batches of an evaluation of a classifier with one mixer."""
+    """The first batches of an evaluation of a classifier with one mixer."""
 
     def build(self) -> Subject:
         """See `Case.build`."""
         trainer = self.trainer()
-        examples = EVALUATED_BATCHES * trainer.train_config.batch_size
-        first = FirstExamples(trainer.dataset.splits["val"], examples)
-        splits = {**trainer.dataset.splits, "val": first}
-        trainer.dataset = dataclasses.replace(trainer.dataset, splits=splits)
-        return Evaluating(trainer)
+        train, split = trainer.train_config, trainer.dataset.splits["val"]
+        examples = np.arange(min(len(split), EVALUATED_BATCHES * train.batch_size))
+        evaluator = Evaluator(
+            model=trainer.model,
+            batch_size=trainer.gradient.micro_batch or train.batch_size,
+            device=trainer.device,
+            precision=train.precision,
+        )
+        return Subject(
+            run=lambda: evaluator.compute_logits(split, lambda *_: None, examples),
+            repetitions=EVALUATED_BATCHES,
+            facts=lambda: {"params": trainer.num_parameters, "flops_per_step": None},
+        )
 
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""
         return {**super().settings(), "mode": "forward"}
-
-
-class Evaluating(Subject):
-    """A classifier in evaluation."""
-
-    repetitions = EVALUATED_BATCHES
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-
-    def run(self) -> None:
-        """Evaluate some batches."""
-        self.trainer.score("val", _go_on)
-
-    def facts(self) -> dict[str, Any]:
-        """See `Subject.facts`."""
-        return {"params": self.trainer.num_parameters, "flops_per_step": None}
-
-
-def _go_on() -> None:
-    """Never stop an evaluation."""
 
 
 CASES: dict[str, Callable[..., StepCase]] = {"step": StepCase, "forward": ForwardCase}

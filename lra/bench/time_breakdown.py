@@ -25,35 +25,23 @@ _OPERATIONS = {
 def profile_steps(step: Callable[[], None], device: torch.device) -> dict[str, float]:
     """Profile training steps, and divide their time by purpose.
 
-    Args:
-        step: function that makes one training step.
-        device: device that the steps are made on.
     Returns: percent of the time by purpose. A backward pass counts with its forward pass, and
         matrix products and transforms that generate kernels count as kernels.
     """
     on_device = device.type == "cuda"
     events: list[Any] = []
     for _ in range(2):  # the first one also finds memory for itself
-        events = (_events_on_gpu if on_device else _events_on_cpu)(step)
+        if on_device:
+            profiler: Any = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+        else:  # by autograd's own profiler: Kineto slows some operations down threefold
+            profiler = autograd_profile(use_kineto=False)
+        with profiler as recorded:
+            for _ in range(PROFILED_STEPS):
+                step()
+        events = list((recorded.events() if on_device else recorded.function_events) or [])
     spent = _spent(events, on_device=on_device)
     total = sum(spent.values()) or 1.0
     return {name: round(100 * time / total, 1) for name, time in spent.items()}
-
-
-def _events_on_gpu(step: Callable[[], None]) -> list[Any]:
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
-        for _ in range(PROFILED_STEPS):
-            step()
-    return list(recorded.events() or [])
-
-
-def _events_on_cpu(step: Callable[[], None]) -> list[Any]:
-    """Profile by autograd's own profiler: Kineto slows some operations down threefold."""
-    with autograd_profile(use_kineto=False) as recorded:
-        for _ in range(PROFILED_STEPS):
-            step()
-    assert recorded is not None
-    return list(recorded.function_events or [])
 
 
 def _spent(events: list[Any], *, on_device: bool) -> dict[str, float]:
@@ -89,26 +77,18 @@ def _nodes_of_kernels(events: list[Any]) -> set[int]:
     within: set[int] = set()
     outside: set[int] = set()
     for event in events:
-        if event.sequence_nr < 0 or not event.name.startswith("aten::") or _is_backward(event):
-            continue
-        (within if _range_of(event) == "kernels" else outside).add(event.sequence_nr)
+        is_backward = any(one.name.startswith("autograd::") for one in _ancestors(event))
+        if event.sequence_nr >= 0 and event.name.startswith("aten::") and not is_backward:
+            (within if _range_of(event) == "kernels" else outside).add(event.sequence_nr)
     # An operation without a node of its own has the number of the next one.
     return within - outside
 
 
-def _is_backward(event: Any) -> bool:
-    return any(ancestor.name.startswith("autograd::") for ancestor in _ancestors(event))
-
-
 def _purpose(event: Any, of_kernels: set[int]) -> str:
-    found = _range_of(event)
-    if found is not None:
+    if (found := _range_of(event)) is not None:
         return found
     for ancestor in _ancestors(event):
         if ancestor.name.startswith("autograd::") and ancestor.sequence_nr in of_kernels:
             return "kernels"
     operation = event.name.removeprefix("aten::")
-    for purpose, starts in _OPERATIONS.items():
-        if operation.startswith(starts):
-            return purpose
-    return "other"
+    return next((p for p, starts in _OPERATIONS.items() if operation.startswith(starts)), "other")

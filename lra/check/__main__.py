@@ -66,13 +66,12 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
 
     expected = f"a mixer ({MixerComponent.expected}) or a task ({TaskComponent.expected})"
     _, cls = load_class(target, target, fits, expected)
-    section = "mixer" if MixerComponent.fits(cls) else "task"
-    changes = _changes(options, section)
-    if section == "mixer":
+    if MixerComponent.fits(cls):
         mixer = find_mixer(target, "--mixer")
-        chosen = compose_options(mixer, changes)
+        chosen = compose_options(mixer, _changes(options, mixer.kind))
         return mixer, carry_out(mixer, mixer_checks(mixer, chosen, options.dim))
     task = find_task(target, "--task")
+    changes = _changes(options, task.kind)
     chosen = compose_options(task, changes)
     return task, carry_out(task, task_checks(task, chosen, changes))
 
@@ -83,12 +82,11 @@ def check(options: argparse.Namespace) -> int:
         component, results = try_out(options)
     failed = [result for result in results if result.fault is not None]
     passed = [result for result in results if result.fault is None]
-    count = len(results)
-    verdict = f"{len(failed)} of {count} checks failed" if failed else f"all {count} checks passed"
-    kind = component.kind
-    width = terminal_width()
+    count, kind, width = len(results), component.kind, terminal_width()
+    verdict = f"all {count} checks passed"
+    step = wrap_words("next: correct what failed, and run the same command again", width)
     if failed:
-        step = wrap_words("next: correct what failed, and run the same command again", width)
+        verdict = f"{len(failed)} of {count} checks failed"
     else:
         chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
         settings = [word for change in _changes(options, kind) for word in ("--set", change.text)]

@@ -1,4 +1,4 @@
-"""The checks of a mixer of the user's own."""
+"""The checks of a mixer: what a run needs and, for a subclass of `Mixer`, what this suite needs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lra.check.checks import Check, NotChecked
-from lra.check.contract import contract_checks
+from lra.check.checks import Check
 from lra.classifier.plugin_check import plug_in_checks
 from lra.config.components import MixerComponent
 from lra.config.options import Section
 from lra.runtime.errors import UserError
 from models import promises
-from models.base import Mixer, MixerContext
+from models.base import Mixer, MixerContext, RecurrentMixer
 
 LENGTH = 300
 """Longest sequence that a mixer is built for, in positions."""
+SCALE = 0.5
+"""Standard deviation of random parameters, at which every part of a mixer has an effect."""
+BF16_LIMIT = 0.05
+"""Largest difference of a result in bf16, relative to that in single precision."""
+
+Checks = Iterator[tuple[str, Check]]
 
 
-def mixer_checks(
-    component: MixerComponent, options: Section, dim: int
-) -> Iterator[tuple[str, Check]]:
+def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Checks:
     """List all checks of a mixer with some options at `dim` channels, each by its name."""
     context = MixerContext(dim=dim, max_length=LENGTH, layer=0, depth=2)
     build = partial(component.build, options=options)
@@ -34,45 +37,91 @@ def mixer_checks(
     yield from plug_in_checks(component, mixer, context)
     for length in (1, LENGTH):
         at = f"{length} position{'s' * (length != 1)}"
-        yield f"it runs on {at}", partial(_take, mixer, torch.randn(2, length, dim))
+        yield f"it runs on {at}", partial(_run, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
     yield "two evaluations give the same result", partial(promises.check_determinism, mixer, x)
     yield "sequences of a batch are independent", partial(promises.check_rows, mixer, x)
-    yield (
-        "saved weights give the same result",
-        lambda: promises.check_saved_weights(mixer, build(context).eval(), x),
-    )
+    same = "saved weights give the same result"
+    yield same, lambda: promises.check_saved_weights(mixer, build(context).eval(), x)
     yield "every parameter has a gradient", partial(_check_gradients, mixer, x)
     yield "it runs in bf16", partial(promises.check_bf16, mixer, x)
-    yield (
-        "with model.causal=true it is causal, or refuses",
-        partial(_check_causal, component, options, replace(context, causal=True)),
-    )
+    causal = partial(_check_causal, component, options, replace(context, causal=True))
+    yield "with model.causal=true it is causal, or refuses", causal
     if isinstance(mixer, Mixer):
         yield from contract_checks(component, options, context)
 
 
+def contract_checks(component: MixerComponent, options: Section, context: MixerContext) -> Checks:
+    """List the checks that tests/test_models_contract.py makes, each by its name."""
+    yield "its docstring explains every option", partial(_check_docstring, component)
+    for causal in (False, True):
+        try:
+            mixer = component.build(replace(context, layer=1, causal=causal), options)
+        except UserError:
+            continue  # it refuses a causal model
+        with torch.no_grad():
+            for parameter in mixer.parameters():
+                parameter.copy_(SCALE * torch.randn_like(parameter))
+        for name, check in _list_promises(mixer, context, causal=causal):
+            yield name + " in a causal model" * causal, check
+
+
+def _list_promises(mixer: nn.Module, context: MixerContext, *, causal: bool) -> Checks:
+    dim, longest = context.dim, context.max_length
+    batches, empty = torch.randn(3, 2, 33, dim), torch.zeros(0, longest, dim)
+    yield "every parameter has an effect", partial(promises.check_every_gradient, mixer, batches)
+    yield "it runs on an empty batch", partial(promises.check_empty_batch, mixer, empty)
+    close = partial(promises.check_bf16, mixer.eval(), torch.randn(2, 33, dim), BF16_LIMIT)
+    yield "its result in bf16 is close to that in single precision", close
+    exact = copy.deepcopy(mixer).double().eval()
+    x = torch.randn(2, 16, dim, dtype=torch.float64)
+    mask = torch.ones(2, 16, dtype=torch.bool)
+    mask[0, 7:] = False
+    yield "it runs in double precision", partial(promises.check_rows, exact, x, mask)
+    padding = partial(promises.check_padding, exact, x, mask, [torch.inf, torch.nan])
+    yield "padding may hold infinities and NaN", padding
+    yield "no gradient reaches padding", partial(promises.check_padding_gradient, exact, x, mask)
+    reach = partial(promises.check_reach, exact, x[:1, :13], causal=causal)
+    yield "it mixes as many positions as `reach` says", reach
+    longer = torch.randn(1, 2 * longest, dim, dtype=torch.float64)
+    yield (
+        "it mixes longer sequences than it was built for, or refuses them, as `takes_longer` says",
+        partial(promises.check_longer, exact, longer),
+    )
+    if causal and isinstance(exact, RecurrentMixer):
+        yield "its recurrence equals forward", partial(promises.check_recurrence, exact, x)
+
+
 def _describe(mixer: nn.Module, dim: int) -> str:
-    count = sum(p.numel() for p in mixer.parameters())
-    return f"{count:,} parameters at {dim} channels"
+    return f"{sum(p.numel() for p in mixer.parameters()):,} parameters at {dim} channels"
 
 
-def _take(mixer: nn.Module, x: Tensor) -> None:
+def _run(mixer: nn.Module, x: Tensor) -> None:
     promises.check_output(mixer, x)
 
 
 def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
     promises.check_gradients(copy.deepcopy(mixer).train(), x)
-    if not any(parameter.requires_grad for parameter in mixer.parameters()):
-        return "it has no trainable parameters"
-    return None
+    is_trainable = any(parameter.requires_grad for parameter in mixer.parameters())
+    return None if is_trainable else "it has no trainable parameters"
 
 
-def _check_causal(component: MixerComponent, options: Section, context: MixerContext) -> None:
+def _check_causal(component: MixerComponent, options: Section, context: MixerContext) -> str | None:
     try:
         mixer = component.build(context, options)
     except UserError as error:
-        raise NotChecked(f"it refuses a causal model ({error})") from None
+        return f"does not apply, as it refuses a causal model ({error})"
     for _, check in plug_in_checks(component, mixer, context):
         check()
+    return None
+
+
+def _check_docstring(component: MixerComponent) -> None:
+    text = component.cls.__doc__ or ""
+    missing = [name for name in component.options.model_fields if f"{name}:" not in text]
+    if missing:
+        raise promises.BrokenPromise(
+            f"the docstring of {component.name} does not explain {', '.join(missing)}; add a line "
+            f"'{missing[0]}: ...' to its Args"
+        )

@@ -36,40 +36,33 @@ CAUSAL = list_changes({"model": {"causal": True, "norm": "layer"}}, "lra.check")
 def task_checks(
     component: TaskComponent, options: Section, changes: tuple[Change, ...]
 ) -> Iterator[tuple[str, Check]]:
-    """List all checks of a task, each by its name.
-
-    Args:
-        component: the task's class.
-        options: its options.
-        changes: the changed settings that these options come from.
-    """
-    with tempfile.TemporaryDirectory(prefix="lra-check-") as folder:
+    """List all checks of a task, each by its name; its options come from the changed settings."""
+    with tempfile.TemporaryDirectory(prefix="lra-check-") as name:
+        folder = Path(name)
         yield "its constructor works", lambda: _describe(component.build(options))
         task = component.build(options)
         if isinstance(task, OwnTask):
-            yield (
-                "examples(split, rng) returns sequences and labels",
-                partial(_describe_drawn, task),
-            )
-            _ = task.drawn
-            yield from _drawn(task)
-        yield (
-            "its data can be prepared, and is as the class states",
-            partial(_prepare, task, Path(folder)),
-        )
-        dataset = task.prepare(Path(folder))
-        again = partial(_prepare_again, component, options, Path(folder), dataset)
+            yield "examples(split, rng) returns sequences and labels", partial(_draw, task)
+            _ = task.drawn  # without them, there is nothing else to check
+            yield "examples depend on the seed alone", partial(_check_seed, task)
+            for split in SPLITS[1:]:
+                known = partial(_check_known, task, split, "train")
+                yield f"{split} examples are not in the training split", known
+            known = partial(_check_known, task, "val", "test")
+            yield "val examples are not in the test split", known
+        right = "its data can be prepared, and is as the class states"
+        yield right, lambda: _describe_data(task.prepare(folder))
+        dataset = task.prepare(folder)
+        again = partial(_prepare_again, component, options, folder, dataset)
         yield "a second preparation gives the same data", again
         yield "its data passes its own verification", lambda: "; ".join(task.verify(dataset))
-        yield "every class is in the training split", partial(_classes, task, dataset)
-        yield "batches hold the right examples", partial(_batches, task, dataset)
-        positions = task.info.targets == "position"
-        chosen = (*changes, *TINY, *(CAUSAL if positions else ()))
+        yield "every class is in the training split", partial(_check_classes, task, dataset)
+        yield "batches hold the right examples", partial(_check_batches, task, dataset)
+        chosen = (*changes, *TINY, *(CAUSAL if task.info.targets == "position" else ()))
         yield "a model trains on it", partial(_train, component, chosen, dataset)
 
 
-def _prepare(task: Task, folder: Path) -> str:
-    dataset = task.prepare(folder)
+def _describe_data(dataset: Dataset) -> str:
     sizes = ", ".join(f"{name} {count:,}" for name, count in dataset.sizes.items())
     return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
 
@@ -91,9 +84,7 @@ def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Datas
 
 
 def _describe(task: Task) -> str | None:
-    if isinstance(task, OwnTask):
-        return None  # its examples show what it is
-    return _describe_info(task.info)
+    return None if isinstance(task, OwnTask) else _describe_info(task.info)  # examples show it
 
 
 def _describe_info(info: TaskInfo) -> str:
@@ -102,28 +93,22 @@ def _describe_info(info: TaskInfo) -> str:
     return f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}"
 
 
-def _describe_drawn(task: OwnTask) -> str:
-    shortest = min(one.lengths.min() for one in task.drawn.values())
-    longest = max(one.lengths.max() for one in task.drawn.values())
-    return f"{_describe_info(task.info)}; lengths {shortest:,} to {longest:,}"
+def _draw(task: OwnTask) -> str:
+    lengths = np.concatenate([one.lengths for one in task.drawn.values()])
+    return f"{_describe_info(task.info)}; lengths {lengths.min():,} to {lengths.max():,}"
 
 
-def _drawn(task: OwnTask) -> Iterator[tuple[str, Check]]:
-    """List the checks of the examples that a class makes."""
-    yield "examples depend on the seed alone", partial(_seed, task)
-    for split in SPLITS[1:]:
-        yield f"{split} examples are not in the training split", partial(_leaks, task, split)
-    yield "val examples are not in the test split", partial(_selects_on_test, task)
-
-
-def _seed(task: OwnTask) -> str | None:
+def _check_seed(task: OwnTask) -> str | None:
     if task.seed_has_effect():
         return None
     return "the examples are the same for every seed, so task.data_seed has no effect"
 
 
-def _leaks(task: OwnTask, split: str) -> str | None:
-    count, total = task.count_known(split, "train"), len(task.drawn[split])
+def _check_known(task: OwnTask, split: str, other: str) -> str | None:
+    """Check that not all examples of a split are in another one."""
+    count, total = task.count_known(split, other), len(task.drawn[split])
+    if count == total and other == "test":
+        return f"except all {total:,}, so the best model is selected on the test set; tables say so"
     if count == total:
         raise DataError(
             f"all {total:,} of them are, so a model can score by memorizing; draw from more "
@@ -132,32 +117,23 @@ def _leaks(task: OwnTask, split: str) -> str | None:
     return f"except {count:,} of {total:,}" if count else None
 
 
-def _selects_on_test(task: OwnTask) -> str | None:
-    count, total = task.count_known("val", "test"), len(task.drawn["val"])
-    if count < total:
-        return f"except {count:,} of {total:,}" if count else None
-    return f"except all {total:,}, so the best model is selected on the test set; tables say so"
-
-
-def _classes(task: Task, dataset: Dataset) -> str | None:
+def _check_classes(task: Task, dataset: Dataset) -> str | None:
     present = np.unique(dataset.splits["train"].labels)
     missing = sorted(set(range(task.info.num_classes)) - set(present.tolist()))
-    if missing and task.info.targets != "example":  # as not all bytes occur in a text
-        return f"except {len(missing):,} of {task.info.num_classes:,}"
-    if missing:
+    if missing and task.info.targets == "example":
         raise DataError(f"classes {', '.join(map(str, missing[:5]))} are missing")
-    return None
+    # Not all bytes occur in a text.
+    return f"except {len(missing):,} of {task.info.num_classes:,}" if missing else None
 
 
-def _batches(task: Task, dataset: Dataset) -> None:
+def _check_batches(task: Task, dataset: Dataset) -> None:
     for name, split in dataset.splits.items():
         chosen = np.arange(min(3, len(split)))[::-1]
         together = split.batch(chosen)
         single = [split.batch(np.array([i])) for i in chosen]
         inputs = torch.cat([one.inputs for one in single])
-        if task.info.targets != "example":
-            labels = torch.cat([one.labels for one in single])
-        else:
+        labels = torch.cat([one.labels for one in single])
+        if task.info.targets == "example":
             labels = torch.from_numpy(split.labels[chosen].astype(np.int64))
         if not (torch.equal(together.inputs, inputs) and torch.equal(together.labels, labels)):
             raise DataError(f"a batch of {name} differs from its examples one by one")

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-from models.base import GatedMixer, Mixer, MixerContext
-from models.layers.two_axes import GridModule
+from models.base import GatedMixer, GridModule, Mixer, MixerContext
 from tasks.base import TaskInfo
 
 

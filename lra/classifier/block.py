@@ -14,11 +14,17 @@ from torch.utils.checkpoint import checkpoint
 from lra.classifier.axes import is_gated
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
-from models.layers.dropout import ChannelDropout, Dropout, build_dropout
-from models.layers.linear_map import LinearMap
-from models.layers.norms import BatchNorm, ScaleNorm, SimpleRMSNorm
-from models.ops.activations import ACTIVATIONS, Activation
-from models.ops.linear_pair import linear_pair
+from models.layers.basic import (
+    ACTIVATIONS,
+    Activation,
+    ChannelDropout,
+    Dropout,
+    LinearMap,
+    SimpleRMSNorm,
+    build_dropout,
+    linear_pair,
+)
+from models.layers.norms import BatchNorm, ScaleNorm
 from models.ops.reference import keep_forms
 
 # Packed positions have no padding, so these norms need no mask.

@@ -13,10 +13,8 @@ from lra.classifier.block import NORMS, Block
 from lra.classifier.initialization import initialize_parameters
 from lra.classifier.packing import Packing, pack
 from lra.config.schema import ModelConfig, RunConfig
-from models.layers.dropout import Dropout
-from models.layers.linear_map import LinearMap
-from models.layers.two_axes import GridModule
-from models.ops.activations import ACTIVATIONS
+from models.base import GridModule
+from models.layers.basic import ACTIVATIONS, Dropout, LinearMap
 from tasks.base import TaskInfo
 
 

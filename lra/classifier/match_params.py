@@ -53,11 +53,10 @@ def match_parameters(
         change = Change("model", "dim", dim, f"{origin} model.dim={dim}")
         return replace(request, changes=(*request.changes, change))
 
-    def count_at(dim: int) -> int:
-        return count_parameters(resolve(request_at(dim)))
-
     goal = count_parameters(matched)
-    dim, count = _Search(count_at, goal).nearest(own.model.dim)
+    dim, count = _find_nearest(
+        lambda dim: count_parameters(resolve(request_at(dim))), own.model.dim, goal
+    )
     excess = count / goal - 1
     sizes = (
         f"{own.mixer_name} {count:,} at model.dim {dim}, {matched.mixer_name} {goal:,} at "
@@ -72,38 +71,31 @@ def match_parameters(
     return request_at(dim)
 
 
-class _Search:
-    """Searches for the model.dim whose parameter count is nearest to a goal."""
+def _find_nearest(count_at: Callable[[int], int], start: int, goal: int) -> tuple[int, int]:
+    """Search for the dim whose count is nearest to a goal, by bisection.
 
-    def __init__(self, count_at: Callable[[int], int], goal: int) -> None:
-        self.count_at = count_at
-        self.goal = goal
-        self.counts: dict[int, int] = {}
+    Args:
+        count_at: counts the parameters; it raises UserError for a dim that the mixer refuses.
+        start: a dim that the mixer accepts.
+    Returns: the dim and its count.
+    """
+    counts = {start: count_at(start)}
 
-    def nearest(self, start: int) -> tuple[int, int]:
-        """Return the nearest dim and its count. The mixer has to accept `start`."""
-        self.counts[start] = self.count_at(start)
-        low = high = start
-        while self.counts[high] < self.goal:
-            larger = self._accepted(2 * high, high, 3 * high)
-            if larger is None:
-                break
-            low, high = high, larger
-        while self.counts[low] > self.goal:
-            smaller = self._accepted(low // 2, 0, low)
-            if smaller is None:
-                break
-            low, high = smaller, low
-        while (middle := self._accepted((low + high) // 2, low, high)) is not None:
-            low, high = (middle, high) if self.counts[middle] < self.goal else (low, middle)
-        return min(self.counts.items(), key=lambda item: abs(item[1] - self.goal))
-
-    def _accepted(self, dim: int, low: int, high: int) -> int | None:
+    def count_near(dim: int, low: int, high: int) -> int | None:
         """Count at the accepted dim that is nearest to `dim`, strictly between low and high."""
         for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
             try:
-                self.counts[candidate] = self.count_at(candidate)
-            except UserError:  # heads that do not divide a width, for one
+                counts[candidate] = count_at(candidate)
+            except UserError:  # for instance heads that do not divide a width
                 continue
             return candidate
         return None
+
+    low = high = start
+    while counts[high] < goal and (larger := count_near(2 * high, high, 3 * high)) is not None:
+        low, high = high, larger
+    while counts[low] > goal and (smaller := count_near(low // 2, 0, low)) is not None:
+        low, high = smaller, low
+    while (middle := count_near((low + high) // 2, low, high)) is not None:
+        low, high = (middle, high) if counts[middle] < goal else (low, middle)
+    return min(counts.items(), key=lambda item: abs(item[1] - goal))

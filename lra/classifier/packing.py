@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from models.layers.kernel_cache import cache_kernels
+from models.layers.long_convolution import cache_kernels
 from models.ops.device_copy import copy_together
 
 SHORTEST_OVER_LONGEST = 0.7

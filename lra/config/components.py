@@ -36,9 +36,8 @@ class Component:
     """Value of the flag: a name, or the place of a plug-in."""
     cls: type[Any]
     flag: str
-    """The flag that named the class."""
     code: str | None = None
-    """Start of the SHA-256 of a plug-in's file; None for a registered class."""
+    """Start of the SHA-256 of a plug-in's file; None for a class of the suite."""
     file: str | None = None
     """The file that defines a plug-in's class."""
 
@@ -81,20 +80,21 @@ class Component:
         except BrokenPromise as error:
             raise UserError(f"{self.origin}: {error}") from None
         except BaseException as error:
-            if (
-                self.file is None
-                or is_out_of_memory(error)
-                or _is_file_system_error(error, self.file)
-            ):
+            if self.file is None or is_out_of_memory(error):
+                raise
+            files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+            if isinstance(error, OSError) and error.errno is not None and self.file not in files:
                 raise
             raise UserError(f"{self.origin}: {what}: {describe_error(error, self.file)}") from error
 
-    @contextmanager
-    def _explain_construction(self, what: str) -> Iterator[None]:
-        """Explain errors as `explain_errors`; a ValueError says which options do not fit."""
+    def _call(self, what: str, build: Any, *arguments: Any, **options: Any) -> Any:
+        """Call a constructor; a ValueError says which options do not fit.
+
+        Raises: UserError as `explain_errors`, and for a ValueError of any class.
+        """
         with self.explain_errors(what):
             try:
-                yield
+                return build(*arguments, **options)
             except ValueError as error:
                 raise UserError(f"{self.kind} {self.name}: {error}") from None
 
@@ -102,28 +102,16 @@ class Component:
 def describe_error(error: BaseException, file: str) -> str:
     """Describe an exception and its line, in a file whose path contains `file` if possible."""
     text = describe(error)
-    if isinstance(error, SyntaxError):
-        return text  # names the place itself
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
+    if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names its line itself
         return text
     place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
     return f"{text} ({place.filename}, line {place.lineno})"
 
 
-def _is_file_system_error(error: BaseException, file: str) -> bool:
-    """Whether an error is one of the file system that did not pass through a file of code."""
-    if not isinstance(error, OSError) or error.errno is None:
-        return False
-    return all(file != frame.filename for frame in traceback.extract_tb(error.__traceback__))
-
-
 @dataclass(frozen=True, kw_only=True)
 class MixerComponent(Component):
-    """A mixer's class and its origin.
-
-    A plug-in need not be a subclass of `Mixer`; `check_plug_in` tests whether it behaves as one.
-    """
+    """A mixer's class. A plug-in need not be a subclass of `Mixer`; `check_plug_in` tests it."""
 
     kind: ClassVar[str] = "mixer"
     expected: ClassVar[str] = "a subclass of torch.nn.Module"
@@ -145,23 +133,18 @@ class MixerComponent(Component):
         Raises: UserError for options that contradict one another or the context, and for
             any error of a plug-in's constructor.
         """
-        with self._explain_construction("its constructor failed"):
-            return self.cls(context, **dict(options))
+        return self._call("its constructor failed", self.cls, context, **dict(options))
 
     def share(self, context: MixerContext, options: Section) -> nn.Module | None:
-        """Build the module that the mixers of all blocks share, see `Mixer.shared`.
-
-        Raises: UserError as `build`.
-        """
+        """Build the module that the mixers of all blocks share, see `Mixer.shared`."""
         if not issubclass(self.cls, Mixer):
             return None
-        with self._explain_construction("its `shared` failed"):
-            return self.cls.shared(context, **dict(options))
+        return self._call("its `shared` failed", self.cls.shared, context, **dict(options))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskComponent(Component):
-    """A task's class and its origin: a subclass of `Task`, or a class with `examples`."""
+    """A task's class: a subclass of `Task`, or a class with `examples`."""
 
     kind: ClassVar[str] = "task"
     expected: ClassVar[str] = (
@@ -191,21 +174,20 @@ class TaskComponent(Component):
         return _add_data_seed(options)
 
     def build(self, options: Section) -> Task:
-        """Construct the task.
+        """Construct the task; a plug-in with the same options only once, as it may hold its data.
 
         Raises: UserError for options that contradict one another, and for any error of a plug-in's
             constructor.
         """
         if self.code is None:
             return self.construct(options)
-        return _build_task(self, options.model_dump_json())
+        return _build_once(self, options.model_dump_json())
 
     def construct(self, options: Section) -> Task:
         """Construct a new task; a plug-in draws its data again."""
         values: dict[str, Any] = dict(options)
         seed: int = 0 if issubclass(self.cls, Task) else values.pop(DATA_SEED)
-        with self._explain_construction("its constructor failed"):
-            own = self.cls(**values)
+        own = self._call("its constructor failed", self.cls, **values)
         if isinstance(own, Task):
             return own
         with self.explain_errors("it failed"):
@@ -216,8 +198,7 @@ class TaskComponent(Component):
 
 
 @functools.lru_cache(maxsize=4)
-def _build_task(component: TaskComponent, options: str) -> Task:
-    """Construct a plug-in once for each choice of options, because it may hold drawn data."""
+def _build_once(component: TaskComponent, options: str) -> Task:
     return component.construct(component.options.model_validate_json(options))
 
 

@@ -24,25 +24,28 @@ from lra.config.options import Section
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
-from lra.config.settings_files import ALL, CONFIGS, Entry, SettingsFile, read_files
+from lra.config.settings_files import CONFIGS, SettingsFile, list_layers, read_files
 from lra.runtime.errors import UnknownName, UserError
 from tasks.base import Task
 
+Settings = Mapping[str, Change]
+"""Merged settings by full name."""
+
+_LENGTHS = ("steps", "epochs", "minutes")
 EXCLUSIVE: Mapping[str, Sequence[str]] = {
-    "train.steps": ("train.epochs", "train.minutes"),
-    "train.epochs": ("train.steps", "train.minutes"),
+    **{
+        f"{section}.{name}": [f"{section}.{other}" for other in _LENGTHS if other != name]
+        for section in ("train", "pretrain")
+        for name in _LENGTHS
+    },
     "train.minutes": ("train.steps", "train.epochs", "train.schedule_steps"),
     "train.warmup_steps": ("train.warmup_share",),
     "train.warmup_share": ("train.warmup_steps",),
-    "pretrain.steps": ("pretrain.epochs", "pretrain.minutes"),
-    "pretrain.epochs": ("pretrain.steps", "pretrain.minutes"),
-    "pretrain.minutes": ("pretrain.steps", "pretrain.epochs"),
 }
 """Settings that a setting replaces unless it is null."""
 
 IN_PLACE_OF = ", in place of "
-"""What is between the origin of a setting and what it replaced."""
-
+"""Text between the origin of a setting and what it replaced."""
 MIN_SIMILARITY = 0.8
 """Least similarity at which another setting is suggested."""
 
@@ -55,15 +58,18 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
     files = read_files(request, task.name, mixer.name, configs)
     initial = _merge_files(files, request, task.name)
-    settings = _merge_layer(initial, request.changes, has_flags=True)
+    settings = _merge(initial, request.changes, has_flags=True)
     sections = _validate(settings, request.changes, [task, mixer], RUN_SECTIONS, "a run")
-    changed = [
-        name
-        for name in dict.fromkeys(change.name for change in request.changes)
-        if (setting := settings.get(name)) is not None
-        and setting.section != "log"
-        and (setting.replaced or (name not in initial and not _is_default(setting, sections)))
-    ]
+
+    def is_changed(name: str) -> bool:
+        setting = settings.get(name)
+        if setting is None or setting.section == "log":
+            return False
+        section = sections[setting.section]
+        default = type(section).model_fields[setting.key].default
+        is_new = name not in initial and getattr(section, setting.key) != default
+        return bool(setting.replaced) or is_new
+
     return RunConfig(
         task_name=task.name,
         mixer_name=mixer.name,
@@ -71,7 +77,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         protocol=request.protocol,
         **sections,
         origins=_list_origins(settings),
-        changed=tuple(changed),
+        changed=tuple(filter(is_changed, dict.fromkeys(c.name for c in request.changes))),
         settings_citation=files[-1].citation(task.name, request.preset, request.protocol),
         mixer_component=mixer,
         task_component=task,
@@ -86,7 +92,7 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     """
     task = find_task(request.task, "--task")
     initial = _merge_files(read_files(request, task.name, None, configs), request, task.name)
-    settings = _merge_layer(initial, request.changes, has_flags=True)
+    settings = _merge(initial, request.changes, has_flags=True)
     sections = _validate(settings, request.changes, [task], {}, "the data")
     with name_origins(_list_origins(settings)):
         return task.build(sections["task"])
@@ -98,43 +104,17 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
     Raises: UserError, also for a change of anything else.
     """
     kind = component.kind
-    settings = _merge_layer({}, changes, has_flags=True)
+    settings = _merge({}, changes, has_flags=True)
     return _validate(settings, changes, [component], {}, f"a {kind} alone")[kind]
 
 
-def _merge_files(
-    files: Iterable[SettingsFile], request: TaskRequest, task: str
-) -> Mapping[str, Change]:
+def _merge_files(files: Iterable[SettingsFile], request: TaskRequest, task: str) -> Settings:
     layers = list_layers(files, task, request.preset, request.protocol)
     changes = ([Change(e.section, e.key, e.value, e.origin) for e in layer] for layer in layers)
-    return functools.reduce(_merge_layer, changes, {})
+    return functools.reduce(_merge, changes, {})
 
 
-def list_layers(
-    files: Iterable[SettingsFile], task: str, preset: str, protocol: str
-) -> list[list[Entry]]:
-    """List what files say for a run, in layers of which each replaces settings of those before.
-
-    Args:
-        files: the file of the task before that of the mixer.
-    """
-    layers: dict[tuple[bool, bool, int, bool], list[Entry]] = {}
-    for number, file in enumerate(files):
-        for entry in file.entries:
-            if (
-                entry.section in SECTIONS
-                and entry.task in (ALL, task)
-                and entry.preset in (None, preset)
-                and entry.protocol in (None, protocol)
-            ):
-                level = bool(entry.preset), bool(entry.protocol), number, entry.task != ALL
-                layers.setdefault(level, []).append(entry)
-    return [layers[level] for level in sorted(layers)]
-
-
-def _merge_layer(
-    settings: Mapping[str, Change], layer: Iterable[Change], has_flags: bool = False
-) -> dict[str, Change]:
+def _merge(settings: Settings, layer: Iterable[Change], has_flags: bool = False) -> Settings:
     """Merge a layer into settings: each replaces the one of its name, and those that it excludes.
 
     Args:
@@ -161,12 +141,7 @@ def _describe(setting: Change) -> str:
     return f"{plain(setting.value)} of {setting.origin}"
 
 
-def _is_default(setting: Change, sections: Mapping[str, Section]) -> bool:
-    section = sections[setting.section]
-    return getattr(section, setting.key) == type(section).model_fields[setting.key].default
-
-
-def _list_origins(settings: Mapping[str, Change]) -> dict[str, str]:
+def _list_origins(settings: Settings) -> dict[str, str]:
     """List the origin of each setting, and what it replaced, by name."""
     return {
         name: IN_PLACE_OF.join(filter(None, [setting.origin, setting.replaced]))
@@ -191,7 +166,7 @@ def name_origins(origins: Mapping[str, str]) -> Iterator[None]:
 
 
 def _validate(
-    settings: Mapping[str, Change],
+    settings: Settings,
     changes: Iterable[Change],
     components: Iterable[Component],
     types: Mapping[str, type[Section]],
@@ -210,46 +185,36 @@ def _validate(
     types = {**{kind: component.options for kind, component in owners.items()}, **types}
     names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
     for change in changes:
-        _check_section(change, types, names, what)
+        if not change.section:
+            hint = _suggest(change, names) if change.key not in SECTIONS else None
+            raise UserError(
+                f"{change.origin}: expected section.key=value, like train.lr=1e-3 (sections: "
+                f"{', '.join(SECTIONS)}){f'; did you mean {hint}?' if hint else ''}"
+            )
+        if change.section not in SECTIONS:
+            hint = _suggest(change, names)
+            raise UnknownName("section", change.section, SECTIONS, change.origin, hint)
+        if change.section not in types:
+            raise UserError(f"{change.origin}: {change.name} has no effect on {what}")
     for name, setting in settings.items():
-        if setting.section in types and name not in names:
-            owner = owners[setting.section].name if setting.section in owners else setting.section
-            valid, suggestion = types[setting.section].model_fields, _suggest(setting, names)
-            what = f"option of {owner}"
-            raise UnknownName(what, setting.key, valid, setting.origin, suggestion)
+        section = setting.section
+        if section in types and name not in names:
+            kind = f"option of {owners[section].name if section in owners else section}"
+            valid, hint = types[section].model_fields, _suggest(setting, names)
+            raise UnknownName(kind, setting.key, valid, setting.origin, hint)
     found: dict[str, Any] = {}
     for section, cls in types.items():
+        values = {s.key: s.value for s in settings.values() if s.section == section}
         try:
-            found[section] = cls.model_validate(
-                {s.key: s.value for s in settings.values() if s.section == section}
-            )
+            found[section] = cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
             name = f"{section}.{first['loc'][0]}" if first["loc"] else ""
             origin = owners[section].origin if section in owners else section
-            described = _describe_error(first, name, settings.get(name), origin)
+            origin = settings[name].origin if name in settings else origin
             with nullcontext() if name else name_origins(_list_origins(settings)):
-                raise described from None
+                raise _explain(first, name, origin) from None
     return found
-
-
-def _check_section(
-    change: Change, types: Mapping[str, Any], names: Sequence[str], what: str
-) -> None:
-    """Check that a flag names a section, and one that has an effect."""
-    section = change.section
-    if not section:
-        suggestion = _suggest(change, names) if change.key not in SECTIONS else None
-        hint = f"; did you mean {suggestion}?" if suggestion else ""
-        raise UserError(
-            f"{change.origin}: expected section.key=value, like train.lr=1e-3 (sections: "
-            f"{', '.join(SECTIONS)}){hint}"
-        )
-    if section not in SECTIONS:
-        suggestion = _suggest(change, names)
-        raise UnknownName("section", section, SECTIONS, change.origin, suggestion)
-    if section not in types:
-        raise UserError(f"{change.origin}: {change.name} has no effect on {what}")
 
 
 def _suggest(change: Change, names: Iterable[str]) -> str | None:
@@ -261,18 +226,12 @@ def _suggest(change: Change, names: Iterable[str]) -> str | None:
     return by_key[close[0]].removeprefix(f"{change.section}.") if close else None
 
 
-def _describe_error(error: Any, name: str, setting: Change | None, owner: str) -> UserError:
-    """Describe a value of the wrong type or outside its limits.
-
-    Args:
-        error: the error, as pydantic describes it.
-        owner: the mixer or task, by the flag that named it, or the section.
-    """
+def _explain(error: Any, name: str, origin: str) -> UserError:
+    """Explain an error of pydantic: a value of the wrong type or outside its limits."""
     if not error["loc"]:
         return UserError(str(error.get("ctx", {}).get("error", error["msg"])))
     if error["type"] == "missing":
-        return UserError(f"{owner}: {name} has no default; use --set {name}=VALUE")
-    origin = owner if setting is None else setting.origin
+        return UserError(f"{origin}: {name} has no default; use --set {name}=VALUE")
     if error["type"] == "literal_error":
         choices = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
         return UnknownName(f"value of {name}", str(error["input"]), choices, origin)

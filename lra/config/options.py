@@ -91,13 +91,7 @@ def options_model(owner: type) -> type[Section]:
             )
         if parameter.kind is not parameter.VAR_POSITIONAL:
             fields[parameter.name] = _describe_option(parameter, hints.get(parameter.name))
-    try:
-        return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
-    except Exception:
-        wrong = ", ".join(name for name in fields if not _is_possible({name: fields[name]}))
-        raise BrokenPromise(
-            f"{wrong} cannot be a setting; use the type of a number, text, boolean or list"
-        ) from None
+    return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
 
 
 def _describe_option(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
@@ -109,16 +103,14 @@ def _describe_option(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]
         raise BrokenPromise(f"{name}: write Annotated[whole type, mark], not within the type")
     if hint is None:
         hint = type(default) if isinstance(default, (bool, int, float, str)) else Any
-    return hint, ... if default is parameter.empty else default
-
-
-def _is_possible(fields: dict[str, Any]) -> bool:
-    """Whether options have types that can be checked; defaults are checked where they are used."""
+    field: Any = hint, ... if default is parameter.empty else default
     try:
-        create_model("Options", __base__=Section, **fields)
+        create_model("Option", __base__=Section, **{name: field})
     except Exception:
-        return False
-    return True
+        raise BrokenPromise(
+            f"{name} cannot be a setting; use the type of a number, text, boolean or list"
+        ) from None
+    return field
 
 
 def _has_hidden_mark(hint: Any) -> bool:

@@ -99,8 +99,7 @@ def _find(
     spec: str, flag: str, registry: Registry[Any], component: type[AnyComponent]
 ) -> AnyComponent:
     if ":" in spec:
-        cls, code, file = _find_plug_in(spec, f"{flag} {spec}", registry, component)
-        return component(spec=spec, cls=cls, flag=flag, code=code, file=file)
+        return _find_plug_in(spec, flag, registry, component)
     if spec.endswith(".py"):
         raise UserError(f"{flag} {spec}: add the name of the class, {spec}:ClassName")
     try:
@@ -110,9 +109,9 @@ def _find(
 
 
 def _find_plug_in(
-    spec: str, origin: str, registry: Registry[Any], component: type[AnyComponent]
-) -> tuple[type, str, str]:
-    """Return a plug-in's class, the digest of its code, and the file that defines it."""
+    spec: str, flag: str, registry: Registry[Any], component: type[AnyComponent]
+) -> AnyComponent:
+    origin = f"{flag} {spec}"
     module, cls = load_class(spec, origin, component.fits, component.expected)
     name, named = spec.rpartition(":")[2], str(module.__file__)
     try:
@@ -126,11 +125,12 @@ def _find_plug_in(
             )
         file = inspect.getfile(cls)
         user_code.add(file)
-        return cls, _digest_once(module, named, file), file
+        code = _digest_once(module, named, file)
     except (KnownError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise UserError(f"{origin}: it cannot be used: {describe_error(error, named)}") from error
+    return component(spec=spec, cls=cls, flag=flag, code=code, file=file)
 
 
 @functools.cache
@@ -159,7 +159,8 @@ def load_class(
     if name.isidentifier() and target.endswith(".py"):
         module = _run_file(Path(target), origin)
     elif name.isidentifier() and all(part.isidentifier() for part in target.split(".")):
-        module = _import_module(target, origin)
+        with _explain_import(Path.cwd(), origin, target.replace(".", "/"), target):
+            module = importlib.import_module(target)
     else:
         raise UserError(f"{origin}: expected {FORMS}")
     user_code.add(str(module.__file__))
@@ -194,12 +195,6 @@ def _run_file(path: Path, origin: str) -> ModuleType:
         del sys.modules[module.__name__]
         raise
     return module
-
-
-def _import_module(name: str, origin: str) -> ModuleType:
-    """Import a module that is installed, or in the current folder."""
-    with _explain_import(Path.cwd(), origin, name.replace(".", "/"), name):
-        return importlib.import_module(name)
 
 
 @contextlib.contextmanager

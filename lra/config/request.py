@@ -129,24 +129,23 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
     Raises: UserError for an unknown section, for one without keys, and for a value that a record
         cannot hold.
     """
+
+    def explain(what: str, given: object, expected: str) -> UserError:
+        return UserError(f"{origin}: {what}: got {reprlib.repr(given)}, expected {expected}")
+
     found: list[Change] = []
     for section, entries in settings.items():
         if section not in SECTIONS:
             raise UnknownName("section", section, SECTIONS, origin)
         if not isinstance(entries, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UserError(
-                f"{origin}: {section}: got {reprlib.repr(entries)}, expected keys with values"
-            )
+            raise explain(section, entries, "keys with values")
         for key, value in entries.items():
             if not (isinstance(key, str) and key.isidentifier()):  # pyright: ignore
-                name = reprlib.repr(key)
-                raise UserError(f"{origin}: {section}: got {name}, expected the name of a setting")
+                raise explain(section, key, "the name of a setting")
             try:
                 recorded = json.loads(json.dumps(value, allow_nan=False))  # tuples are lists
             except (TypeError, ValueError, RecursionError):
-                raise UserError(
-                    f"{origin}: {section}.{key}: got {reprlib.repr(value)}, expected a number, "
-                    f"text, boolean or list"
-                ) from None
+                expected = "a number, text, boolean or list"
+                raise explain(f"{section}.{key}", value, expected) from None
             found.append(Change(section, key, recorded, origin))
     return tuple(found)

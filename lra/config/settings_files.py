@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -34,8 +34,8 @@ ALL = "all"
 GROUPS = {"benchmark": BENCHMARK}
 """Words that stand for several tasks."""
 STARTS, CITED = "starts", "cited"
-"""Sections of a mixer's file: the distributions that released parameters start from, by patterns of
-the parameters' names, and where the settings of a protocol or preset are published."""
+"""Further sections of a mixer's file: the distributions of released initial parameters, by patterns
+of the parameters' names, and where the settings of a protocol or preset are published."""
 FileKind = Literal["tasks", "mixers"]
 _WORDS = re.compile(r"[\w-]+( [\w-]+)*")
 
@@ -115,24 +115,16 @@ class SettingsFile:
 
 
 def _mapping(body: Any, origin: str) -> dict[str, Any]:
-    """Check that a parsed value is a mapping; None, an empty section, counts as an empty one."""
-    if body is None:
-        return {}
-    if not isinstance(body, dict):
+    """Check that a parsed value is a mapping; an empty section counts as one."""
+    if not isinstance(body or {}, dict):
         raise UserError(f"{origin}: got {body!r}, expected keys with values")
-    return {str(key): value for key, value in body.items()}
-
-
-def _require_text(value: Any, origin: str) -> None:
-    if not isinstance(value, str):
-        raise UserError(f"{origin}: got {value!r}, expected a text")
+    return {str(key): value for key, value in (body or {}).items()}
 
 
 def _split_blocks(body: dict[str, Any], place: Entry) -> Iterator[tuple[Entry, dict[str, Any]]]:
     """Split a file into the settings for all runs, and those of each preset and protocol.
 
-    Args:
-        place: names the preset and the protocol of the settings; their entries are made from it.
+    Yields: an entry with the preset and protocol of the settings, and these.
     """
     kinds = [k for k in ("preset", "protocol") if not (getattr(place, k) or place.protocol)]
     nested = {k: _mapping(body.pop(f"{k}s", None), f"{place.origin}: {k}s") for k in kinds}
@@ -147,9 +139,7 @@ def _split_blocks(body: dict[str, Any], place: Entry) -> Iterator[tuple[Entry, d
 
 def _parse_block(body: dict[str, Any], place: Entry) -> Iterator[Entry]:
     if CITED in body and (place.preset or place.protocol):
-        for entry in _parse_tasks(body.pop(CITED), replace(place, section=CITED)):
-            _require_text(entry.value, f"{place.origin}: {CITED}")
-            yield entry
+        yield from _parse_tasks(body.pop(CITED), replace(place, section=CITED))
     for section, settings in body.items():
         if section not in (*SECTIONS, STARTS):
             raise UnknownName("section", section, (*SECTIONS, STARTS), place.origin)
@@ -168,7 +158,8 @@ def _parse_tasks(value: Any, place: Entry) -> Iterator[Entry]:
         tasks = [task for word in str(key).split() for task in GROUPS.get(word, (word,))]
         for number, task in enumerate(tasks):
             if task in seen:
-                raise UserError(f"{_where(place)}: the task {task} occurs twice")
+                where = f"{place.origin}: {place.section}.{place.key}"
+                raise UserError(f"{where}: the task {task} occurs twice")
             seen.add(task)
             entry = _parse_entry(inner, replace(place, task=task))
             yield replace(entry, source=_choose_words(entry.source, number, len(tasks)))
@@ -180,19 +171,12 @@ def _parse_entry(value: Any, place: Entry) -> Entry:
     if not isinstance(value, dict) or "is" not in value:
         return replace(place, value=value)
     known = ("is", "theirs", "from", "why")
-    for key in value:
-        if key not in known:
-            raise UnknownName("key", str(key), known, _where(place))
-    for key in ("from", "why"):
-        _require_text(value.get(key, ""), f"{_where(place)}: {key}")
+    for key in value.keys() - known:
+        raise UnknownName("key", str(key), known, f"{place.origin}: {place.section}.{place.key}")
     return replace(
-        place, value=value["is"], source=value.get("from", ""), has_other="theirs" in value,
-        theirs=value.get("theirs"), why=value.get("why", ""),
+        place, value=value["is"], source=str(value.get("from", "")), has_other="theirs" in value,
+        theirs=value.get("theirs"), why=str(value.get("why", "")),
     )  # fmt: skip
-
-
-def _where(place: Entry) -> str:
-    return f"{place.origin}: {place.section}.{place.key}"
 
 
 def _choose_words(source: str, number: int, count: int) -> str:
@@ -218,18 +202,12 @@ def _parse(text: str, shown: str, kind: FileKind) -> SettingsFile:
     body = _mapping(parse_yaml(text, shown), shown)
     rows = _mapping(body.pop("rows", None), f"{shown}: rows")
     sources = _mapping(body.pop("sources", None), f"{shown}: sources")
-    for source in sources.values():
-        _require_text(source, f"{shown}: sources")
     blocks = [*_split_blocks(body, Entry(shown))]
     entries = [
         _name_source(entry, sources)
         for place, settings in blocks
         for entry in _parse_block(settings, place)
     ]
-    if kind == "tasks":
-        for section in [*(["rows"] if rows else []), *(entry.section for entry in entries)]:
-            if section in ("rows", STARTS, CITED):
-                raise UserError(f"{shown}: only the file of a mixer can have {section}")
     for entry in entries if kind == "mixers" else ():
         if entry.section == "task":
             name = f"task.{entry.key}"
@@ -301,3 +279,25 @@ def read_files(
     for one in files:
         one.refuse_unknown_names(tasks)
     return files
+
+
+def list_layers(
+    files: Iterable[SettingsFile], task: str, preset: str, protocol: str
+) -> list[list[Entry]]:
+    """List what files say for a run, in layers of which each replaces settings of those before.
+
+    Args:
+        files: the file of the task before that of the mixer.
+    """
+    layers: dict[tuple[bool, bool, int, bool], list[Entry]] = {}
+    for number, file in enumerate(files):
+        for entry in file.entries:
+            if (
+                entry.section in SECTIONS
+                and entry.task in (ALL, task)
+                and entry.preset in (None, preset)
+                and entry.protocol in (None, protocol)
+            ):
+                level = bool(entry.preset), bool(entry.protocol), number, entry.task != ALL
+                layers.setdefault(level, []).append(entry)
+    return [layers[level] for level in sorted(layers)]

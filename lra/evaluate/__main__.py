@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import logging
 import sys
@@ -11,10 +10,9 @@ from pathlib import Path
 
 from lra.config.request import parse_alternatives
 from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
-from lra.evaluate.trained import read_finished_run, recompose_config
+from lra.evaluate.trained import read_finished_run
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
 from lra.record.run import RunRecord, results_dir_of
-from lra.record.schema import SHIPPED
 from lra.record.scores import unit_of
 from lra.runtime.cli import (
     Parser,
@@ -28,9 +26,7 @@ from lra.runtime.console import MISSING, as_typed, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.plain_table import plain_matrix
-from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
-from lra.train.messages import RIGHT, WRONG
+from lra.runtime.terminal import plain_matrix, terminal_width, wrap_command, wrap_words
 
 logger = logging.getLogger("lra.evaluate")
 
@@ -131,38 +127,12 @@ def run(options: argparse.Namespace) -> int:
     width = terminal_width()
     caption = "Test accuracy in percent; where every position is a target, bits and perplexity:"
     lines = [*wrap_words(caption, width), "", *_table(options.run, width), ""]
-    for folder in options.run:
-        for text in advise(folder, trust_code=options.trust_code):
-            lines += [*wrap_words(text, width), ""]
-    write_out("\n".join([*lines, *_next_step(options.run, width), ""]))
+    folder = Path(as_typed(str(options.run[0])))
+    results_dir = results_dir_of(folder) or results_dir_of(options.run[0])
+    if results_dir is not None:
+        lines += wrap_command("next:", command_words("report", results_dir=results_dir), width)
+    write_out("\n".join([*lines, ""]))
     return 0
-
-
-def _next_step(folders: list[Path], width: int) -> list[str]:
-    """Write the command that reports on the first run that is in a results folder."""
-    found = [results_dir_of(Path(as_typed(str(path)))) or results_dir_of(path) for path in folders]
-    for results_dir in filter(None, found):
-        place = results_dir.parent if results_dir.name == SHIPPED else results_dir
-        return wrap_command("next:", command_words("report", results_dir=place), width)
-    return []
-
-
-def advise(folder: Path, *, trust_code: bool) -> list[str]:
-    """Say what the task advises where a model is right on its own data and wrong at a length."""
-    run = read_finished_run(folder)
-    at_lengths = [one for one in evaluations_of(folder)[0] if one.length is not None]
-    wrong = [one for one in at_lengths if one.test_accuracy < WRONG]
-    if not wrong or (run.test_accuracy or 0.0) < RIGHT:
-        return []
-    advice = ""
-    with contextlib.suppress(UserError):  # settings or code have changed since the run
-        advice = recompose_config(folder, run, trust_code=trust_code).build_task().advice
-    text = (
-        f"{run.method}/{run.run_id} is right on {run.test_accuracy:.1f} % as trained, but on "
-        f"{wrong[0].test_accuracy:.1f} % with {wrong[0].label}: the model does not generalise; "
-        f"{advice}"
-    )
-    return [text] if advice else []
 
 
 def _report(found: EvaluationRecord, path: Path) -> None:

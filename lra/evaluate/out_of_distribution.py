@@ -15,17 +15,20 @@ from common.errors import DataError
 from lra.config.registry import TASKS
 from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig
-from lra.evaluate.recorded_code import is_changed
-from lra.evaluate.trained import has_changed_code, load_best_model, recompose_config
+from lra.evaluate.trained import (
+    list_changed_code,
+    load_best_model,
+    recompose_config,
+)
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
-from lra.runtime.environment import device_name, use_kernels, use_tf32, versions
+from lra.runtime.environment import device_name, is_gpu_shared, use_kernels, use_tf32, versions
 from lra.runtime.errors import UserError
 from lra.runtime.repository import git_state
 from lra.train.checkpoint import describe_missing
-from lra.train.evaluation import Evaluator, Score, compute_position_scores
-from tasks.base import Dataset, largest_class
+from lra.train.evaluation import Evaluator, compute_position_scores
+from tasks.base import largest_class
 
 EXAMPLES = 2000
 """Number of examples in a freshly drawn test set, unless another one is asked for."""
@@ -89,24 +92,18 @@ def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
 
     One of changed code is none: that of the run may be back, or the code have changed again.
     """
-    if other.trust_code and is_changed(record):
+    if other.trust_code and list_changed_code(record):
         return False
     task = TASKS.classes.get(record.task)
     is_drawn = task is not None and task.draws_data
     examples = other.examples or (EXAMPLES if is_drawn else None)
-    return any(
-        (found.length, found.changes) == (other.length, other.values)
-        and not found.has_changed_code
-        and examples in (None, _examples_of(found))
-        for found in evaluations_of(folder)[0]
-    )
-
-
-def _examples_of(found: EvaluationRecord) -> int | None:
-    """Return the size of a test set, which is not the number of its targets where these are
-    positions.
-    """
-    return found.test_examples if found.positions is None else found.data.sizes.get("test")
+    for found in evaluations_of(folder)[0]:
+        # Where positions are targets, they are not the size of the test set.
+        size = found.test_examples if found.positions is None else found.data.sizes.get("test")
+        is_same = (found.length, found.changes) == (other.length, other.values)
+        if is_same and not found.has_changed_code and examples in (None, size):
+            return True
+    return False
 
 
 def evaluate_on(
@@ -119,12 +116,6 @@ def evaluate_on(
 ) -> EvaluationRecord:
     """Evaluate the best model of a run on the test set of other data.
 
-    Args:
-        folder: the run's folder.
-        record: the run's record.
-        other: how the data differs from that of the training.
-        data_dir: where the task finds its files and its cache.
-        device: where the model is evaluated.
     Raises: UserError if there is no checkpoint, and as `compose_other` and `load_best_model` do.
     """
     config = compose_other(folder, record, other)
@@ -135,6 +126,7 @@ def evaluate_on(
     if model is None:
         raise UserError(f"{folder}: {describe_missing(folder / 'checkpoints')}")
     dataset = task.prepare(data_dir)
+    test = dataset.splits["test"]
     # A forward pass has about as many positions as in training.
     longer = max(1.0, task.info.max_length / record.length)
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
@@ -147,46 +139,33 @@ def evaluate_on(
             batch_size=batch_size,
             device=device,
             precision=config.train.precision,
-            title=f"evaluating on {len(dataset.splits['test'])} examples",
+            title=f"evaluating on {len(test)} examples",
         )
-        score = evaluator.score(dataset.splits["test"], task.info)
+        score = evaluator.score(test, task.info)
     seconds = time.perf_counter() - start
-    return _record_of(record, other, config, dataset, score, seconds=seconds, device=device)
-
-
-def _record_of(
-    run: RunRecord,
-    other: OtherData,
-    config: RunConfig,
-    dataset: Dataset,
-    score: Score,
-    *,
-    seconds: float,
-    device: torch.device,
-) -> EvaluationRecord:
-    """Describe what the model of a run scored on other data, in how many seconds."""
     return EvaluationRecord(
-        run_id=run.run_id,
-        task=run.task,
-        mixer=run.mixer,
-        seed=run.seed,
-        config_hash=run.config_hash,
-        has_changed_code=has_changed_code(config, run),
+        run_id=record.run_id,
+        task=record.task,
+        mixer=record.mixer,
+        seed=record.seed,
+        config_hash=record.config_hash,
+        has_changed_code=bool(list_changed_code(record)),
         length=other.length,
         changes=other.values,
-        trained_length=run.length,
+        trained_length=record.length,
         test_accuracy=score.accuracy,
         test_correct=score.correct,
         test_total=score.total,
         test_non_finite=score.non_finite,
         loss=score.loss if math.isfinite(score.loss) else None,
         baselines=dict(dataset.baselines),
-        largest_class=largest_class(dataset.splits["test"].labels),
+        largest_class=largest_class(test.labels),
         positions=compute_position_scores(score, dataset) if score.predictions is None else None,
         tokens=score.tokens,
         examples_per_second=score.total / seconds,
         device=device_name(device),
         threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
+        gpu_shared=is_gpu_shared(device),
         precision=config.train.precision,
         versions=versions(),
         git=git_state(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +12,15 @@ from common.strict_yaml import plain
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
-from lra.config.request import Change, RunRequest, parse_change
+from lra.config.registry import digest
+from lra.config.request import Change, RunRequest, parse_changes
 from lra.config.schema import RunConfig
-from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.changes import section_of, write_changes
 from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
+from lra.train.run_folder import CODE_FILES
 from lra.train.trainer import Best
 from tasks.base import Dataset, TaskInfo
 
@@ -51,44 +54,66 @@ def recompose_config(
         trust_code: whether a plug-in's file is run even if it is not that of the run.
     Raises: UserError if the settings files have changed since the run, or a plug-in's code.
     """
-    if not trust_code:
-        refuse_changed_code(folder, record)
-
+    for kind, spec, file in () if trust_code else list_changed_code(record):
+        if file is None:
+            raise UserError(
+                f"{folder}: its {kind} is {spec}, and there is no such code here (seen from "
+                f"{Path.cwd()})"
+            )
+        raise UserError(
+            f"{folder}: {file} is not the code that the run was made with (that is in "
+            f"{folder / CODE_FILES[kind]}); --trust-code runs it as it is now, and marks the result"
+        )
+    own = parse_changes(write_changes(record.changes), "the run's --set")
     request = RunRequest(
         task=record.task_from or record.task,
         mixer=record.mixer_from or record.mixer,
         preset=record.preset,
         protocol=record.protocol,
-        changes=tuple(
-            parse_change(text, "the run's --set") for text in write_changes(record.changes)
-        ),
+        changes=own,
     )
     config = resolve(request)
-    if _with_code_of(config, record).hash != record.config_hash:
+    with_its_code = replace(
+        config,
+        task_component=replace(config.task_component, code=record.task_code),
+        mixer_component=replace(config.mixer_component, code=record.mixer_code),
+    )
+    if with_its_code.hash != record.config_hash:
         raise UserError(
             f"{folder}: its settings cannot be composed again: {_difference(record, config)}; "
             f"go back to the settings files, or the options, of the run (its commit: "
             f"{record.git.get('commit') or 'not known'})"
         )
-    return resolve(replace(request, changes=(*request.changes, *changes)))
+    return resolve(replace(request, changes=(*own, *changes)))
 
 
-def has_changed_code(config: RunConfig, record: RunRecord) -> bool:
-    """Whether settings composed again are of other code than a run's."""
-    return _codes(config) != (record.task_code, record.mixer_code)
+def list_changed_code(record: RunRecord) -> list[tuple[str, str, Path | None]]:
+    """List plug-ins that are not there as they were: kind, name, and the file if there is one."""
+    changed: list[tuple[str, str, Path | None]] = []
+    for kind, spec, code in (
+        ("task", record.task_from, record.task_code),
+        ("mixer", record.mixer_from, record.mixer_code),
+    ):
+        file = None if spec is None else _find_file(spec.rpartition(":")[0])
+        if spec is not None and (file is None or not file.is_file()):
+            changed.append((kind, spec, None))
+        elif spec is not None and (code is None or digest([str(file)]) != code):
+            changed.append((kind, spec, file))
+    return changed
 
 
-def _codes(config: RunConfig) -> tuple[str | None, str | None]:
-    return config.task_component.code, config.mixer_component.code
-
-
-def _with_code_of(config: RunConfig, record: RunRecord) -> RunConfig:
-    """Return settings as they are with the code that a run had."""
-    return replace(
-        config,
-        task_component=replace(config.task_component, code=record.task_code),
-        mixer_component=replace(config.mixer_component, code=record.mixer_code),
-    )
+def _find_file(target: str) -> Path | None:
+    """Find the file that a path or a dotted name stands for, without running any code."""
+    if target.endswith(".py"):
+        return Path(target)
+    places: list[str] | None = [*sys.path, str(Path.cwd())]
+    origin = None
+    for name in target.split("."):
+        spec = importlib.machinery.PathFinder.find_spec(name, places)
+        if spec is None:
+            return None
+        origin, places = spec.origin, list(spec.submodule_search_locations or [])
+    return None if origin is None else Path(origin)
 
 
 def _difference(record: RunRecord, config: RunConfig) -> str:
@@ -99,18 +124,12 @@ def _difference(record: RunRecord, config: RunConfig) -> str:
         for name in sorted(before.keys() | now.keys())
         if before.get(name) != now.get(name) and section_of(name) not in ("pretrain", "log")
     ]
-    more = f" and {len(changed) - 3} others" if len(changed) > 3 else ""  # noqa: PLR2004
-    return f"{', '.join(changed[:3])}{more}" if changed else "settings files have changed since"
+    return ", ".join(changed[:3]) or "settings files have changed since"
 
 
 def prepare_data(folder: Path, record: RunRecord, config: RunConfig, data_dir: Path) -> Dataset:
     """Prepare the data of a run.
 
-    Args:
-        folder: the run's folder.
-        record: the run's record.
-        config: the run's settings.
-        data_dir: official files and caches.
     Raises: DataError if it can neither be found nor made; UserError if it is other data.
     """
     dataset = config.build_task().prepare(data_dir)
@@ -147,21 +166,20 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
             f"labels; the run's own command goes on with it"
         )
     trained = config.build_task().info
-    if config.model.positions == "learned" and info.max_length > trained.max_length:
-        raise UserError(
-            f"{folder}: the model has learned position embeddings for {trained.max_length:,} "
-            f"positions, and this data has sequences of {info.max_length:,}; expected data of at "
-            f"most {trained.max_length:,} positions (model.positions=learned)"
-        )
-    if not config.mixer_component.takes_longer and info.max_length > trained.max_length:
-        raise UserError(
-            f"{folder}: mixer {config.mixer_name} has parameters for {trained.max_length:,} "
-            f"positions, and this data has sequences of {info.max_length:,}; expected data of at "
-            f"most {trained.max_length:,} positions"
-        )
+    if info.max_length > trained.max_length:
+        fixed = "" if config.mixer_component.takes_longer else f"mixer {config.mixer_name}"
+        if config.model.positions == "learned":
+            fixed = "model.positions=learned"
+        if fixed:
+            raise UserError(
+                f"{folder}: {fixed} has parameters for {trained.max_length:,} positions, and this "
+                f"data has sequences of {info.max_length:,}; expected data of at most "
+                f"{trained.max_length:,} positions"
+            )
     model = Classifier(config, info, trained=trained)
-    trainer = state["trainer"]
-    _refuse_other_weights(folder, trainer["best"])
+    trainer, path = state["trainer"], folder / "result.json"
+    if path.exists():
+        _refuse_other_weights(folder, load_record(path), trainer["best"])
     weights = (trainer["best"] or trainer)["model"]
     own = model.state_dict()
     other = [n for n in own if n not in weights or weights[n].shape != own[n].shape]
@@ -173,18 +191,11 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
     return model.eval()
 
 
-def _refuse_other_weights(folder: Path, best: Best | None) -> None:
-    """Refuse the best weights of a checkpoint if a finished run was tested with others.
-
-    Raises: UserError naming the step of both.
-    """
-    path = folder / "result.json"
-    record = load_record(path) if path.exists() else None
-    if record is None or record.status != "done" or record.best_step is None:
-        return
+def _refuse_other_weights(folder: Path, record: RunRecord, best: Best | None) -> None:
+    """Refuse the best weights of a checkpoint if a finished run was tested with others."""
     pretrained = record.pretraining.steps if record.pretraining else 0
     found = None if best is None else pretrained + best["step"]
-    if found != record.best_step:
+    if record.status == "done" and record.best_step not in (None, found):
         raise UserError(
             f"{folder}: the run was tested with the weights of step {record.best_step:,}, and its "
             f"newest checkpoint has {'no best weights' if found is None else f'step {found:,}'}; "

@@ -13,7 +13,7 @@ from torch import Tensor
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import Decoder
 from lra.runtime.errors import UserError
-from models.layers.kernel_cache import cache_kernels
+from models.layers.long_convolution import cache_kernels
 from tasks.random_words import RandomWords
 
 BITS = 52

@@ -1,4 +1,4 @@
-"""Checking, listing, exporting, copying and removing runs: `python -m lra.record --help`."""
+"""Checking, listing, exporting and copying runs: `python -m lra.record --help`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.merge_results import merge_results
-from lra.record.packed import PACK, unpack
-from lra.record.remove_runs import remove_runs
-from lra.record.run import RUNS, RunRecord
+from lra.record.packed import PACK
+from lra.record.run import RunRecord
 from lra.record.schema import SHIPPED_RESULTS
 from lra.record.table import read_runs, to_frame
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
 from lra.runtime.console import MISSING, as_typed, csv_table, write_out
-from lra.runtime.plain_table import plain_table
-from lra.runtime.terminal import terminal_width, wrap_command
+from lra.runtime.terminal import plain_table, terminal_width
 
 logger = logging.getLogger("lra.record")
 
@@ -28,10 +26,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.record",
-        description="Check, list, export, merge, ship, unpack and remove the records of runs.",
+        description="Check, list, export, merge and ship the records of runs.",
         epilog="Exit codes: 0 done, 1 some records could not be read (each is named), 2 mistake "
-        "in the command, or records in conflict, 6 a process is at work on a run to remove, 130 "
-        "interrupted. python -m lra.record COMMAND --help lists the flags of a command.",
+        "in the command, or records in conflict, 130 interrupted. "
+        "python -m lra.record COMMAND --help lists the flags of a command.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     folder = Parser(add_help=False)
@@ -43,9 +41,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     def add(name: str, text: str, more: str = "") -> Parser:
         description = f"{text[0].upper()}{text[1:]}. {more}".strip()
         return commands.add_parser(name, parents=[folder], help=text, description=description)
-
-    def add_runs(command: Parser, count: str, text: str) -> None:
-        command.add_argument("runs", nargs=count, metavar="RUN", help=text)
 
     add("validate", "check every record, and print the ones that are not valid")
     add("list", "print one line for each run")
@@ -68,25 +63,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "The file runs.parquet of a results folder gets their records, metrics and predictions, "
         "and no checkpoints.",
     )  # fmt: skip
-    add_runs(
-        ship, "*", "TASK/MIXER/RUN, as the command list prints it (default: all runs and "
-        "measurements)",
+    ship.add_argument(
+        "runs", nargs="*", metavar="RUN",
+        help="TASK/MIXER/RUN, as the command list prints it (default: all runs and measurements)",
     )  # fmt: skip
     ship.add_argument(
         "--to", type=absolute_path, default=SHIPPED_RESULTS, metavar="FOLDER",
         help="results folder to add to (default: results/shipped of this checkout)",
     )  # fmt: skip
-    unpack = add("unpack", "write packed runs into folders of files, as a run leaves them")
-    add_runs(unpack, "*", "TASK/MIXER/RUN (default: all runs and measurements)")
-    unpack.add_argument(
-        "--to", type=absolute_path, metavar="FOLDER",
-        help="results folder to write into (default: --results-dir)",
-    )  # fmt: skip
-    remove = add(
-        "remove", "move runs out of the results; no file is deleted",
-        "They are in the folder removed/ of the results folder, and can be moved back.",
-    )  # fmt: skip
-    add_runs(remove, "+", "TASK/MIXER/RUN, as the command list prints it, or the folder of a run")
     return parser.parse_args(arguments)
 
 
@@ -107,23 +91,12 @@ def list_runs(records: Sequence[RunRecord]) -> str:
     return "\n".join([*lines, ""])
 
 
-def carry(options: argparse.Namespace) -> int:
-    """Carry out a command line; return the exit code."""
-    faults = COMMANDS[options.command](options)
-    for fault in faults:
-        logger.warning(f"left out: {fault}")
-    return INCOMPLETE if faults else 0
-
-
 def _validate(options: argparse.Namespace) -> list[str]:
     folder = options.results_dir
     runs, faults = read_runs(folder, "--results-dir")
-    measured, others = all_bench_records(folder)
-    count, faults = len(runs) + len(measured), faults + others
-    for place, _ in runs:
-        evaluated, others = evaluations_of(place)
-        count += len(evaluated)
-        faults += others
+    found = [all_bench_records(folder), *(evaluations_of(place) for place, _ in runs)]
+    faults += [fault for _, more in found for fault in more]
+    count = len(runs) + sum(len(records) for records, _ in found)
     write_out(f"valid records: {count:,}; invalid files: {len(faults):,}\n")
     return faults
 
@@ -135,34 +108,15 @@ def _list(options: argparse.Namespace) -> list[str]:
 
 
 def _merge(options: argparse.Namespace) -> list[str]:
-    folder = options.results_dir
-    copied, present, faults = merge_results(folder, options.folders)
-    write_out(f"{copied} records copied into {folder}, {present} were there already\n")
+    if options.command == "ship":
+        place, sources, runs = options.to / PACK, [options.results_dir], options.runs
+        found = merge_results(options.to, sources, runs, packed=True)
+    else:
+        place = options.results_dir
+        found = merge_results(place, options.folders)
+    copied, present, faults = found
+    write_out(f"{copied} records copied into {place}, {present} were there already\n")
     return faults
-
-
-def _ship(options: argparse.Namespace) -> list[str]:
-    source, target = [options.results_dir], options.to
-    copied, present, faults = merge_results(target, source, options.runs, packed=True)
-    write_out(f"{copied} records added to {target / PACK}, {present} were there already\n")
-    return faults
-
-
-def _unpack(options: argparse.Namespace) -> list[str]:
-    target = options.to or options.results_dir
-    folders = unpack(options.results_dir, target, [f"{RUNS}/{run}" for run in options.runs])
-    write_out(f"{len(folders)} folders are unpacked in {target}\n")
-    return []
-
-
-def _remove(options: argparse.Namespace) -> list[str]:
-    """Move runs out of the results, and say how they can be moved back."""
-    moved = remove_runs(options.results_dir, options.runs)
-    lines = [f"{len(moved)} run{'s' * (len(moved) != 1)} removed from the results. To undo it:"]
-    for old, new in moved:
-        lines += wrap_command(" ", ["mv", str(new), str(old.parent)], terminal_width())
-    write_out("\n".join([*lines, ""]))
-    return []
 
 
 def _export(options: argparse.Namespace) -> list[str]:
@@ -181,15 +135,22 @@ def _export(options: argparse.Namespace) -> list[str]:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
-    "validate": _validate, "list": _list, "export": _export, "merge": _merge, "ship": _ship,
-    "unpack": _unpack, "remove": _remove,
+    "validate": _validate, "list": _list, "export": _export, "merge": _merge, "ship": _merge,
 }  # fmt: skip
 """What carries out each command, and returns the faults of what it left out."""
 
 
+def run(options: argparse.Namespace) -> int:
+    """Carry out a command line; return the exit code."""
+    faults = COMMANDS[options.command](options)
+    for fault in faults:
+        logger.warning(f"left out: {fault}")
+    return INCOMPLETE if faults else 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return run_command("lra.record", lambda: carry(parse_arguments(arguments)))
+    return run_command("lra.record", lambda: run(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

@@ -12,26 +12,22 @@ from pydantic import Field
 from lra.record.changes import SettingName, Settings, write_changes
 from lra.record.packed import list_files
 from lra.record.schema import (
-    SCHEMA_VERSION,
     Amount,
     Count,
     FileName,
-    GitFacts,
+    MeasuredRecord,
     Positive,
     PositiveCount,
-    Record,
     ShortText,
-    ThreadsRecord,
     read_all,
 )
 
 Objective = Literal["next", "masked"]
 
 
-class BenchRecord(Record):
+class BenchRecord(MeasuredRecord):
     """One mixer at one length on one device, measured in interleaved rounds with others."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
     mode: Literal["step", "forward", "pretraining", "op", "decode"]
     """What is measured. step: whole training steps of the classifier; forward: batches of an
     evaluation; pretraining, which earlier versions measured: training steps of a language model;
@@ -66,12 +62,6 @@ class BenchRecord(Record):
     batch_size: PositiveCount
     channels: PositiveCount | None = None
     """Channels that a part of a mixer works on; null for classifiers."""
-    device: ShortText
-    threads: ThreadsRecord | None = None
-    """What it was computed with; null on a GPU, and in records older than this field."""
-    gpu_shared: bool | None = None
-    """Whether other processes held memory of the GPU meanwhile, so that speeds are low; null on a
-    CPU, and in records older than this field."""
     precision: FileName
     repeats: Count
     """Number of rounds that medians and quartiles are taken over."""
@@ -100,8 +90,6 @@ class BenchRecord(Record):
     """Percent of a training step's time by purpose, such as kernels or matrix products."""
     measured_with: tuple[ShortText, ...]
     """Mixers that were measured in the same interleaved rounds."""
-    versions: dict[ShortText, ShortText]
-    git: GitFacts
 
     @property
     def method(self) -> str:
@@ -151,10 +139,6 @@ class BenchRecord(Record):
 
 
 def all_bench_records(results_dir: Path, name: str = "*") -> tuple[list[BenchRecord], list[str]]:
-    """Read the measurements of a results folder; list the faults of unreadable files.
-
-    Args:
-        name: a pattern of the names of their files, without the ending.
-    """
+    """Read the measurements of a results folder whose names match a pattern; list the faults."""
     paths = list_files(results_dir, f"bench/*/{name}.json")
     return read_all(BenchRecord, paths, lambda record: record.path(results_dir))

@@ -1,4 +1,4 @@
-"""Settings that a run changed of its preset: their values by full name, such as "train.lr"."""
+"""Settings by their full names, such as "train.lr"."""
 
 from __future__ import annotations
 
@@ -10,20 +10,11 @@ from pydantic import AfterValidator, Field
 from common.strict_yaml import plain
 from lra.record.schema import PrintableText, refuse_control_characters
 
-MOST_SETTINGS = 1000
-"""Most settings of a run; a record with more is taken as damaged."""
-
 SettingName = Annotated[str, Field(max_length=200, pattern=r"^[a-z]+\.[A-Za-z_]\w*$")]
-"""Section and name of a setting: "train.lr"."""
-
 Settings = Annotated[
-    dict[SettingName, Any],
-    Field(max_length=MOST_SETTINGS),
-    AfterValidator(refuse_control_characters),
+    dict[SettingName, Any], Field(max_length=1000), AfterValidator(refuse_control_characters)
 ]
-"""Values by the full names of their settings."""
-
-Origins = Annotated[dict[SettingName, PrintableText], Field(max_length=MOST_SETTINGS)]
+Origins = Annotated[dict[SettingName, PrintableText], Field(max_length=1000)]
 """Where each value that is not a default comes from: a file, or a flag."""
 
 

@@ -8,42 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from common.strict_yaml import plain
 from lra.record.changes import Settings, write_changes
 from lra.record.packed import list_files_of
-from lra.record.schema import (
-    SCHEMA_VERSION,
-    Amount,
-    Count,
-    DataRecord,
-    FileName,
-    GitFacts,
-    Percent,
-    PositiveCount,
-    Record,
-    ShortText,
-    ThreadsRecord,
-    read_all,
-    refuse_excess,
-)
-from lra.record.scores import PositionScores, TokenScores, refuse_other_accuracy
-
-FILES = "evaluation-*.json"
-"""Pattern of the names of these records' files in a run's folder."""
+from lra.record.schema import Amount, Count, Percent, PositiveCount, read_all
+from lra.record.scores import TestedRecord
 
 
-class EvaluationRecord(Record):
+class EvaluationRecord(TestedRecord):
     """What a trained model scores out of distribution."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
-    run_id: FileName
-    task: FileName
-    mixer: FileName
-    seed: Count
-    config_hash: ShortText
-    """Hash of the settings of the run whose model was evaluated."""
+    test_accuracy: Percent  # pyright: ignore[reportIncompatibleVariableOverride]
+    test_correct: Count  # pyright: ignore[reportIncompatibleVariableOverride]
+    test_total: PositiveCount  # pyright: ignore[reportIncompatibleVariableOverride]
     has_changed_code: bool = False
     """Whether a plug-in's code was no longer that of the run."""
     length: PositiveCount | None
@@ -53,39 +32,9 @@ class EvaluationRecord(Record):
     trained_length: PositiveCount
     """Positions of the longest sequence that the task admitted in training."""
     status: Literal["done"] = "done"
-    test_accuracy: Percent
-    test_correct: Count
-    test_total: PositiveCount
-    test_non_finite: Count | None = None
-    """Targets among them whose logits are not finite, which count as wrong; null in records older
-    than this field."""
     loss: Annotated[float, Field(ge=0)] | None
     """Mean over targets in nats; null if it is not finite."""
-    baselines: dict[ShortText, Percent]
-    largest_class: Percent
-    positions: PositionScores | None = None
-    """What is measured where targets are positions; null where they are examples."""
-    tokens: TokenScores | None = None
-    """See `RunRecord.tokens`."""
     examples_per_second: Amount
-    device: ShortText
-    threads: ThreadsRecord | None = None
-    """What it was computed with; null on a GPU, and in records older than this field."""
-    precision: ShortText
-    versions: dict[ShortText, ShortText]
-    git: GitFacts
-    data: DataRecord
-
-    @model_validator(mode="after")
-    def _consistent(self) -> EvaluationRecord:
-        refuse_other_accuracy(self.test_accuracy, self.test_correct, self.test_total, self.tokens)
-        refuse_excess(self.test_correct, self.test_non_finite, self.test_total)
-        return self
-
-    @property
-    def test_examples(self) -> int:
-        """See `RunRecord.test_examples`."""
-        return self.test_total if self.tokens is None else self.tokens.examples
 
     @property
     def label(self) -> str:
@@ -110,7 +59,9 @@ class EvaluationRecord(Record):
 def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
     """Read what a run's model scored out of distribution; list the faults of unreadable files."""
     found, faults = read_all(
-        EvaluationRecord, list_files_of(folder, FILES), lambda record: folder / record.path
+        EvaluationRecord,
+        list_files_of(folder, "evaluation-*.json"),
+        lambda record: folder / record.path,
     )
     return sorted(found, key=evaluation_order), faults
 

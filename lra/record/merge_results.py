@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -10,22 +11,18 @@ from pathlib import Path
 from filelock import FileLock
 
 from common.errors import DataError
-from common.files import remove_leftovers, write_atomically
+from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.packed import has_file, read_file, read_pack, write_pack
-from lra.record.run import folder_of
+from lra.record.run import LARGEST_METRICS, folder_of
 from lra.record.schema import Record
 from lra.record.table import read_runs
 from lra.runtime.errors import UserError
 
 COPIED = ("config.yaml", "metrics.jsonl", "mixer.py", "predictions.csv", "task.py")
-"""Files of a run that a report reads beside its record; checkpoints stay where they are."""
-
-LARGEST = 2**30
-"""Most bytes of a file that is copied."""
-
-_PARTIAL = ".merge-"
+"""Files of a run that are copied with its record; checkpoints stay where they are."""
+PARTIAL = ".merge-"
 """Start of the names of folders that runs are copied into before they get their own."""
 
 Found = dict[Path, tuple[Path, Record]]
@@ -48,28 +45,26 @@ def merge_results(
     Returns: how many were copied, how many were already there, and the faults of unreadable files.
     Raises: UserError listing what the target has with another record, and for an unknown run.
     """
-    _choose(target, folders, runs, packed=packed)  # so that a mistake makes no folder
+    new, present, faults = _choose(target, folders, runs, packed=packed)
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
-        # Another merge may have copied meanwhile.
-        new, present, faults = _choose(target, folders, runs, packed=packed)
         if packed:
-            files = {place.as_posix(): content for place, content in _read_all(new).items()}
-            write_pack(target, read_pack(target) | files)
-        else:
-            _remove_leftovers(target)
+            files = read_pack(target)
             for place, (root, record) in new.items():
-                _copy(target, place, _read_one(root, place, record))
+                files |= {p.as_posix(): c for p, c in _read_files(root, place, record).items()}
+            write_pack(target, files)
+        else:
+            for killed in target.glob(f"runs/*/*/{PARTIAL}*"):
+                shutil.rmtree(killed, ignore_errors=True)
+            for place, (root, record) in new.items():
+                _write_files(target, place, _read_files(root, place, record))
     return len(new), present, faults
 
 
 def _choose(
     target: Path, folders: Sequence[Path], runs: Collection[str], *, packed: bool
 ) -> tuple[Found, int, list[str]]:
-    """Choose what is to be copied.
-
-    Returns: what is new; how many records were already there; and the faults of files.
-    """
+    """Return what is new; how many records were already there; and the faults of files."""
     new: Found = {}
     conflicts: list[str] = []
     present = 0
@@ -78,8 +73,8 @@ def _choose(
         found, more = _read_records(folder, "merge", runs)
         faults += more
         for place, (_, record) in found.items():
-            if (outside := _outside(folder, place)) is not None:
-                faults.append(outside)
+            if outside := _find_outside(folder, place):
+                faults.append(f"{outside} is a link that leads out of {folder}")
                 continue
             root, other = new.get(place) or here.get(place) or (target, None)
             is_run = place.name == "result.json"
@@ -89,17 +84,14 @@ def _choose(
             elif record == other:
                 present += 1
             else:
-                conflicts.append(f"{_named(folder / place)} and {_named(root / place)}")
+                own = place.parent if is_run else place
+                conflicts.append(f"{folder / own} and {root / own}")
     if conflicts:
         raise UserError(
             f"nothing was merged, as these have the same name and different records: "
             f"{'; '.join(conflicts)}; keep one of each"
         )
     return new, present, faults
-
-
-def _named(path: Path) -> Path:
-    return path.parent if path.name == "result.json" else path
 
 
 def _read_records(
@@ -129,35 +121,26 @@ def _list_beside(place: Path) -> list[Path]:
     return [place.with_name(name) for name in COPIED] if place.name == "result.json" else []
 
 
-def _outside(root: Path, place: Path) -> str | None:
-    """Name the first file of a record that leads out of its results folder."""
+def _find_outside(root: Path, place: Path) -> Path | None:
+    """Find the first file of a record that a link leads out of its results folder, or nowhere."""
+    base = os.path.realpath(root)
     for file in [root / one for one in (place.parent, place, *_list_beside(place))]:
-        try:
-            file.resolve()
-        except (OSError, RuntimeError):  # as older versions of Python say it
-            return f"{file} is a loop of symbolic links"
-        if not file.resolve().is_relative_to(root.resolve()):
-            return f"{file} leads to {file.resolve()}, outside {root}"
+        is_inside = Path(os.path.realpath(file)).is_relative_to(base)
+        if not is_inside or (file.is_symlink() and not file.exists()):
+            return file
     return None
 
 
-def _read_one(root: Path, place: Path, record: Record) -> dict[Path, bytes]:
+def _read_files(root: Path, place: Path, record: Record) -> dict[Path, bytes]:
     """Read the files of a record that lies in a folder of somebody else."""
-    if (outside := _outside(root, place)) is not None:
-        raise DataError(outside)
-    present = [file for file in _list_beside(place) if has_file(root / file)]
-    beside = {file: read_file(root / file, largest=LARGEST) for file in present}
-    return {**beside, place: record.content}
+    if outside := _find_outside(root, place):
+        raise DataError(f"{outside} is a link that leads out of {root}")
+    beside = [file for file in _list_beside(place) if has_file(root / file)]
+    contents = {file: read_file(root / file, largest=LARGEST_METRICS) for file in beside}
+    return {**contents, place: record.content}
 
 
-def _read_all(found: Found) -> dict[Path, bytes]:
-    files: dict[Path, bytes] = {}
-    for place, (root, record) in found.items():
-        files |= _read_one(root, place, record)
-    return files
-
-
-def _copy(target: Path, place: Path, files: Mapping[Path, bytes]) -> None:
+def _write_files(target: Path, place: Path, files: Mapping[Path, bytes]) -> None:
     """Write the files of a record; the folder of a run appears complete or not at all."""
     folder = target / place.parent
     if place.name != "result.json":
@@ -165,7 +148,7 @@ def _copy(target: Path, place: Path, files: Mapping[Path, bytes]) -> None:
         write_atomically(target / place, files[place])
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=folder.parent))
     try:
         for file, content in files.items():
             write_atomically(temporary / file.name, content)
@@ -173,11 +156,3 @@ def _copy(target: Path, place: Path, files: Mapping[Path, bytes]) -> None:
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove what merges that were killed had copied so far; one merge is at work at a time."""
-    for folder in target.glob(f"runs/*/*/{_PARTIAL}*"):
-        shutil.rmtree(folder, ignore_errors=True)
-    for folder in {path.parent for path in target.glob("bench/*/.*.tmp")}:
-        remove_leftovers(folder)

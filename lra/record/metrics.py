@@ -12,8 +12,6 @@ from lra.record.packed import has_file, read_file
 from lra.record.run import LARGEST_METRICS
 from lra.record.schema import Amount, Percent
 
-MOST_VALIDATIONS = 10_000
-"""Most validations of a run whose curve is drawn."""
 LARGEST_LOSS = 1e18
 """Loss in nats that no curve shows."""
 
@@ -43,12 +41,12 @@ def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
     """Read a metrics.jsonl, in order of steps, and list its faults; nothing if there is none."""
     if not has_file(path):
         return [], []
-    found: list[MetricsLine] = []
-    wrong: list[str] = []
     try:
         content = read_file(path, largest=LARGEST_METRICS)
     except (DataError, OSError) as error:
         return [], [f"{path}: {error}"]
+    found: list[MetricsLine] = []
+    wrong: list[str] = []
     for number, line in enumerate(content.splitlines(), start=1):
         try:
             found.append(MetricsLine.model_validate_json(line))
@@ -56,7 +54,4 @@ def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
             wrong.append(f"line {number} is no line of metrics: {error.errors()[0]['msg']}")
     more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
     faults = [f"{path}: {wrong[0]}{more}"] if wrong else []
-    validations = sum(line.val_accuracy is not None for line in found)
-    if validations > MOST_VALIDATIONS:
-        return [], [*faults, f"{path}: {validations:,} validations, more than can be shown"]
     return sorted(found, key=lambda line: line.step), faults

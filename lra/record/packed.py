@@ -6,28 +6,25 @@ content. The files of a run are read in the same way whether they are packed or 
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import re
 from collections.abc import Collection, Iterator, Mapping
-from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from common.errors import DataError
 from common.files import write_atomically
 from common.untrusted import LARGEST_TEXT, explain_errors, read_regular
-from lra.runtime.errors import UserError
 
 PACK = "runs.parquet"
 """The packed files of a results folder."""
-_LARGE = ("metrics.jsonl", "predictions.csv")
-"""Names of files that are read apart from others, since they are most of the bytes."""
+GROUPS = ("", "metrics.jsonl", "predictions.csv")
+"""Names of the files in each row group of the table, "" for all others. These two are most of the
+bytes, and are read when they are needed."""
 LARGEST_GROUP = 2**31
 """Most bytes of the files that are read together, when they are unpacked."""
-_ADVICE = "get it again from the repository"
-_NAME = re.compile(r"[\w-][\w.-]*")
-_DEEPEST = 4
-"""Levels of folders between a results folder and a file: runs/TASK/MIXER/RUN/result.json."""
+_PATH = re.compile(r"([\w-][\w.-]*/){1,4}[\w-][\w.-]*")
+"""The path of a packed file, which leads nowhere else: runs/TASK/MIXER/RUN/result.json."""
 
 
 def read_file(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
@@ -38,39 +35,38 @@ def read_file(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
     try:
         return read_regular(path, largest=largest)
     except (FileNotFoundError, NotADirectoryError):
-        content = _packed(path)
-        if content is None:
-            raise
-        return content
+        for pack, relative in _packs_above(path):
+            if relative in (files := _read_group(pack, path.name)):
+                return files[relative]
+        raise
 
 
 def has_file(path: Path) -> bool:
     """Whether a file of a results folder is there, packed or not."""
-    return path.is_file() or _packed(path) is not None
+    return file_on_disk(path).is_file()
 
 
 def file_on_disk(path: Path) -> Path:
     """Return a file of a results folder or, where it is packed, the file that holds it."""
-    packs = () if path.is_file() else _packs_above(path)
-    return next((pack for pack, _ in packs), path)
+    if path.is_file():
+        return path
+    return next((pack for pack, name in _packs_above(path) if name in _list_names(pack)), path)
 
 
 def list_files(results_dir: Path, pattern: str) -> list[Path]:
-    """List the files of a results folder, packed or not, whose relative path matches a pattern.
-
-    Args:
-        pattern: a pattern of `Path.glob`: "runs/*/*/*/result.json".
-    """
-    packed = (path for path in _names(results_dir / PACK) if PurePosixPath(path).match(pattern))
-    return sorted({*results_dir.glob(pattern), *(results_dir / path for path in packed)})
+    """List the files of a results folder, packed or not: those of "runs/*/*/*/result.json"."""
+    names = _list_names(results_dir / PACK)
+    packed = (results_dir / name for name in names if PurePosixPath(name).match(pattern))
+    return sorted({*results_dir.glob(pattern), *packed})
 
 
 def list_files_of(folder: Path, pattern: str) -> list[Path]:
     """List the files of a run's folder, packed or not, whose name matches a pattern."""
-    names = {path.name for path in folder.glob(pattern)}
+    found = set(folder.glob(pattern))
     for pack, relative in _packs_above(folder):
-        names |= {name for name in _by_folder(pack).get(relative, ()) if fnmatch(name, pattern)}
-    return sorted(folder / name for name in names)
+        names = fnmatch.filter(_list_names(pack), f"{relative}/{pattern}")
+        found |= {pack.parent / name for name in names}
+    return sorted(found)
 
 
 def read_pack(results_dir: Path) -> dict[str, bytes]:
@@ -79,85 +75,50 @@ def read_pack(results_dir: Path) -> dict[str, bytes]:
     Raises: DataError for a damaged pack.
     """
     pack = results_dir / PACK
-    return {name: _contents(pack, PurePosixPath(name).name)[name] for name in _names(pack)}
+    groups = [_read_group(pack, name) for name in GROUPS] if pack.is_file() else []
+    return {path: content for group in groups for path, content in group.items()}
 
 
 def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
-    """Write the pack of a results folder. The same files give the same bytes.
-
-    Args:
-        files: contents, by relative path.
-    """
+    """Write contents by relative path as a pack. The same files give the same bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([("folder", pa.string()), ("name", pa.string()), ("content", pa.binary())])
+    groups: dict[str, list[dict[str, str | bytes]]] = {name: [] for name in GROUPS}
+    for path in sorted(files):
+        folder, _, name = path.rpartition("/")
+        row = {"folder": folder, "name": name, "content": files[path]}
+        groups[_group_of(name)].append(row)
     buffer = pa.BufferOutputStream()
     with pq.ParquetWriter(
         buffer, schema, compression="zstd", compression_level=19, use_dictionary=False
     ) as writer:
-        for kind in ("", *_LARGE):
-            chosen = [path for path in sorted(files) if _kind(PurePosixPath(path).name) == kind]
-            rows = [
-                {"folder": str(p.parent), "name": p.name, "content": files[path]}
-                for path in chosen
-                for p in [PurePosixPath(path)]
-            ]
+        for rows in groups.values():
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
     results_dir.mkdir(parents=True, exist_ok=True)
     write_atomically(results_dir / PACK, buffer.getvalue().to_pybytes())
 
 
-def unpack(results_dir: Path, target: Path, folders: Collection[str] = ()) -> list[Path]:
-    """Write packed files into the folders that they had; files that are there already stay.
-
-    Args:
-        target: results folder to write into.
-        folders: relative paths of the folders to unpack; empty: all of them.
-    Returns: the folders that were unpacked.
-    Raises: UserError for a folder that is not packed.
-    """
-    pack = results_dir / PACK
-    known = _by_folder(pack)
-    if missing := [folder for folder in folders if folder not in known]:
-        raise UserError(f"{pack} has no {missing[0]}; python -m lra.record list names its runs")
-    for folder in folders or known:
-        for name in known[folder]:
-            path = target / folder / name
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, _contents(pack, name)[f"{folder}/{name}"])
-    return [target / folder for folder in folders or known]
-
-
-def _kind(name: str) -> str:
-    return name if name in _LARGE else ""
+def _group_of(name: str) -> str:
+    return name if name in GROUPS else ""
 
 
 def _packs_above(path: Path) -> Iterator[tuple[Path, str]]:
-    """Find the pack that a file or folder belongs to, and its path in there."""
-    for parent in list(path.parents)[: _DEEPEST + 1]:
+    """Find the packs that a file or folder may be in, and its path in there."""
+    for parent in list(path.parents)[:5]:
         if (parent / PACK).is_file():
             yield parent / PACK, path.relative_to(parent).as_posix()
 
 
-def _packed(path: Path) -> bytes | None:
-    found = (_contents(pack, path.name).get(name) for pack, name in _packs_above(path))
-    return next((content for content in found if content is not None), None)
+def _list_names(pack: Path) -> Collection[str]:
+    """List the paths of the packed files, without reading their contents."""
+    return _read(pack, None, *_version_of(pack)).keys() if pack.is_file() else ()
 
 
-def _names(pack: Path) -> list[str]:
-    return [f"{folder}/{name}" for folder, names in _by_folder(pack).items() for name in names]
-
-
-def _by_folder(pack: Path) -> Mapping[str, list[str]]:
-    """List the names of the packed files of each folder, without reading their contents."""
-    return _read_names(pack, *_version_of(pack)) if pack.is_file() else {}
-
-
-def _contents(pack: Path, name: str) -> Mapping[str, bytes]:
+def _read_group(pack: Path, name: str) -> Mapping[str, bytes]:
     """Read the packed files that are read together with a file of a name."""
-    return _read_group(pack, _kind(name), *_version_of(pack))
+    return _read(pack, GROUPS.index(_group_of(name)), *_version_of(pack))
 
 
 def _version_of(pack: Path) -> tuple[int, int]:
@@ -166,34 +127,22 @@ def _version_of(pack: Path) -> tuple[int, int]:
     return facts.st_mtime_ns, facts.st_size
 
 
-@functools.lru_cache(maxsize=8)
-def _read_names(pack: Path, *_version: int) -> Mapping[str, list[str]]:
-    import pyarrow.parquet as pq
-
-    found: dict[str, list[str]] = {}
-    with explain_errors(str(pack), _ADVICE):
-        for row in pq.ParquetFile(pack).read(columns=["folder", "name"]).to_pylist():
-            folder, _, name = _checked_path(row, pack).rpartition("/")
-            found.setdefault(folder, []).append(name)
-    return found
-
-
 @functools.lru_cache(maxsize=32)
-def _read_group(pack: Path, kind: str, *_version: int) -> Mapping[str, bytes]:
+def _read(pack: Path, group: int | None, *_version: int) -> Mapping[str, bytes]:
+    """Read the files of a group by their paths; None: the paths of all files, without contents."""
     import pyarrow.parquet as pq
 
-    with explain_errors(str(pack), _ADVICE):
-        file, group = pq.ParquetFile(pack), ("", *_LARGE).index(kind)
-        size = file.metadata.row_group(group).total_byte_size
-        if size > LARGEST_GROUP:
-            raise DataError(f"{pack}: {size:,} bytes unpacked, expected at most {LARGEST_GROUP:,}")
-        rows = file.read_row_group(group).to_pylist()
-        return {_checked_path(row, pack): row["content"] for row in rows}
-
-
-def _checked_path(row: Mapping[str, Any], pack: Path) -> str:
-    """Return the relative path of a packed file, which leads nowhere else."""
-    parts = [*row["folder"].split("/"), row["name"]]
-    if len(parts) > _DEEPEST + 1 or not all(map(_NAME.fullmatch, parts)):
-        raise DataError(f"{pack}: {'/'.join(parts)!r} is no path of a file of results")
-    return "/".join(parts)
+    with explain_errors(str(pack), "get it again from the repository"):
+        file = pq.ParquetFile(pack)
+        if group is None:
+            rows = file.read(columns=["folder", "name"]).to_pylist()
+        else:
+            size = file.metadata.row_group(group).total_byte_size
+            if size > LARGEST_GROUP:
+                limit = f"expected at most {LARGEST_GROUP:,}"
+                raise DataError(f"{pack}: {size:,} bytes unpacked, {limit}")
+            rows = file.read_row_group(group).to_pylist()
+        files = {f"{row['folder']}/{row['name']}": row.get("content", b"") for row in rows}
+        if wrong := [path for path in files if not _PATH.fullmatch(path)]:
+            raise DataError(f"{pack}: {wrong[0]!r} is no path of a file of results")
+        return files

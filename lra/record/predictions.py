@@ -1,4 +1,4 @@
-"""The file of a run's predictions, read and held against its record."""
+"""The file of a run's predictions, checked against its record."""
 
 from __future__ import annotations
 
@@ -54,18 +54,13 @@ class Predictions:
             (self.first_wrong is None) == (other.first_wrong is None)
             and np.array_equal(self.labels, other.labels)
             and self.metadata.keys() == other.metadata.keys()
-            and all(
-                np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata
-            )
+            and all(np.array_equal(v, other.metadata[name]) for name, v in self.metadata.items())
         )
 
 
 def read_predictions(record: RunRecord, path: Path) -> Predictions:
-    """Read the predictions of a run.
+    """Read the predictions of a run from its file.
 
-    Args:
-        record: the run.
-        path: its file of predictions.
     Raises: DataError, KeyError, OSError, OverflowError or ValueError if the file cannot be read, or
         contradicts the record.
     """
@@ -74,23 +69,25 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
     with explain_errors("its text"):
         content = read_file(path, largest=LARGEST_PREDICTIONS)
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
-    columns = {
-        without_apostrophe(str(name)): _read_cells(column.to_numpy())
-        for name, column in frame.items()
-    }
+    columns = {without_apostrophe(str(name)): _cells(c.to_numpy()) for name, c in frame.items()}
     take = _take_classes if record.tokens is None else _take_labels
-    found, right, total = take(columns)
+    found, right = take(columns)
+    total = len(found.labels) if record.tokens is None else int(found.labels.sum())
     if (total, right) != (record.test_total, record.test_correct):
         raise ValueError(
             f"{right} of {total} right, its record says "
             f"{record.test_correct} of {record.test_total}"
         )
     for name, column in columns.items():
-        _check_metadata(name, column)
+        is_number = column.dtype.kind == "i"
+        if not is_number and not all(isinstance(value, str) for value in column):
+            raise ValueError("a metadata field is neither whole numbers nor words")
+        if not all(map(is_word, [name] if is_number else [name, *set(column)])):
+            raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd")
     return found
 
 
-def _read_cells(column: np.ndarray) -> np.ndarray:
+def _cells(column: np.ndarray) -> np.ndarray:
     """Read a column of CSV, in which texts are as `as_text` writes them."""
     if column.dtype.kind != "O":
         return column
@@ -98,50 +95,27 @@ def _read_cells(column: np.ndarray) -> np.ndarray:
     return np.array(cells, dtype=object)
 
 
-def _check_metadata(name: str, column: np.ndarray) -> None:
-    """Refuse metadata that is neither whole numbers nor words, or that no figure can show.
-
-    Raises: ValueError saying so.
-    """
-    if column.dtype.kind == "i":
-        words = [name]
-    elif all(isinstance(value, str) for value in column):
-        words = [name, *set(column)]
-    else:
-        raise ValueError("a metadata field is neither whole numbers nor words")
-    if not all(map(is_word, words)):
-        raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd ones")
-
-
-def _take_classes(columns: dict[str, np.ndarray]) -> tuple[Predictions, int, int]:
-    """Take the predicted classes of examples; return how many are right, and of how many.
-
-    Raises: ValueError for what is no class.
-    """
+def _take_classes(columns: dict[str, np.ndarray]) -> tuple[Predictions, int]:
+    """Take the predicted classes of examples out of the columns; count the right ones."""
     found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
     _require_numbers("labels", found.labels, 0, MOST_CLASSES)
     _require_numbers("predictions", found.predictions, NO_PREDICTION, MOST_CLASSES)
-    return found, int((found.labels == found.predictions).sum()), len(found.labels)
+    return found, int((found.labels == found.predictions).sum())
 
 
-def _take_labels(columns: dict[str, np.ndarray]) -> tuple[Predictions, int, int]:
-    """Take how many labels of each example were predicted; return their sum, and that of labels.
-
-    Raises: ValueError for numbers that contradict each other.
-    """
+def _take_labels(columns: dict[str, np.ndarray]) -> tuple[Predictions, int]:
+    """Take how many labels of each example were predicted out of the columns; add them up."""
     targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
     lengths = columns["length"]
     _require_numbers("targets", targets, 1, LONGEST)
     _require_numbers("correct", correct, 0, LONGEST)
     _require_numbers("first_wrong", first_wrong, NO_PREDICTION, LONGEST)
     _require_numbers("length", lengths, 1, LONGEST)
-    is_whole = correct == targets
     if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
         raise ValueError("an example has more labels than positions, or than right ones")
-    if not np.array_equal(is_whole, first_wrong == NO_PREDICTION):
+    if not np.array_equal(correct == targets, first_wrong == NO_PREDICTION):
         raise ValueError("an example has a first wrong position and no wrong label, or none")
-    found = Predictions(targets, correct, columns, first_wrong)
-    return found, int(correct.sum()), int(targets.sum())
+    return Predictions(targets, correct, columns, first_wrong), int(correct.sum())
 
 
 def _require_numbers(name: str, column: np.ndarray, least: int, limit: int) -> None:

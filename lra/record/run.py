@@ -9,12 +9,9 @@ from pydantic import Field, model_validator
 
 from lra.record.changes import Origins, SettingName, Settings, write_changes
 from lra.record.schema import (
-    SCHEMA_VERSION,
     Amount,
     Count,
-    DataRecord,
     FileName,
-    GitFacts,
     Percent,
     Positive,
     PositiveCount,
@@ -23,11 +20,9 @@ from lra.record.schema import (
     RowLabel,
     ShortText,
     Status,
-    ThreadsRecord,
     read_record,
-    refuse_excess,
 )
-from lra.record.scores import PositionScores, TokenScores, refuse_other_accuracy
+from lra.record.scores import TestedRecord
 
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""
@@ -57,13 +52,9 @@ class PretrainingRecord(Record):
     numbers their mean absolute error; null before the first validation."""
 
 
-class RunRecord(Record):
+class RunRecord(TestedRecord):
     """Everything that tables need to know of a run; null stands for what was not measured."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
-    run_id: FileName
-    task: FileName
-    mixer: FileName
     mixer_code: ShortText | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     mixer_from: PrintableText | None = None
@@ -82,18 +73,9 @@ class RunRecord(Record):
     """Names of the settings that flags changed; a run with any of them differs from its preset."""
     label: RowLabel | None = None
     """Name in tables that the user gave, in the place of changed settings and a plug-in's code."""
-    seed: Count
     status: Status
     message: PrintableText | None
     """Why the run ended, if it is not done."""
-    test_accuracy: Percent | None
-    """Accuracy on the test set in percent, measured once, when the run is done."""
-    test_correct: Count | None
-    test_total: PositiveCount | None
-    """Targets of the test set: examples, or positions."""
-    test_non_finite: Count | None = None
-    """Targets among them whose logits are not finite, which count as wrong; null in records older
-    than this field, and of runs that were not tested."""
     val_accuracy: Percent | None
     """Accuracy in percent at the best step."""
     selected_on: Literal["val", "test"] | None
@@ -118,49 +100,22 @@ class RunRecord(Record):
     """Positions of the longest sequence that the task admits."""
     batch_size: PositiveCount
     micro_batch: PositiveCount | None = None
-    """Examples per forward pass; null in records older than this field."""
+    """Examples per forward pass; null in records older than this field, as for the next."""
     train_seconds: Amount | None = None
-    """Seconds of all training steps; null in records older than this field."""
+    """Seconds of all training steps."""
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
-    device: ShortText
-    threads: ThreadsRecord | None = None
-    """What it was computed with, when last worked on; null on a GPU, and in records older than this
-    field."""
-    gpu_shared: bool | None = None
-    """Whether other processes held memory of the GPU when last worked on, so that speeds are low;
-    null on a CPU, and in records older than this field."""
-    precision: ShortText
-    versions: dict[ShortText, ShortText]
-    git: GitFacts
-    config_hash: ShortText
-    baselines: dict[ShortText, Percent]
-    """Test accuracy in percent of trivial baselines."""
-    largest_class: Percent | None = None
-    """Percent of the test set that is in its largest class: the highest score of one answer to all.
-    It may be another class than the commonest one of the training set."""
     pretraining: PretrainingRecord | None = None
     """Null for a run that learned labels alone."""
-    positions: PositionScores | None = None
-    """What is measured where targets are positions; null where they are examples."""
-    tokens: TokenScores | None = None
-    """Token and sequence accuracy on the test set where some positions have labels; else null."""
-    data: DataRecord
 
     @model_validator(mode="after")
-    def _consistent(self) -> RunRecord:
+    def _check_status(self) -> RunRecord:
         if unknown := set(self.changed) - self.settings.keys():
             raise ValueError(f"changed settings without a value: {', '.join(sorted(unknown))}")
-        tested = (self.test_accuracy, self.test_correct, self.test_total)
-        if (self.status == "done") != (None not in tested) or (
-            self.status != "done" and tested != (None, None, None)
-        ):
+        tested = self.test_accuracy, self.test_correct, self.test_total
+        is_consistent = None not in tested if self.status == "done" else tested == (None,) * 3
+        if not is_consistent or (self.status != "done" and self.test_non_finite):
             raise ValueError(f"status {self.status} with test accuracy, correct, total {tested}")
-        if self.test_accuracy is not None and self.test_total is not None:
-            refuse_other_accuracy(
-                self.test_accuracy, self.test_correct or 0, self.test_total, self.tokens
-            )
-        refuse_excess(self.test_correct, self.test_non_finite, self.test_total)
         return self
 
     @property
@@ -182,11 +137,6 @@ class RunRecord(Record):
             return None
         steps = min(step, before.steps)
         return steps * before.flops_per_step + (step - steps) * self.flops_per_step
-
-    @property
-    def test_examples(self) -> int | None:
-        """Number of independent test results, by which intervals are calculated."""
-        return self.test_total if self.tokens is None else self.tokens.examples
 
     @property
     def has_own_code(self) -> bool:

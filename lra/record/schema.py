@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
-from common.errors import DataError
+from common.errors import KnownError
 from common.files import write_atomically
 from lra.record.packed import read_file
 from lra.record.upgrade import upgrade_record
@@ -22,11 +21,10 @@ from tasks.base import Dataset
 
 SCHEMA_VERSION = 2
 """Of all kinds of records."""
-ROUNDING = 1e-6
-"""Percentage points by which an accuracy may differ from the one that its counts give."""
+LONGEST_LABEL = 60
+LONGEST_FACTS = 100_000
+"""Most letters of all that git says, and of all settings."""
 
-FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
-"""Name of a file or folder, which cannot lead to a place outside the folder that it is in."""
 Status = Literal["done", "stopped", "diverged", "oom"]
 """How a run ended."""
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -35,25 +33,11 @@ PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 Amount = Annotated[float, Field(ge=0, lt=1e18)]
 Positive = Annotated[float, Field(gt=0, lt=1e18)]
 
-LONGEST_TEXT = 2000
-"""Most letters of a text in a record."""
-
 
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("holds control characters")
     return text
-
-
-PrintableText = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_printable)]
-"""Text that can be shown on a terminal, in a figure and on a page."""
-
-
-ShortText = Annotated[PrintableText, Field(max_length=200)]
-"""A short text, such as the name of a device."""
-
-LONGEST_LABEL = 60
-"""Most letters of the name of a row."""
 
 
 def _trimmed(text: str) -> str:
@@ -62,11 +46,14 @@ def _trimmed(text: str) -> str:
     return text
 
 
+FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
+"""Name of a file or folder, which cannot lead to a place outside the folder that it is in."""
+PrintableText = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
+"""Text that can be shown on a terminal, in a figure and on a page."""
+ShortText = Annotated[PrintableText, Field(max_length=200)]
+"""A short text, such as the name of a device."""
 RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL), AfterValidator(_trimmed)]
 """What a user calls a row of a table."""
-
-LONGEST_FACTS = 100_000
-"""Most letters of all that git says, and of all settings."""
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -96,7 +83,6 @@ GitFacts = Annotated[dict[str, Any], AfterValidator(refuse_control_characters)]
 SHIPPED = "shipped"
 """Folder, in a results folder, of results that came with the repository. They are reported beside
 one's own and never keep one from making the same run oneself."""
-
 SHIPPED_RESULTS = Path(__file__).resolve().parents[2] / "results" / SHIPPED
 """The results that came with this code."""
 
@@ -108,16 +94,6 @@ def shipped_dir(results_dir: Path) -> Path:
     """
     within = results_dir / SHIPPED
     return within if within.is_dir() or results_dir.name == SHIPPED else SHIPPED_RESULTS
-
-
-def has_results(results_dir: Path) -> bool:
-    """Whether a results folder is there, or is ./results, which the first run makes."""
-    if results_dir.is_dir():
-        return True
-    with contextlib.suppress(FileNotFoundError):  # the working directory is gone
-        is_default = results_dir.absolute() == Path("results").absolute()
-        return is_default and shipped_dir(results_dir).is_dir()
-    return False
 
 
 def is_shipped(path: Path, results_dir: Path) -> bool:
@@ -145,10 +121,8 @@ class Record(BaseModel):
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
-class ThreadsRecord(BaseModel):
+class ThreadsRecord(Record):
     """What a command computed with on a CPU, and what it shared that with as it started."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     count: PositiveCount
     waiting: Waiting
@@ -160,11 +134,7 @@ class ThreadsRecord(BaseModel):
 
     @classmethod
     def now(cls, count: int, device: str) -> ThreadsRecord | None:
-        """Describe this process, of so many threads; None for one that computes on a GPU.
-
-        Args:
-            device: type of the device that it computes on.
-        """
+        """Describe this process, of so many threads on a type of device; None on a GPU."""
         if device != "cpu":
             return None
         return cls(count=count, **dataclasses.asdict(threads()))
@@ -208,16 +178,20 @@ class DataRecord(Record):
         )
 
 
-def refuse_excess(correct: int | None, non_finite: int | None, total: int | None) -> None:
-    """Refuse more right answers and logits that are not finite than there are test targets.
+class MeasuredRecord(Record):
+    """A record of something that was computed."""
 
-    Raises: ValueError saying so.
-    """
-    if (correct or 0) + (non_finite or 0) > (total or 0):
-        raise ValueError(
-            f"test_correct is {correct} and test_non_finite {non_finite}, expected at most {total} "
-            f"together"
-        )
+    schema_version: Literal[2] = SCHEMA_VERSION
+    device: ShortText
+    threads: ThreadsRecord | None = None
+    """What it was computed with, when last worked on; null on a GPU, and in records older than this
+    field."""
+    gpu_shared: bool | None = None
+    """Whether other processes held memory of the GPU meanwhile, so that speeds are low; null on a
+    CPU, and in records older than this field."""
+    precision: ShortText
+    versions: dict[ShortText, ShortText]
+    git: GitFacts
 
 
 def fault_of(error: ValidationError) -> str:
@@ -247,24 +221,15 @@ def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
     """
     try:
         content = read_file(path)
-        if (values := _values_of_schema_1(content)) is not None:
-            return kind.model_validate(upgrade_record(values, path))
+        if re.match(rb'\s*\{\s*"schema_version": 1\b', content):
+            return kind.model_validate(upgrade_record(from_json(content), path))
         return kind.model_validate_json(content)
-    except (DataError, UserError, OSError, ValidationError) as error:
+    except (KnownError, OSError, ValueError) as error:
         what = fault_of(error) if isinstance(error, ValidationError) else str(error)
         raise UserError(
             f"{path}: not a record of schema {SCHEMA_VERSION}: {what}; move it away if it is of no "
             f"more use"
         ) from None
-
-
-def _values_of_schema_1(content: bytes) -> dict[str, Any] | None:
-    """Parse a record of schema 1; None for any other content."""
-    if re.match(rb'\s*\{\s*"schema_version": 1\b', content) is None:
-        return None
-    with contextlib.suppress(ValueError, RecursionError):
-        return json.loads(content)
-    return None
 
 
 def read_all(
@@ -274,7 +239,7 @@ def read_all(
 
     Args:
         kind: of all the records.
-        paths: files, read in the order of their names.
+        paths: their files.
         path_of: returns the file that a record belongs into.
     """
     records: list[AnyRecord] = []

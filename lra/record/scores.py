@@ -1,13 +1,27 @@
-"""What records hold beside accuracies: losses of positions, and scores of labels of positions."""
+"""What a model scored on a test set: accuracies, and the losses and scores of positions."""
 
 from __future__ import annotations
 
 import math
 import statistics
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from lra.record.schema import ROUNDING, Amount, Count, PositiveCount, Record, ShortText
+from lra.record.schema import (
+    Amount,
+    Count,
+    DataRecord,
+    FileName,
+    MeasuredRecord,
+    Percent,
+    PositiveCount,
+    Record,
+    ShortText,
+)
+
+ROUNDING = 1e-6
+"""Percentage points by which an accuracy may differ from the one that its counts give."""
 
 
 class PositionLoss(Record):
@@ -83,7 +97,7 @@ class SegmentScore(Record):
     """Positions whose label was predicted."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> SegmentScore:
+    def _check_counts(self) -> SegmentScore:
         if self.correct > self.targets or self.correct_examples > self.examples:
             raise ValueError(f"segment {self.name!r} has more right answers than questions")
         return self
@@ -120,22 +134,56 @@ class TokenScores(Record):
         return sum(segment.examples for segment in self.segments)
 
 
-def refuse_other_accuracy(
-    accuracy: float, correct: int, total: int, tokens: TokenScores | None
-) -> None:
-    """Refuse an accuracy in percent that is not that of the counts beside it.
+class TestedRecord(MeasuredRecord):
+    """A record of a model's test; null stands for what was not measured."""
 
-    Args:
-        correct: right answers.
-        total: targets.
-        tokens: the scores where some positions have labels; the accuracy is then theirs.
-    Raises: ValueError saying so.
-    """
-    expected, origin = 100.0 * correct / total, f"{correct} in {total}"
-    if tokens is not None:
-        sums = [(one.correct, one.targets) for one in tokens.segments]
-        if (correct, total) != tuple(map(sum, zip(*sums, strict=True))):
-            raise ValueError(f"the segments do not add up to {correct} of {total} right answers")
-        expected, origin = tokens.accuracy, "its segments"
-    if abs(expected - accuracy) > ROUNDING:
-        raise ValueError(f"test_accuracy is {accuracy}, expected that of {origin}")
+    run_id: FileName
+    task: FileName
+    mixer: FileName
+    seed: Count
+    config_hash: ShortText
+    """Hash of the settings of the run whose model it is."""
+    test_accuracy: Percent | None
+    """Accuracy on the test set in percent."""
+    test_correct: Count | None
+    test_total: PositiveCount | None
+    """Targets of the test set: examples, or positions."""
+    test_non_finite: Count | None = None
+    """Targets among them whose logits are not finite, which count as wrong; null in records older
+    than this field."""
+    baselines: dict[ShortText, Percent]
+    """Test accuracy in percent of trivial baselines."""
+    largest_class: Percent | None = None
+    """Percent of the test set that is in its largest class: the highest score of one answer to all.
+    It may be another class than the commonest one of the training set."""
+    positions: PositionScores | None = None
+    """What is measured where targets are positions; null where they are examples."""
+    tokens: TokenScores | None = None
+    """Token and sequence accuracy on the test set where some positions have labels; else null."""
+    data: DataRecord
+
+    @model_validator(mode="after")
+    def _check_accuracy(self) -> Self:
+        """Check the accuracy against the counts beside it."""
+        accuracy, correct, total = self.test_accuracy, self.test_correct, self.test_total
+        if accuracy is None or correct is None or total is None:
+            return self
+        expected, origin = 100.0 * correct / total, f"{correct} in {total}"
+        if self.tokens is not None:
+            sums = [(one.correct, one.targets) for one in self.tokens.segments]
+            if (correct, total) != tuple(map(sum, zip(*sums, strict=True))):
+                raise ValueError(f"the segments do not add up to {correct} of {total} right")
+            expected, origin = self.tokens.accuracy, "its segments"
+        if abs(expected - accuracy) > ROUNDING:
+            raise ValueError(f"test_accuracy is {accuracy}, expected that of {origin}")
+        if correct + (self.test_non_finite or 0) > total:
+            raise ValueError(
+                f"test_correct is {correct} and test_non_finite {self.test_non_finite}, expected "
+                f"at most {total} together"
+            )
+        return self
+
+    @property
+    def test_examples(self) -> int | None:
+        """Number of independent test results, by which intervals are calculated."""
+        return self.test_total if self.tokens is None else self.tokens.examples

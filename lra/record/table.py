@@ -10,15 +10,11 @@ from common.strict_yaml import plain
 from lra.record.intervals import wilson_interval
 from lra.record.packed import list_files
 from lra.record.run import RUNS, RunRecord, folder_of
-from lra.record.schema import has_results, is_shipped, read_all, shipped_dir
+from lra.record.schema import is_shipped, read_all, shipped_dir
 from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_NOT_COLUMNS = {"settings", "origins", "changed", "by_position"}
-"""Fields that are columns of their own, or tables."""
-
 
 Runs = list[tuple[Path, RunRecord]]
 """Records, each with the folder of its run; a packed run has the folder that it would have."""
@@ -38,26 +34,26 @@ def read_runs(
     a shipped one that has one.
 
     Args:
-        results_dir: results folder.
         flag: what gave it, for the error; None: a missing folder has no runs.
         shipped: whether the runs that come with the suite are read, too.
-        task: the only task, or * for all of them.
-        mixer: the only mixer, or * for all of them.
-    Raises: UserError if there is no such folder.
+        task, mixer: the only ones, or * for all of them.
+    Raises: UserError if there is no such folder, except for ./results, which the first run makes.
     """
-    if flag is not None and not (has_results(results_dir) if shipped else results_dir.is_dir()):
-        raise UserError(f"{flag}: there is no folder {results_dir}")
+    if flag is not None and not results_dir.is_dir():
+        is_default = shipped and results_dir.absolute() == Path("results").absolute()
+        if not (is_default and shipped_dir(results_dir).is_dir()):
+            raise UserError(f"{flag}: there is no folder {results_dir}")
     own, faults = _read_folder(results_dir, task, mixer)
     if not shipped:
         return own, faults
     others, more = _read_folder(shipped_dir(results_dir), task, mixer)
-    done = {_name(record): record.status == "done" for _, record in own}
-    kept = [
-        (folder, record)
-        for folder, record in others
-        if _name(record) not in done or (record.status == "done" and not done[_name(record)])
-    ]
-    return [*kept, *own], more + faults
+    done = {folder_of(Path(), record): record.status == "done" for _, record in own}
+
+    def is_kept(record: RunRecord) -> bool:
+        name = folder_of(Path(), record)
+        return name not in done or (record.status == "done" and not done[name])
+
+    return [*((folder, r) for folder, r in others if is_kept(r)), *own], more + faults
 
 
 def _read_folder(results_dir: Path, task: str, mixer: str) -> tuple[Runs, list[str]]:
@@ -69,18 +65,11 @@ def _read_folder(results_dir: Path, task: str, mixer: str) -> tuple[Runs, list[s
     return [(folder_of(results_dir, record), record) for record in records], faults
 
 
-def _name(record: RunRecord) -> tuple[str, str, str]:
-    return record.task, record.mixer, record.run_id
-
-
 def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
-    """Make a frame with a row for each run and a column for each field and setting.
+    """Make a frame with a row for each run of a results folder, or shown with it.
 
-    Lists are joined by semicolons; settings that are lists are written as `--set` takes them.
-
-    Args:
-        found: records, each with the folder of its run.
-        folder: the results folder, whose runs are one's own unless they are shipped.
+    It has a column for each field and setting. Lists are joined by semicolons; settings that are
+    lists are written as `--set` takes them.
     """
     import pandas as pd
 
@@ -88,27 +77,23 @@ def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFr
 
 
 def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
-    row = dict(_flatten(record.model_dump(mode="json")))
+    row = dict(_flatten(record.model_dump(mode="json", exclude={"settings", "origins", "changed"})))
     row["is_own"] = not is_shipped(place, folder)
     row["overrides"] = "; ".join(record.overrides)
     if record.test_accuracy is not None and record.test_examples:
         interval = wilson_interval(record.test_accuracy / 100, record.test_examples)
         row["test_low"], row["test_high"] = interval
     row["path"] = str(place)
-    return row | {name: _cell(value) for name, value in record.settings.items()}
+    is_plain = (bool, int, float, str, type(None))
+    settings = record.settings.items()
+    return row | {name: v if isinstance(v, is_plain) else plain(v) for name, v in settings}
 
 
 def _flatten(fields: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in fields.items():
-        if name in _NOT_COLUMNS or (value is None and name in ("positions", "pretraining")):
-            continue
+        is_absent = value is None and name in ("positions", "pretraining")
         if isinstance(value, dict):
             yield from _flatten(value, f"{start}{name}.")
-        else:
+        elif name != "by_position" and not is_absent:
             is_list = isinstance(value, list)
             yield f"{start}{name}", "; ".join(map(str, value)) if is_list else value
-
-
-def _cell(value: Any) -> bool | int | float | str | None:
-    is_plain = value is None or isinstance(value, (bool, int, float, str))
-    return value if is_plain else plain(value)

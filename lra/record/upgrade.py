@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import DataError
-from common.strict_yaml import LARGEST, parse_yaml, plain
-from lra.config.request import parse_alternatives, parse_change
+from common.strict_yaml import LARGEST, parse_yaml
+from lra.config.request import parse_alternatives, parse_changes
 from lra.record.packed import read_file
 
 
 def upgrade_record(values: dict[str, Any], path: Path) -> dict[str, Any]:
     """Turn the values of a record of schema 1, of any kind, into those of schema 2.
 
-    The settings of a run are read from the config.yaml beside its record.
+    The settings of a run are read from the config.yaml beside its record, their origins are not.
 
-    Args:
-        path: the record's file.
-    Raises: DataError, UserError or OSError if the settings cannot be read, or are not the run's.
+    Raises: DataError, UserError or OSError if the settings cannot be read.
     """
     values = {**values, "schema_version": 2}
     if "trained_length" in values:  # an evaluation
@@ -31,46 +29,24 @@ def upgrade_record(values: dict[str, Any], path: Path) -> dict[str, Any]:
             first.name: [first.value, *(one.value for one in others)] for first, *others in varied
         }
     else:
-        values |= _read_settings(path.with_name("config.yaml"), values.pop("overrides"))
+        changes = _parse_changes(values.pop("overrides", ()))
+        settings = _read_settings(path.with_name("config.yaml")) | changes
+        values |= {"settings": settings, "origins": {}, "changed": [*changes]}
     return values
 
 
 def _parse_changes(texts: Iterable[str]) -> dict[str, Any]:
-    changes = (parse_change(text, "overrides") for text in texts)
-    return {change.name: change.value for change in changes}
+    return {change.name: change.value for change in parse_changes(texts, "overrides")}
 
 
-def _read_settings(path: Path, overrides: Iterable[str]) -> dict[str, Any]:
-    """Read the settings of a run, their origins, and the names of the changed ones."""
-    text = read_file(path, largest=LARGEST).decode(errors="replace")
-    body = parse_yaml(text, str(path))
-    sections = body if isinstance(body, dict) else {"": body}
-    if not all(isinstance(part, dict) or part is None for part in sections.values()):
+def _read_settings(path: Path) -> dict[str, Any]:
+    sections = parse_yaml(read_file(path, largest=LARGEST).decode(errors="replace"), str(path))
+    if not isinstance(sections, dict) or not all(
+        isinstance(entries, dict | None) for entries in sections.values()
+    ):
         raise DataError(f"{path.name} has no settings of a run")
-    settings = {
+    return {
         f"{section}.{key}": value
-        for section, part in sections.items()
-        for key, value in (part or {}).items()
+        for section, entries in sections.items()
+        for key, value in (entries or {}).items()
     }
-    changes = _parse_changes(overrides)
-    for name, value in changes.items():
-        if settings.get(name) != value:
-            raise DataError(
-                f"{path.name} has {name}={plain(settings.get(name))}, and the run had "
-                f"{name}={plain(value)}; was it edited? Undo that"
-            )
-    return {"settings": settings, "origins": _read_origins(text), "changed": [*changes]}
-
-
-def _read_origins(text: str) -> dict[str, str]:
-    """Read the comments behind settings, "  lr: 0.001    # FILE", other than "default"."""
-    origins: dict[str, str] = {}
-    section = ""
-    for line in text.splitlines():
-        if not line.startswith((" ", "#")):
-            section = line.removesuffix(":")
-        elif line.startswith("  "):
-            setting, _, origin = line.partition(" # ")
-            if origin and origin != "default":
-                origins[f"{section}.{setting.partition(':')[0].strip()}"] = origin
-    return origins

@@ -36,7 +36,7 @@ from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
-from lra.train.messages import RIGHT, WRONG
+from lra.train.evaluation import RIGHT, WRONG
 
 NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""

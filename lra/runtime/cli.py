@@ -1,4 +1,4 @@
-"""What the command lines have in common: one-line errors and checked arguments."""
+"""What the command lines have in common: flags, checked arguments, one-line errors, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import logging
 import math
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from common.errors import KnownError, describe, message
@@ -21,22 +24,29 @@ from lra.runtime.errors import (
     place_in_user_code,
     user_code,
 )
-from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, is_interrupted, watch_interrupts
-from lra.runtime.launch import is_launched
+from lra.runtime.launch import is_reported_elsewhere
 from lra.runtime.threads import MOST_THREADS
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
+USER_ERROR = 2
+"""A mistake in the command, in the settings, or in the user's own files."""
 STOPPED = 3
 DIVERGED = 4
 OUT_OF_MEMORY = 5
 HELD = 6
 """Another process is at work on the same run."""
+INTERRUPTED = 130
+"""As shells give it to what Ctrl-C ends."""
 LARGEST_INT = 2**63 - 1
 OWN_CLASS = "file.py:ClassName or package.module:ClassName"
 """How a flag names a mixer or a task of the user's own."""
+ALL = "all"
+"""What a command line says for every name that there is."""
 _UNKNOWN = "unrecognized arguments: "
 """Start of argparse's message on flags that a command does not have."""
+_pressed: list[bool] = []
+"""Whether Ctrl-C was pressed."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,25 +64,18 @@ class Parser(argparse.ArgumentParser):
         """Write the error, without the usage, and exit."""
         given = message.removeprefix(_UNKNOWN).split()
         if message.startswith(_UNKNOWN) and given[0].startswith("-"):
-            message = _describe_unknown(given[0], self._option_string_actions)
+            name = given[0].partition("=")[0]
+            flags = (f for f in self._option_string_actions if f.startswith("--") and f != "--help")
+            near = nearest(name, flags)
+            message = f"unknown flag {name}" + (f"; did you mean {near}?" if near else "")
         report_error(self.prog, f"{message} (see --help)")
         sys.exit(USER_ERROR)
-
-
-def _describe_unknown(flag: str, valid: Iterable[str]) -> str:
-    """Describe an unknown flag, with the one that it may stand for; its value does not count."""
-    name = flag.partition("=")[0]
-    near = nearest(name, (f for f in valid if f.startswith("--") and f != "--help"))
-    return f"unknown flag {name}" + (f"; did you mean {near}?" if near else "")
 
 
 def name_in_help(action: argparse.Action, find: Callable[[], Iterable[str]]) -> None:
     """Let an argument's help show names in place of {names}.
 
     They are looked up when a `Parser` shows its help, as finding them takes seconds.
-
-    Args:
-        find: lists them.
     """
     vars(action)["find_names"] = find
 
@@ -98,17 +101,15 @@ def add_settings(
 def add_preset(parser: argparse.ArgumentParser) -> None:
     """Add the flags that choose a preset and a protocol."""
     parser.add_argument(
-        "--preset",
-        default="paper",
+        "--preset", default="paper",
         help="paper (published sizes, default), quick (minutes), budget (the leaderboard's, "
         "minutes to hours), or a preset of a mixer",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--protocol",
-        default="s4",
+        "--protocol", default="s4",
         help="how data is presented and pooled, and how long training is: s4 (default), as in the "
         "S4 and TNN papers, or lra, as in the Long Range Arena paper",
-    )
+    )  # fmt: skip
 
 
 def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
@@ -118,34 +119,27 @@ def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
         text: help of --set.
     """
     parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        dest="overrides",
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
         help=text,
-    )
+    )  # fmt: skip
     add_data_dir(parser)
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says where the data is."""
     parser.add_argument(
-        "--data-dir",
-        type=absolute_path,
-        default="data",
+        "--data-dir", type=absolute_path, default="data",
         help="folder of official files and caches (default: data)",
-    )
+    )  # fmt: skip
 
 
 def add_trained_model(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say how a trained model is loaded: whose code may run, where, its data."""
     parser.add_argument(
-        "--trust-code",
-        action="store_true",
+        "--trust-code", action="store_true",
         help="run the code of the user's own mixer or task that the record names, even if it has "
         "changed since the run",
-    )
+    )  # fmt: skip
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     add_threads(parser)
     add_data_dir(parser)
@@ -154,7 +148,7 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says how many threads compute."""
     parser.add_argument(
-        "--threads", type=_thread_count,
+        "--threads", type=lambda text: _whole_number(text, 1, MOST_THREADS),
         help="number of CPU threads (default: OMP_NUM_THREADS, or one per core)",
     )  # fmt: skip
 
@@ -162,10 +156,6 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 def positive_int(text: str) -> int:
     """Read a whole number of at least 1."""
     return _whole_number(text, 1, LARGEST_INT)
-
-
-def _thread_count(text: str) -> int:
-    return _whole_number(text, 1, MOST_THREADS)
 
 
 def seed(text: str) -> int:
@@ -180,6 +170,17 @@ def _whole_number(text: str, least: int, most: int) -> int:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number") from None
     if not least <= value <= most:
         raise argparse.ArgumentTypeError(f"got {text}, expected {least} to {most}")
+    return value
+
+
+def non_negative_float(text: str) -> float:
+    """Read a finite number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"got {text}, expected a finite number of at least 0")
     return value
 
 
@@ -198,10 +199,6 @@ def new_file(text: str) -> Path:
     if not Path(text).name or is_folder:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
     return found
-
-
-ALL = "all"
-"""What a command line says for every name that there is."""
 
 
 def name_list(text: str, flag: str, every: Sequence[str] = (ALL,)) -> list[str]:
@@ -226,23 +223,9 @@ def whole_numbers(text: str, flag: str, least: int) -> list[int]:
     Raises: UserError naming the flag.
     """
     try:
-        numbers = list(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise UserError(f"{flag} {text}: expected whole numbers, 1,2,3 say") from None
-    if not all(least <= number <= LARGEST_INT for number in numbers):
-        raise UserError(f"{flag} {text}: expected {least} to {LARGEST_INT}")
-    return numbers
-
-
-def non_negative_float(text: str) -> float:
-    """Read a finite number of at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
-    if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"got {text}, expected a finite number of at least 0")
-    return value
+        return list(dict.fromkeys(_whole_number(n, least, LARGEST_INT) for n in text.split(",")))
+    except argparse.ArgumentTypeError as error:
+        raise UserError(f"{flag} {text}: {error}") from None
 
 
 def run_command(program: str, action: Callable[[], int]) -> int:
@@ -250,8 +233,10 @@ def run_command(program: str, action: Callable[[], int]) -> int:
 
     While it runs, what the packages have to say, and warnings of libraries, are printed.
     """
+    _pressed.clear()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda *_: _interrupt(program, *_))
     try:
-        watch_interrupts(program)
         show_messages()
         logging.captureWarnings(True)
         return action()
@@ -260,29 +245,29 @@ def run_command(program: str, action: Callable[[], int]) -> int:
         if end is None:
             raise
         code, text = end
-        report_error(program, text)
+        report_error(program, text, error)
         return code
     finally:
         logging.captureWarnings(False)
 
 
-def report_error(program: str, text: str) -> None:
-    """Print an error on one line; of processes that torchrun started, the first one alone does."""
-    line = f"{program}: error: {text}"
-    if not is_launched():
-        say(line)
-        return
-    from lra.runtime.peers import report_once
-
-    with report_once() as is_first:
-        if is_first:
-            say(line)
+def _interrupt(program: str, number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; the second time, if a library has swallowed it, end at once."""
+    if _pressed:
+        os.write(2, f"{program}: error: interrupted\n".encode())
+        os._exit(INTERRUPTED)
+    _pressed.append(True)
+    raise KeyboardInterrupt
 
 
-def end_now(program: str, error: KnownError) -> NoReturn:
-    """End this process with an error from any thread, whatever its main thread waits for."""
-    report_error(program, message(error))
-    os._exit(USER_ERROR)
+def report_error(program: str, text: str, error: BaseException | None = None) -> None:
+    """Print an error on one line, unless another process of torchrun does.
+
+    Args:
+        error: the error; None for one in the command line.
+    """
+    if not is_reported_elsewhere(error):
+        say(f"{program}: error: {text}")
 
 
 def _end_of(error: BaseException) -> tuple[int, str] | None:
@@ -291,7 +276,7 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
         return HELD if isinstance(error, HeldError) else USER_ERROR, message(error)
     if isinstance(error, OSError):
         return USER_ERROR, describe_os_error(error)
-    if isinstance(error, KeyboardInterrupt) or is_interrupted():
+    if isinstance(error, KeyboardInterrupt) or _pressed:  # a library may raise another error for it
         return INTERRUPTED, "interrupted"
     if isinstance(error, (MemoryError, RuntimeError)):
         # It imports torch, which takes seconds: an interrupt is to be met before that, too.

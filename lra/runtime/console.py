@@ -9,31 +9,26 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from common.files import name_file_in_errors
-from lra.runtime.terminal import wrap_message
+from lra.runtime.terminal import MISSING, printable, wrap_message
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MISSING = "-"
-"""What a table shows where there is nothing."""
-
 LONGEST_MESSAGE = 1000
-"""Most letters of a message; of a longer one the middle is left out, at spaces."""
-
-_LEFT_OUT = " ... "
+"""Most letters of a message; of a longer one the middle is left out."""
 
 _LOGGERS = ("lra", "models", "tasks", "common", "py.warnings")
 """Those of this repository, and that of Python's warnings."""
 
-_typed: dict[str, str] = {}
-"""Relative paths as the user typed them, by the absolute paths that they were made."""
+_bases: set[str] = set()
+"""Working directories at the time when relative paths were made absolute."""
 
 
 def make_absolute(text: str) -> Path:
@@ -43,21 +38,16 @@ def make_absolute(text: str) -> Path:
     relative where this user may not enter a folder above the working directory.
     """
     path = Path(text)
-    absolute = path.absolute()
-    if not os.access(Path.cwd(), os.X_OK):
+    if path.is_absolute() or not os.access(Path.cwd(), os.X_OK):
         return path
-    if path != absolute and absolute.name:
-        _typed[str(absolute)] = str(path)
-    return absolute
+    _bases.add(f"{Path.cwd()}/")
+    return path.absolute()
 
 
 def as_typed(text: str) -> str:
-    """Show the paths in a text as the user typed them."""
-    for absolute, typed in _typed.items():
-        if absolute in text:
-            shown = {"/": "" if typed == "." else f"{typed}/", "": typed}
-            pattern = rf"(?<![\w./-]){re.escape(absolute)}(/|(?![\w-]))"
-            text = re.sub(pattern, lambda match, shown=shown: shown[match[1]], text)
+    """Show the paths in a text relative to the working directory, as the user typed them."""
+    for base in _bases:
+        text = re.sub(rf"(?<![\w./-]){re.escape(base)}", "", text)
     return text
 
 
@@ -102,6 +92,11 @@ def display_messages(level: int = logging.INFO) -> Iterator[None]:
             logger.handlers[:] = handlers
 
 
+def hide_messages() -> None:
+    """Print no messages and no progress from now on: another process does, at the same work."""
+    show_messages(logging.CRITICAL + 1)
+
+
 def say(text: str) -> None:
     """Write a message to standard error, if it can be written there."""
     with contextlib.suppress(OSError):
@@ -109,34 +104,11 @@ def say(text: str) -> None:
         sys.stderr.flush()
 
 
-def hide_messages() -> None:
-    """Print no messages and no progress from now on: another process does, at the same work."""
-    show_messages(logging.CRITICAL + 1)
-
-
-def printable(text: str) -> str:
-    """Write what a terminal would obey, or could not encode, as escapes; lines stay lines."""
-    if text.replace("\n", "").isprintable():
-        return text
-    return "".join(
-        c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
-        for c in text
-    )
-
-
 def in_one_line(text: str) -> str:
-    """Write a message on one line of at most LONGEST_MESSAGE letters.
-
-    Of a longer one the words in the middle are left out. Words are whole, and so are file paths,
-    unless one alone is as long as half a message.
-    """
+    """Write a message on one line of at most LONGEST_MESSAGE letters."""
     line = printable(as_typed(" ".join(text.splitlines())))
-    if len(line) <= LONGEST_MESSAGE:
-        return line
-    kept = (LONGEST_MESSAGE - len(_LEFT_OUT)) // 2
-    start, _, _ = line[: kept + 1].rpartition(" ")
-    _, _, end = line[-kept - 1 :].partition(" ")
-    return f"{start or line[:kept]}{_LEFT_OUT}{end or line[-kept:]}"
+    kept = LONGEST_MESSAGE // 2 - 5
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[:kept]} ... {line[-kept:]}"
 
 
 def write_out(text: str, *, whole_paths: bool = False) -> bool:
@@ -154,17 +126,14 @@ def write_out(text: str, *, whole_paths: bool = False) -> bool:
             sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
             sys.stdout.flush()
     except OSError as error:
-        if not (isinstance(error, BrokenPipeError) or _is_closed_terminal(error)):
+        # A terminal that was closed raises EIO; so does a disk that fails, which is an error.
+        is_closed = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
+        if not (isinstance(error, BrokenPipeError) or is_closed):
             raise
         # Keep the interpreter's exit from flushing into it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
-
-
-def _is_closed_terminal(error: OSError) -> bool:
-    """Whether standard output was a terminal that is gone; a disk that fails is an error."""
-    return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
 
 
 def csv_table(frame: pd.DataFrame) -> str:
@@ -190,12 +159,6 @@ def without_apostrophe(text: str) -> str:
     """Read what `as_text` has written."""
     bare = text.removeprefix("'")
     return bare if as_text(bare) == text else text
-
-
-def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """Write rows as a table in Markdown, a dash for each key that a row lacks."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    return markdown_table(columns, [[row.get(name, MISSING) for name in columns] for row in rows])
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -13,23 +15,30 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError
-from lra.runtime.errors import UserError
-from lra.runtime.launch import is_launched, launch_number
-from lra.runtime.peers import (
-    LONGEST_EXCHANGE,
-    LostPeer,
-    Peers,
-    connect,
-    explain_lost_peers,
-    select_attempt,
-)
-from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
+from lra.runtime.errors import SharedError, UserError
+from lra.runtime.launch import is_launched, launch_number, mark_joined
+from models.layers.norms import BatchNorm
 
 T = TypeVar("T")
+
+LONGEST_EXCHANGE = timedelta(minutes=30)
+"""Time that a process waits for the others' part of an exchange.
+
+It ends a run of which one process is gone, frozen or hangs. torchrun notices a process of its own
+machine that has ended within seconds.
+"""
+LONGEST_PREPARATION = timedelta(days=7)
+"""Time that a process waits for another one that still prepares its data."""
+MOST_DIFFERENCES = 4
+"""Differences between processes that an error names."""
 
 
 class ProcessGroup:
@@ -42,13 +51,13 @@ class ProcessGroup:
     All but gradients, buffers and statistics is exchanged on the CPU, so that no GPU is waited for.
 
     Args:
-        peers: the other processes; None without any, and in tests.
+        store: key-value store of torchrun; None without other processes, and in tests.
     """
 
-    def __init__(self, rank: int, world_size: int, peers: Peers | None = None) -> None:
+    def __init__(self, rank: int, world_size: int, store: Store | None = None) -> None:
         self.rank = rank
         self.world_size = world_size
-        self.peers = peers
+        self.store = store
 
     @property
     def is_main_process(self) -> bool:
@@ -146,19 +155,7 @@ class ProcessGroup:
 
     def all_reduce_max(self, number: float) -> float:
         """Return the largest of all processes' numbers."""
-        if self.world_size == 1:
-            return number
-        held = torch.tensor([number], dtype=torch.float64)
-        dist.all_reduce(held, dist.ReduceOp.MAX)
-        return held.item()
-
-    def broadcast(self, value: T) -> T:
-        """Return the main process's value."""
-        if self.world_size == 1:
-            return value
-        held = [value]
-        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
-        return held[0]
+        return max(self.gather(number))
 
     def first_reason(self, reason: str | None) -> str | None:
         """Return a reason that a process has, the same to all; None if none has."""
@@ -172,10 +169,18 @@ class ProcessGroup:
         dist.all_gather_object(gathered, value)
         return gathered
 
+    def broadcast(self, value: T) -> T:
+        """Return the main process's value."""
+        if self.world_size == 1:
+            return value
+        held = [value]
+        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
+        return held[0]
+
     def on_main_process(self, make: Callable[[], Any]) -> Any:
         """Let the main process make something, and give it to all.
 
-        Raises: UserError everywhere if the main process raises one, or DataError or OSError.
+        Raises: SharedError everywhere if the main process raises one, or DataError or OSError.
         """
         if self.world_size == 1:
             return make()
@@ -187,16 +192,111 @@ class ProcessGroup:
                 made = {"error": str(error)}
         made = self.broadcast(made)
         if "error" in made:
-            raise UserError(made["error"])
+            raise SharedError(made["error"])
         return made["value"]
 
     def require_equal(self, subject: str, facts: Mapping[str, Any]) -> None:
-        """Make sure that all processes have the same facts, see `Peers.compare`."""
-        if self.peers is not None:
-            self.peers.compare(subject, facts)
+        """Make sure that all processes have the same facts; all must call this.
+
+        They go through the store, which waits for processes that still prepare their data.
+
+        Args:
+            subject: what the facts are about, one word; each comparison has its own.
+            facts: plain values by name.
+        Raises: SharedError in every process, naming what differs.
+        """
+        if self.store is None:
+            return
+        self.store.set(f"{subject}/{self.rank}", json.dumps(facts, default=str))
+        keys = [f"{subject}/{rank}" for rank in range(self.world_size)]
+        self.store.wait(keys, LONGEST_PREPARATION)
+        first, *others = (json.loads(self.store.get(key)) for key in keys)
+        differences = [
+            f"{name} is {first.get(name)} on rank 0 and {other.get(name)} on rank {rank}"
+            for rank, other in enumerate(others, start=1)
+            for name in dict.fromkeys([*first, *other])
+            if first.get(name) != other.get(name)
+        ]
+        if differences:
+            shown = "; ".join(differences[:MOST_DIFFERENCES])
+            raise SharedError(
+                f"the processes of torchrun differ: {shown}. Start all of them with the same "
+                f"command, code and data"
+            )
 
 
 SINGLE_PROCESS = ProcessGroup(0, 1)
+
+
+class _Gather(Function):
+    """Gathers a vector of every process: (numbers,) -> (processes, numbers)."""
+
+    @staticmethod
+    def forward(ctx: Any, vector: Tensor) -> Tensor:
+        gathered = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
+        dist.all_gather(gathered, vector)
+        return torch.stack(gathered)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> Tensor:
+        """Add up what every process has for this one's vector."""
+        gradient = gradients[0].contiguous()
+        dist.all_reduce(gradient)
+        return gradient[dist.get_rank()]
+
+
+class SynchronizedBatchNorm(BatchNorm):
+    """Batch norm whose statistics in training are of all processes' positions.
+
+    `torch.nn.SyncBatchNorm` refuses tensors on a CPU, where tests compare several processes with
+    one, and cannot be told that a pass is not divided.
+    """
+
+    is_divided = True
+    """Whether each process has other positions; if not, each has all, and nothing is exchanged."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise packed positions: (positions, channels) -> the same shape."""
+        if not self.training or not self.is_divided:
+            return super().forward(input)
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        count = x.new_full((1,), len(x))
+        mean = x.mean(dim=0)
+        spread = (x - mean).square().sum(dim=0)
+        # (processes, 1 + 2 channels): moments that are merged exactly, whatever the counts.
+        found = _Gather.apply(torch.cat([count, mean, spread]))
+        assert isinstance(found, Tensor)
+        counts, means, spreads = found[:, :1], *found[:, 1:].chunk(2, dim=1)
+        total = counts.sum()
+        mean = (counts * means).sum(dim=0) / total
+        spread = (spreads + counts * (means - mean).square()).sum(dim=0)
+        with torch.no_grad():
+            assert self.running_mean is not None and self.running_var is not None
+            assert self.num_batches_tracked is not None and self.momentum is not None
+            self.num_batches_tracked.add_(1)
+            self.running_mean.lerp_(mean.detach(), self.momentum)
+            self.running_var.lerp_(spread.detach() / (total - 1), self.momentum)
+        y = (x - mean) * (spread / total + self.eps).rsqrt()
+        return (y * self.weight + self.bias).to(input.dtype)
+
+
+def synchronize_norms(model: nn.Module) -> None:
+    """Make the batch norms of a classifier synchronized ones, with the same parameters.
+
+    Raises: UserError for a batch norm within a mixer, whose input may be of any shape.
+    """
+    for name, module in model.named_modules():
+        if not isinstance(module, _BatchNorm):
+            continue
+        if ".mixer." in name:
+            raise UserError(
+                f"{name}: the mixer has a batch norm of its own, which each process of torchrun "
+                f"would take over its own examples; use one process, or another norm"
+            )
+        module.__class__ = SynchronizedBatchNorm
 
 
 def local_device(name: str) -> str:
@@ -221,16 +321,13 @@ def local_device(name: str) -> str:
 
 @contextlib.contextmanager
 def join_processes(
-    device: torch.device,
-    list_facts: Callable[[], Mapping[str, Any]],
-    on_lost: Callable[[LostPeer], object],
+    device: torch.device, list_facts: Callable[[], Mapping[str, Any]]
 ) -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, and leave them; without it, this process is all.
 
     Args:
         list_facts: lists by name what all processes must have in common to train one model.
-        on_lost: see `Peers`.
-    Raises: UserError in every process if the facts differ; LostPeer if another process is gone.
+    Raises: SharedError if the facts differ, or another process is gone.
     """
     if not is_launched():
         yield SINGLE_PROCESS
@@ -239,21 +336,47 @@ def join_processes(
         torch.cuda.set_device(device)
     with explain_lost_peers():
         store, rank, world_size = next(rendezvous("env://"))
-        peers = Peers(rank, world_size, connect(), on_lost)
+        if launch_number("LOCAL_WORLD_SIZE") == world_size:
+            # Hide what the processes before a restart left; several machines count differently.
+            store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
+        group = ProcessGroup(rank, world_size, PrefixStore("lra", store))
+        group.require_equal("settings", list_facts())
+        mark_joined()
         is_done = False
         try:
-            peers.compare("settings", list_facts())
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=select_attempt(store),
+                store=store,
                 rank=rank,
                 world_size=world_size,
-                timeout=timedelta(seconds=LONGEST_EXCHANGE),
+                timeout=LONGEST_EXCHANGE,
             )
-            yield ProcessGroup(rank, world_size, peers)
+            yield group
             is_done = True
         finally:
-            peers.leave(regularly=is_done)
             # After a failure NCCL could wait for processes that are gone; the exit frees all.
             if dist.is_initialized() and (is_done or device.type == "cpu"):
                 dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def explain_lost_peers() -> Iterator[None]:
+    """Turn the errors that torch raises when another process is gone into a SharedError.
+
+    Plug-ins may have wrapped them, as they appear within the backward pass too.
+
+    Raises: SharedError that says whether another process is gone, or lives and hangs.
+    """
+    try:
+        yield
+    except Exception as error:
+        for each in (error, error.__cause__):
+            is_of_gloo = isinstance(each, RuntimeError) and "gloo" in str(each).lower()
+            if is_of_gloo or isinstance(each, dist.DistError):
+                said = str(each).splitlines()[0][:150]
+                fate = "hangs" if "timed out" in said.lower() else "ended or cannot be reached"
+                raise SharedError(
+                    f"another process of this run {fate} ({said}). The same command resumes the "
+                    f"run from its last checkpoint"
+                ) from None
+        raise

@@ -1,4 +1,4 @@
-"""Text that fits the width of the terminal."""
+"""Text, commands and tables that fit the width of the terminal."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 NARROWEST = 20
 """Least width, in characters, that text is fitted to."""
 INDENT = "  "
 """Start of a line that belongs to the one above."""
-_GOES_ON = " \\"
-"""End of a line after which a shell command goes on."""
 CONTINUED = "    "
 """Start of a line that continues the one above."""
+MISSING = "-"
+"""What a table shows where there is nothing."""
+GAP = "  "
+"""Space between two columns."""
+
+Rows = Sequence[Mapping[str, str]]
+"""The rows of a table: texts by the names of their columns."""
 
 
 def terminal_width() -> int:
@@ -23,30 +28,14 @@ def terminal_width() -> int:
     return max(NARROWEST, shutil.get_terminal_size().columns)
 
 
-def wrap_parts(
-    parts: Sequence[str], width: int, *, separator: str = " · ", indent: str = INDENT
-) -> list[str]:
-    """Join parts into lines that fit a width; the lines break at the separators.
-
-    A part that is too wide for a line breaks at its spaces; a word, a path for instance, never
-    breaks. A separator that is a comma stays at the end of its line, any other is left out there.
-
-    Args:
-        parts: texts, in order; empty ones are left out.
-        width: of the lines, in characters.
-        separator: text between two parts.
-        indent: start of the first line.
-    """
-    lines: list[str] = []
-    line = indent
-    end = separator.rstrip() if separator.startswith(",") else ""
-    for part in filter(None, parts):
-        joined = line + part if line in (indent, CONTINUED) else line + separator + part
-        if len(joined + end) > width and line not in (indent, CONTINUED):
-            lines.append(line + end)
-            joined = CONTINUED + part
-        line = joined
-    return [short for whole in [*lines, line] for short in wrap_words(whole, width)]
+def printable(text: str) -> str:
+    """Write what a terminal would obey, or could not encode, as escapes; lines stay lines."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text
+    )
 
 
 def wrap_words(text: str, width: int, *, indent: str = CONTINUED) -> list[str]:
@@ -67,6 +56,25 @@ def wrap_message(text: str) -> str:
     return "\n".join(wrap_words(text, terminal_width())) if sys.stderr.isatty() else text
 
 
+def wrap_parts(
+    parts: Sequence[str], width: int, *, separator: str = " · ", indent: str = INDENT
+) -> list[str]:
+    """Join parts into lines that fit a width; the lines break at the separators.
+
+    A part that is too wide for a line breaks at its spaces. A separator that is a comma stays at
+    the end of its line, any other is left out there.
+
+    Args:
+        parts: texts, in order; empty ones are left out.
+        width: of the lines, in characters.
+        separator: text between two parts.
+        indent: start of the first line.
+    """
+    end = separator.rstrip() if separator.startswith(",") else ""
+    lines = _fill(list(filter(None, parts)), width, indent, separator, end)
+    return [short for line in lines for short in wrap_words(line, width)]
+
+
 def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
     """Write a command line so that it fits a width and can be pasted into a shell.
 
@@ -79,18 +87,82 @@ def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
     """
     parts = [shlex.join(words[:2])]
     for word in words[2:]:
-        if parts and parts[-1].startswith("--") and not word.startswith("--"):
+        if parts[-1].startswith("--") and not word.startswith("--"):
             parts[-1] += f" {shlex.quote(word)}"
         else:
             parts.append(shlex.quote(word))
+    before, start = [], f"{label} "
+    if len(f"{start}{parts[0]} \\") > width:
+        before, start = wrap_words(label, width), CONTINUED
+    return [*before, *_fill(parts, width, start, " ", " \\")]
+
+
+def _fill(parts: Sequence[str], width: int, start: str, separator: str, end: str) -> list[str]:
+    """Join parts into lines of a width; all but the last one get an end."""
     lines: list[str] = []
-    line = f"{label} {parts[0]}"
-    if len(line + _GOES_ON) > width:
-        lines, line = wrap_words(label, width), CONTINUED + parts[0]
-    for part in parts[1:]:
-        if len(f"{line} {part}{_GOES_ON}") > width:
-            lines.append(line + _GOES_ON)
-            line = CONTINUED + part
-        else:
-            line = f"{line} {part}"
+    line = start
+    is_empty = True
+    for part in parts:
+        joined = line + part if is_empty else line + separator + part
+        if len(joined + end) > width and not is_empty:
+            lines.append(line + end)
+            joined = CONTINUED + part
+        line, is_empty = joined, False
     return [*lines, line]
+
+
+def cut(text: str, width: int) -> str:
+    """Cut a text to a width; the end says that something is left out."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def plain_table(rows: Rows, width: int) -> list[str]:
+    """Write rows as lines that fit a width; the widest columns are cut until they do.
+
+    Returns: the heading, then a line for each row; a dash for what a row lacks.
+    """
+    columns = _columns(rows)
+    widths = {name: max(map(len, texts)) for name, texts in columns.items()}
+    while sum(widths.values()) + len(GAP) * (len(widths) - 1) > width and max(widths.values()) > 1:
+        widths[max(widths, key=lambda name: widths[name])] -= 1
+    short = {name: [cut(text, widths[name]) for text in texts] for name, texts in columns.items()}
+    return _lines(short)
+
+
+def plain_matrix(rows: Rows, width: int) -> list[str]:
+    """Write rows as lines that fit a width; the columns that do not fit follow beneath.
+
+    The first column names the rows, and is repeated; it is cut to half the width.
+
+    Returns: blocks of a heading and a line for each row, with an empty line between them.
+    """
+    columns = _columns(rows)
+    name = next(iter(columns))
+    names = [cut(text, width // 2) for text in columns.pop(name)]
+    room = width - max(map(len, names))
+    blocks: list[dict[str, list[str]]] = [{}]
+    left = room
+    for heading, texts in columns.items():
+        needed = len(GAP) + max(map(len, texts))
+        if needed > left and blocks[-1]:
+            blocks.append({})
+            left = room
+        blocks[-1][heading] = [cut(text, room - len(GAP)) for text in texts]
+        left -= needed
+    lines = [["", *_lines({name: names, **block})] for block in blocks]
+    return [line for block in lines for line in block][1:]
+
+
+def _columns(rows: Rows) -> dict[str, list[str]]:
+    """List the texts of each column, its heading first."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {
+        name: [printable(text) for text in (name, *(row.get(name, MISSING) for row in rows))]
+        for name in names
+    }
+
+
+def _lines(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Write columns side by side, each aligned to the left."""
+    padded = [[text.ljust(max(map(len, texts))) for text in texts] for texts in columns.values()]
+    return [GAP.join(cells).rstrip() for cells in zip(*padded, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import shlex
 import sys
@@ -15,19 +16,25 @@ from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import INCOMPLETE, STOPPED, name_list, run_command, whole_numbers
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device
-from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
-from lra.sweep.launcher import LaunchOptions, make_launcher
-from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, SweepOptions, limit_flags, plan
+from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, SweepOptions, plan
 from lra.sweep.remaining_time import RemainingTimes
 from lra.sweep.run_process import write_command
 from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
+from lra.sweep.work import Launcher, LaunchOptions
 from tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.sweep")
+
+LAUNCHERS = {
+    "local": ("lra.sweep.local", "LocalLauncher"),
+    "slurm": ("lra.sweep.slurm", "SlurmLauncher"),
+    "ray": ("lra.sweep.ray_cluster", "RayLauncher"),
+}
+"""Module and class of each launcher; it is imported only when it is used."""
 
 
 def _plan(options: argparse.Namespace) -> list[PlannedRun]:
@@ -68,16 +75,12 @@ def _show_sentences(*sentences: str) -> None:
     _show([line for text in sentences for line in wrap_words(text, terminal_width())])
 
 
-def _read_states(runs: Sequence[PlannedRun], limits: Limits) -> list[RunState]:
-    return [RunState.read(run, limits) for run in runs]
-
-
 def _report(
     runs: Sequence[PlannedRun], data: SweepData, limits: Limits, options: argparse.Namespace
 ) -> int:
     """Print the state of every run, the results and the next step; return the exit code."""
     data.refuse_if_none_is_ready(runs)
-    states = _read_states(data.ready(runs), limits)
+    states = [RunState.read(run, limits) for run in data.ready(runs)]
     width = terminal_width()
     results = results_table(states, width)
     _show(["", *runs_table(states, width), *([""] if results else []), *results, ""])
@@ -114,92 +117,74 @@ def _preview(
     """Print the plan, its data and its time without carrying anything out; return the exit code."""
     device = "auto" if options.launcher != "local" else options.device
     estimates = RemainingTimes(options.results_dir, choose_device(device), limits)
-    _show([*runs_table(_read_states(runs, limits), terminal_width(), estimates.text), ""])
+    states = [RunState.read(run, limits) for run in runs]
+    _show([*runs_table(states, terminal_width(), estimates.text), ""])
     data = SweepData(opened)
-    if _is_prepared_by_nodes(options):
+    if options.hand_back is not None:
         _show_sentences("each node prepares its own data")
     else:
         for name, what in data.check().items():
             _show_sentences(f"data of {name}: {what or 'ready'}")
         data.refuse_if_none_is_ready(runs)
-    ready = data.ready(opened)
-    _show_sentences(estimates.total(ready))
-    _show(estimates.by_device(ready))
     left_out = _describe_left_out(runs, data)
-    _show_sentences(*left_out, "next: the same command without --dry-run")
+    total = estimates.total(data.ready(opened))
+    _show_sentences(total, *left_out, "next: the same command without --dry-run")
     return INCOMPLETE if left_out else 0
 
 
 def _print_commands(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namespace) -> int:
     """Print the command of each run, a line for each, for any folder; return the exit code."""
     for run in runs:
-        arguments = [*run.arguments(), "--device", options.device, *limit_flags(limits, run.folder)]
+        arguments = [*run.arguments(), "--device", options.device, *limits.flags(run.folder)]
         command = shlex.join(write_command(arguments, options.gpus_per_run or 1))
         write_out(f"{command}\n", whole_paths=True)
     return 0
 
 
-IDLE = {
-    "local": ("cluster", "ray_address", "hand_back", "data_from"),
-    "slurm": ("total_minutes", "per_device", "ray_address", "hand_back", "data_from"),
-    "ray": (),
-}
-"""Flags that have no effect with a launcher."""
+def make_launcher(name: str, options: LaunchOptions) -> Launcher:
+    """Make a launcher of `LAUNCHERS`.
 
-
-def _refuse_idle_flags(options: argparse.Namespace) -> None:
-    for name in IDLE[options.launcher]:
-        if getattr(options, name) not in (None, []):
-            flag = name.replace("_", "-")
-            raise UserError(f"--{flag} has no effect with --launcher {options.launcher}")
-
-
-def _is_prepared_by_nodes(options: argparse.Namespace) -> bool:
-    """Whether the data folder of this machine says nothing about that of the nodes."""
-    return options.hand_back is not None or options.data_from is not None
-
-
-def _launch_options(options: argparse.Namespace, limits: Limits) -> LaunchOptions:
-    return LaunchOptions(
-        device=options.device,
-        per_device=options.per_device or 1,
-        gpus_per_run=options.gpus_per_run or 1,
-        parameters=options.cluster,
-        address=options.ray_address,
-        hand_back_minutes=options.hand_back,
-        data_from=options.data_from,
-        results_dir=options.results_dir,
-        limits=limits,
-        total_minutes=options.total_minutes,
-        states=(*OPEN, *RETRIED) if options.retry_failed else OPEN,
-    )
+    Raises: UserError if a package is missing that it needs, or an option is wrong.
+    """
+    module, launcher = LAUNCHERS[name]
+    return getattr(importlib.import_module(module), launcher)(options)
 
 
 def sweep(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
-    _refuse_idle_flags(options)
     limits = Limits(max_steps=options.max_steps, minutes=options.minutes_per_run)
-    launch = _launch_options(options, limits)
+    states = (*OPEN, *RETRIED) if options.retry_failed else OPEN
     if options.print_commands:  # for machines with other devices
         runs = _plan(options)
-        free = [run for run in runs if run.state(limits)[0] in launch.states]
+        free = [run for run in runs if run.state(limits)[0] in states]
         return _print_commands(free, limits, options)
     if options.device != "auto" and options.launcher == "local":
         choose_device(options.device)
+    launch = LaunchOptions(
+        device=options.device,
+        per_device=options.per_device or 1,
+        gpus_per_run=options.gpus_per_run or 1,
+        cluster=options.cluster,
+        ray_address=options.ray_address,
+        hand_back=options.hand_back,
+        results_dir=options.results_dir,
+        limits=limits,
+        total_minutes=options.total_minutes,
+        states=states,
+    )
     launcher = make_launcher(options.launcher, launch)
     runs = _plan(options)
     before = [(run, run.state(limits)[0]) for run in runs]
-    free = [run for run, state in before if state in launch.states]
     if options.dry_run:
+        free = [run for run, state in before if state in states]
         return _preview(runs, free, limits, options)
-    opened = [run for run, state in before if state in (*launch.states, "running")]
+    opened = [run for run, state in before if state in (*states, "running")]
     logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
     data = SweepData(opened)
-    if not _is_prepared_by_nodes(options):
+    if options.hand_back is None:  # otherwise nodes have data folders of their own
         data.check()
-    if options.retry_failed:
-        for run in runs:
-            run.forget_failure()
+    for run in runs if options.retry_failed else ():
+        run.forget_failure()
     ready = data.ready(opened)
     if ready and (stopped := launcher.carry_out(ready, data)):
         logger.info(f"stopped by {stopped}")

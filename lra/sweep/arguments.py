@@ -15,22 +15,31 @@ from lra.runtime.cli import (
     non_negative_float,
     positive_int,
 )
-from lra.sweep.launcher import LAUNCHERS
+from lra.runtime.errors import UserError
 from lra.sweep.plan import MOST_RUNS
 
+LAUNCHERS = ("local", "slurm", "ray")
 MOST_AT_A_TIME = 1000
 """Most runs on a device, and most processes of a run."""
+IDLE = {
+    "local": ("cluster", "ray_address", "hand_back"),
+    "slurm": ("total_minutes", "per_device", "ray_address", "hand_back"),
+    "ray": (),
+}
+"""Flags that have no effect with a launcher."""
 
 
 def _at_a_time(text: str) -> int:
-    """Read a number of runs or of processes that share a machine."""
     if (number := positive_int(text)) > MOST_AT_A_TIME:
         raise argparse.ArgumentTypeError(f"got {text}, expected 1 to {MOST_AT_A_TIME}")
     return number
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Read the command line.
+
+    Raises: UserError for a flag that has no effect with the launcher.
+    """
     parser = Parser(
         prog="python -m lra.sweep",
         allow_abbrev=False,  # --gpus would be taken for --gpus-per-run
@@ -42,107 +51,72 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "data for any run, 3 stopped before the end, or submitted to a cluster, 130 interrupted "
         "twice, or while preparing data.",
     )
-    tasks = parser.add_argument(
+    add = parser.add_argument
+    tasks = add(
         "--tasks", default=ALL,
         help=f"{ALL}, those of the Long Range Arena that have the preset (default), or a "
         "comma-separated list of {names}, or FILE.py:CLASS for your own",
     )  # fmt: skip
     name_in_help(tasks, lambda: sorted(TASKS.classes))
-    mixers = parser.add_argument(
+    mixers = add(
         "--mixers", default=ALL,
         help=f"{ALL} (default), or a comma-separated list of {{names}}, or FILE.py:CLASS for "
         "your own",
     )  # fmt: skip
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
-    parser.add_argument(
-        "--seeds", default="0", help="comma-separated list of random seeds (default: 0)"
-    )
+    add("--seeds", default="0", help="comma-separated list of random seeds (default: 0)")
     add_preset(parser)
     add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
-    parser.add_argument(
-        "--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
-        help="run every value of a setting; several --grid run every combination",
-    )  # fmt: skip
-    _add_limits(parser)
-    parser.add_argument(
-        "--retry-failed", action="store_true",
-        help="also repeat runs that failed or ran out of memory",
-    )  # fmt: skip
-    parser.add_argument(
-        "--dry-run", action="store_true",
-        help="check the plan and the data, and print the estimated time, without running anything",
-    )  # fmt: skip
-    parser.add_argument(
-        "--print-commands", action="store_true",
-        help="print the command of every run that the sweep would carry out, for another system",
-    )  # fmt: skip
-    _add_machines(parser)
-    parser.add_argument(
-        "--results-dir", type=absolute_path, default="results",
-        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)",
-    )  # fmt: skip
-    return parser.parse_args(arguments)
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-runs", type=positive_int, default=MOST_RUNS,
-        help=f"refuse a sweep of more runs than this ({MOST_RUNS:,})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--max-steps", type=positive_int,
-        help="stop each run at this step; a later sweep can resume it",
-    )  # fmt: skip
-    parser.add_argument(
-        "--minutes-per-run", type=non_negative_float,
+    add("--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
+        help="run every value of a setting; several --grid run every combination")  # fmt: skip
+    add("--max-runs", type=positive_int, default=MOST_RUNS,
+        help=f"refuse a sweep of more runs than this ({MOST_RUNS:,})")  # fmt: skip
+    add("--max-steps", type=positive_int,
+        help="stop each run at this step; a later sweep can resume it")  # fmt: skip
+    add("--minutes-per-run", type=non_negative_float,
         help="stop each run after this time, counted over all its sessions; a later sweep can "
-        "resume it",
-    )  # fmt: skip
-    parser.add_argument(
-        "--total-minutes", type=non_negative_float,
+        "resume it")  # fmt: skip
+    add("--total-minutes", type=non_negative_float,
         help="stop the sweep after this time (preparing data is not counted); the same command "
-        "resumes it",
-    )  # fmt: skip
+        "resumes it")  # fmt: skip
+    add("--retry-failed", action="store_true",
+        help="also repeat runs that failed or ran out of memory")  # fmt: skip
+    add("--dry-run", action="store_true",
+        help="check the plan and the data, and print the estimated time, without running "
+        "anything")  # fmt: skip
+    add("--print-commands", action="store_true",
+        help="print the command of every run that the sweep would carry out, for another "
+        "system")  # fmt: skip
+    _add_machines(parser)
+    add("--results-dir", type=absolute_path, default="results",
+        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
+    options = parser.parse_args(arguments)
+    for name in IDLE[options.launcher]:
+        if getattr(options, name) not in (None, []):
+            flag = name.replace("_", "-")
+            raise UserError(f"--{flag} has no effect with --launcher {options.launcher}")
+    return options
 
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("where the runs are carried out")
-    group.add_argument(
-        "--device", default="auto",
-        help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N",
-    )  # fmt: skip
-    group.add_argument(
-        "--per-device", type=_at_a_time,
+    add = parser.add_argument_group("where the runs are carried out").add_argument
+    add("--device", default="auto",
+        help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N")  # fmt: skip
+    add("--per-device", type=_at_a_time,
         help="number of runs at a time on each device (1); with --launcher ray each takes its "
-        "share of a GPU, or of a node's CPUs",
-    )  # fmt: skip
-    group.add_argument(
-        "--gpus-per-run", type=_at_a_time, metavar="N",
-        help="divide each run between N GPUs of a machine, by torchrun (1)",
-    )  # fmt: skip
-    group.add_argument(
-        "--launcher", choices=tuple(LAUNCHERS), default="local",
+        "share of a GPU, or of a node's CPUs")  # fmt: skip
+    add("--gpus-per-run", type=_at_a_time, metavar="N",
+        help="divide each run between N GPUs of a machine, by torchrun (1)")  # fmt: skip
+    add("--launcher", choices=LAUNCHERS, default="local",
         help="local: this machine (default); slurm: submit the runs to Slurm; ray: a Ray cluster, "
-        "or this machine through Ray",
-    )  # fmt: skip
-    group.add_argument(
-        "--cluster", action="append", default=[], metavar="NAME=VALUE",
+        "or this machine through Ray")  # fmt: skip
+    add("--cluster", action="append", default=[], metavar="NAME=VALUE",
         help="what each run asks of a cluster. slurm: a parameter of submitit, for example "
         "timeout_min=600 or slurm_partition=gpu; ray: num_cpus, num_gpus, memory, "
-        "accelerator_type or resources.NAME",
-    )  # fmt: skip
-    group.add_argument(
-        "--ray-address", metavar="ADDRESS",
+        "accelerator_type or resources.NAME")  # fmt: skip
+    add("--ray-address", metavar="ADDRESS",
         help="address of a Ray cluster, or auto for the one of this machine (without it, Ray is "
-        "started here)",
-    )  # fmt: skip
-    group.add_argument(
-        "--hand-back", type=non_negative_float, metavar="MINUTES",
+        "started here)")  # fmt: skip
+    add("--hand-back", type=non_negative_float, metavar="MINUTES",
         help="with --launcher ray, for nodes that do not share the results folder: copy each run "
-        "here when it ends, and its checkpoint every so many minutes",
-    )  # fmt: skip
-    group.add_argument(
-        "--data-from", type=absolute_path, metavar="FOLDER",
-        help="with --launcher ray: each node first copies this folder, which it can read, into "
-        "its data folder",
-    )  # fmt: skip
+        "here when it ends, and its checkpoint every so many minutes")  # fmt: skip

@@ -11,15 +11,10 @@ from functools import partial
 
 from common.errors import DataError
 from lra.prepare import attempt_each
-from lra.runtime.launch import command_words
 from lra.sweep.plan import PlannedRun
 from tasks.base import Task
 
 logger = logging.getLogger(__name__)
-
-
-def _task_changes(run: PlannedRun) -> list[str]:
-    return [change.text for change in run.changes if change.section == "task"]
 
 
 class SweepData:
@@ -30,24 +25,23 @@ class SweepData:
     """
 
     def __init__(self, runs: Sequence[PlannedRun]) -> None:
-        found: dict[tuple[str, str], list[PlannedRun]] = {}
-        for run in runs:
-            request = run.config.task_component.spec, run.config.task.model_dump_json()
-            found.setdefault(request, []).append(run)
-        tasks = [run.config.task_name for run, *_ in found.values()]
         self.runs: dict[str, PlannedRun] = {}
         """A run that needs each data set, by a name of the data set."""
-        self.left: dict[str, str] = {}
-        """What `check` has found to be left to prepare."""
         self.faults: dict[str, str] = {}
         """Why data is missing or cannot be prepared, by the name of the data set."""
         self._names: dict[str, str] = {}
-        for run, *others in found.values():
-            name = run.config.task_name
-            if tasks.count(name) > 1:
-                name = " ".join([name, *_task_changes(run)])
-            self.runs[name] = run
-            self._names |= {one.name: name for one in (run, *others)}
+        by_settings: dict[tuple[str, str], str] = {}
+        for run in runs:
+            settings = run.config.task_component.spec, run.config.task.model_dump_json()
+            name = by_settings.get(settings)
+            if name is None:
+                name = run.config.task_name
+                if name in self.runs:
+                    changes = [change.text for change in run.changes if change.section == "task"]
+                    name = " ".join([name, *changes])
+                by_settings[settings] = name
+                self.runs[name] = run
+            self._names[run.name] = name
 
     def fault_of(self, run: PlannedRun) -> str | None:
         """Name the data set of a run whose data cannot be had; None for any other run.
@@ -72,24 +66,17 @@ class SweepData:
 
         Returns: what `Task.describe_preparation` says, by the name of the data set.
         """
+        left: dict[str, str] = {}
 
         def describe(name: str, task: Task, run: PlannedRun) -> None:
-            self.left[name] = task.describe_preparation(run.data_dir)
+            left[name] = task.describe_preparation(run.data_dir)
 
         self._attempt(describe, "is missing")
-        return self.left
+        return left
 
     def prepare(self) -> None:
         """Open all data; download, read or generate what is not in the cache yet."""
         self._attempt(lambda _, task, run: task.prepare(run.data_dir), "cannot be prepared")
-
-    def command(self, name: str) -> list[str]:
-        """Return the words of the command that prepares a data set."""
-        run, config = self.runs[name], self.runs[name].config
-        words = ["--task", config.task_component.spec, "--preset", config.preset]
-        changes = (word for text in _task_changes(run) for word in ("--set", text))
-        words += ["--protocol", config.protocol, *changes]
-        return command_words("prepare", *words, data_dir=run.data_dir)
 
     def _attempt(self, action: Callable[[str, Task, PlannedRun], object], fault: str) -> None:
         """Do something for each data set without a fault; note the faults that it finds."""

@@ -12,11 +12,9 @@ import torch
 
 from lra.runtime.errors import UserError
 from lra.sweep.data import SweepData
-from lra.sweep.launcher import LaunchOptions
-from lra.sweep.plan import Limits, PlannedRun, limit_flags
+from lra.sweep.plan import PlannedRun
 from lra.sweep.run_process import start_run, write_command
-from lra.sweep.work import Work
-from lra.train.stopping import StopRequest
+from lra.sweep.work import LaunchOptions, Work
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +27,8 @@ class Slot:
     """As --device of run_task.py."""
     gpus: str | None = None
     """CUDA_VISIBLE_DEVICES of its processes. None: the same as of the sweep."""
-    is_free: bool = True
+    process: subprocess.Popen[bytes] | None = None
+    """The process of the run that works in it."""
 
 
 def make_slots(device: str, per_device: int, gpus_per_run: int = 1) -> list[Slot]:
@@ -61,65 +60,17 @@ def make_slots(device: str, per_device: int, gpus_per_run: int = 1) -> list[Slot
 
 
 class LocalAttempt:
-    """A process of this machine that works on a run.
+    """A process of this machine that works on a run, and occupies a slot until it has ended."""
 
-    Args:
-        process: the process.
-        slot: the slot that it occupies until it has ended.
-    """
-
-    def __init__(self, process: subprocess.Popen[bytes], slot: Slot) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
-        self.slot = slot
-        slot.is_free = False
-
-    def poll(self) -> int | None:
-        """Return its exit code; None while it works."""
-        code = self.process.poll()
-        self.slot.is_free = code is not None
-        return code
-
-    def stop(self) -> None:
-        """Ask the run to save and to end at its next step."""
-        self.process.terminate()
+        self.poll = process.poll
+        self.stop = process.terminate
 
     def kill(self) -> None:
         """End the run now."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-
-class LocalWorkers:
-    """The slots of this machine.
-
-    Args:
-        slots: see `make_slots`.
-        limits: limits of each run.
-        processes: processes of each run.
-    """
-
-    def __init__(self, slots: Sequence[Slot], limits: Limits, processes: int = 1) -> None:
-        self.slots = slots
-        self.limits = limits
-        self.processes = processes
-        self.threads = max(1, torch.get_num_threads() // (len(slots) * processes))
-
-    @property
-    def capacity(self) -> int:
-        """How many runs work at a time."""
-        return len(self.slots)
-
-    def start(self, run: PlannedRun) -> LocalAttempt:
-        """Start a run in a free slot."""
-        slot = next(slot for slot in self.slots if slot.is_free)
-        arguments = [*run.arguments(), "--device", slot.device]
-        command = write_command([*arguments, *limit_flags(self.limits, run.folder)], self.processes)
-        variables = {"OMP_NUM_THREADS": str(self.threads)}
-        if slot.gpus is not None:
-            variables["CUDA_VISIBLE_DEVICES"] = slot.gpus
-        logger.info(f"{run.name}: started on {slot.gpus or slot.device}")
-        return LocalAttempt(start_run(command, run.log, variables), slot)
+        self.process.kill()
+        self.process.wait()
 
 
 class LocalLauncher:
@@ -128,22 +79,26 @@ class LocalLauncher:
     def __init__(self, options: LaunchOptions) -> None:
         self.options = options
         self.slots = make_slots(options.device, options.per_device, options.gpus_per_run)
+        self.capacity = len(self.slots)
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
         """Prepare the data, and carry out runs; see `Launcher`."""
-        options = self.options
         data.prepare()
         logger.info(
-            f"each run writes to log.txt in its folder under {options.results_dir / 'runs'}"
+            f"each run writes to log.txt in its folder under {self.options.results_dir / 'runs'}"
         )
-        workers = LocalWorkers(self.slots, options.limits, options.gpus_per_run)
-        stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
-        return Work(data.ready(runs), options.limits, workers, stop, options.states).execute()
+        return Work(data.ready(runs), self, self.options).execute()
 
-
-def make_launcher(options: LaunchOptions) -> LocalLauncher:
-    """Make the launcher.
-
-    Raises: UserError if this machine has no such devices.
-    """
-    return LocalLauncher(options)
+    def start(self, run: PlannedRun) -> LocalAttempt:
+        """Start a run in a free slot."""
+        count = self.options.gpus_per_run
+        slot = next(s for s in self.slots if s.process is None or s.process.poll() is not None)
+        limits = self.options.limits.flags(run.folder)
+        command = write_command([*run.arguments(), "--device", slot.device, *limits], count)
+        threads = max(1, torch.get_num_threads() // (len(self.slots) * count))
+        variables = {"OMP_NUM_THREADS": str(threads)}
+        if slot.gpus is not None:
+            variables["CUDA_VISIBLE_DEVICES"] = slot.gpus
+        logger.info(f"{run.name}: started on {slot.gpus or slot.device}")
+        slot.process = start_run(command, run.log, variables)
+        return LocalAttempt(slot.process)

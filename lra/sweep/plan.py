@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -22,7 +23,6 @@ from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest, parse_alternatives, parse_changes
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
-from lra.record.schema import Status
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
@@ -65,8 +65,12 @@ class Failure(BaseModel):
 
 def note_failure(folder: RunFolder, log: Path, code: int) -> None:
     """Note in a run's folder how its process ended, unless that left a record of it."""
-    if code in RECORDED or (code == OUT_OF_MEMORY and _has_status(folder, "oom")):
+    if code in RECORDED:
         return
+    if code == OUT_OF_MEMORY:
+        with contextlib.suppress(UserError):
+            if (record := folder.record()) is not None and record.status == "oom":
+                return
     if code < 0:
         name = signal.Signals(-code).name
         reason = " (by the system if memory ran out)" if name == "SIGKILL" else ""
@@ -81,26 +85,6 @@ def note_failure(folder: RunFolder, log: Path, code: int) -> None:
     Failure(exit_code=code, message=f"{message}; see {log}").save(folder.path)
 
 
-def _has_status(folder: RunFolder, status: Status) -> bool:
-    try:
-        record = folder.record()
-    except UserError:
-        return False
-    return record is not None and record.status == status
-
-
-def limit_flags(limits: Limits, folder: RunFolder) -> list[str]:
-    """Write the flags of run_task.py for the steps and the time that a run has left."""
-    flags: list[str] = []
-    if limits.max_steps is not None:
-        flags += ["--max-steps", str(limits.max_steps)]
-    if limits.minutes is not None:
-        state = read_newest(folder.checkpoints)
-        made = 0.0 if state is None else state["wall_seconds"] / 60
-        flags += ["--max-minutes", str(max(0.0, limits.minutes - made))]
-    return flags
-
-
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Limits at which an unfinished run is stopped, so that it can be resumed later."""
@@ -109,6 +93,15 @@ class Limits:
     """Most steps of the whole run."""
     minutes: float | None = None
     """Most minutes of the whole run, training and evaluation."""
+
+    def flags(self, folder: RunFolder) -> list[str]:
+        """Write the flags of run_task.py for the steps and the time that a run has left."""
+        flags = [] if self.max_steps is None else ["--max-steps", str(self.max_steps)]
+        if self.minutes is not None:
+            state = read_newest(folder.checkpoints)
+            made = 0.0 if state is None else state["wall_seconds"] / 60
+            flags += ["--max-minutes", str(max(0.0, self.minutes - made))]
+        return flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,50 +201,6 @@ class SweepOptions:
     """A plan of more runs is refused before any of them is resolved."""
 
 
-def _refuse_too_many(options: SweepOptions, choices: Sequence[Sequence[Change]]) -> None:
-    """Refuse a plan of more runs than `max_runs`, counted without making it."""
-    factors = {
-        "tasks": len(options.tasks),
-        "mixers": len(options.mixers),
-        "seeds": len(options.seeds),
-        "combinations of --grid": math.prod(map(len, choices)),
-    }
-    count = math.prod(factors.values())
-    if count > options.max_runs:
-        product = " x ".join(f"{n:,} {name}" for name, n in factors.items() if n > 1)
-        raise UserError(
-            f"this sweep has {count:,} runs ({product}), expected at most {options.max_runs:,}; "
-            f"leave some out, or raise the limit with --max-runs"
-        )
-
-
-def _configurations(
-    options: SweepOptions, choices: Sequence[Sequence[Change]]
-) -> Iterator[tuple[RunRequest, RunConfig]]:
-    """Resolve every configuration of a plan once; of equal ones the first is kept."""
-    common = parse_changes(options.overrides)
-    requests = [
-        RunRequest(
-            task=task,
-            mixer=mixer,
-            preset=options.preset,
-            protocol=options.protocol,
-            changes=(*common, *combination),
-        )
-        for task, mixer in itertools.product(options.tasks, options.mixers)
-        for combination in itertools.product(*choices)
-    ]
-    found: set[str] = set()
-    for request in progress("planning", requests, unit="configuration"):
-        try:
-            config = resolve(request)
-        except UserError as error:
-            raise UserError(f"{request.task}, {request.mixer}: {error}") from None
-        if config.hash not in found:
-            found.add(config.hash)
-            yield request, config
-
-
 def plan(options: SweepOptions) -> list[PlannedRun]:
     """List the runs of every task, mixer, seed and combination of settings, each once.
 
@@ -261,9 +210,14 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     Raises: UserError naming a run that is not possible, and for more runs than `max_runs`.
     """
     choices = [parse_alternatives(text, "--grid") for text in options.grid]
-    _refuse_too_many(options, choices)
-    configurations = list(_configurations(options, choices))
+    factors = (options.tasks, options.mixers, options.seeds, *choices)
+    if (count := math.prod(map(len, factors))) > options.max_runs:
+        raise UserError(
+            f"this sweep has {count:,} runs, expected at most {options.max_runs:,}; leave some "
+            f"out, or raise the limit with --max-runs"
+        )
     attempts = functools.cache(newest_attempts)  # each folder is listed once
+    configurations = list(_configurations(options, choices))
     return [
         PlannedRun(
             config=config,
@@ -277,3 +231,27 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
         for seed in options.seeds
         for request, config in configurations
     ]
+
+
+def _configurations(
+    options: SweepOptions, choices: Sequence[Sequence[Change]]
+) -> Iterator[tuple[RunRequest, RunConfig]]:
+    """Resolve every configuration of a plan once; of equal ones the first is kept."""
+    common = parse_changes(options.overrides)
+    found: set[str] = set()
+    combinations = itertools.product(options.tasks, options.mixers, itertools.product(*choices))
+    for task, mixer, chosen in progress("planning", [*combinations], unit="configuration"):
+        request = RunRequest(
+            task=task,
+            mixer=mixer,
+            preset=options.preset,
+            protocol=options.protocol,
+            changes=(*common, *chosen),
+        )
+        try:
+            config = resolve(request)
+        except UserError as error:
+            raise UserError(f"{task}, {mixer}: {error}") from None
+        if config.hash not in found:
+            found.add(config.hash)
+            yield request, config

@@ -1,36 +1,34 @@
-"""Connecting to a Ray cluster, or starting Ray on this machine."""
+"""Connecting to a Ray cluster, or starting Ray here, and what a run requests from its nodes."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from common.cores import core_count
+from common.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError
+from lra.sweep.work import LaunchOptions
 
+SECONDS_TO_ANSWER = 60
+"""Time in which a cluster has to accept a connection."""
 OBJECT_STORE_BYTES = 256 * 2**20
-"""Memory for what tasks hand back, where Ray is started on this machine."""
-
+"""Memory for what runs hand back, where Ray is started on this machine."""
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
-
-SECONDS_TO_CONNECT = 10.0
-SECONDS_TO_ANSWER = 60
-"""Time in which a cluster has to accept a connection of Ray."""
-_CONNECT = """
-import signal, sys
-signal.alarm(int(sys.argv[2]))
-import ray
-ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
-"""
-"""Program that connects to the cluster at an address, and is killed after some seconds."""
+PARAMETERS = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
+"""What a run may request, and what Ray calls it among a node's resources; more in `read_needs`."""
+MOST = 9e14
+"""Less than the most that Ray counts of a resource, in units of 0.0001 and 64 bits."""
+_CONNECT = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, configure_logging=False)"
 
 
 def import_ray() -> ModuleType:
@@ -47,74 +45,122 @@ def import_ray() -> ModuleType:
     return ray
 
 
+def read_needs(texts: Sequence[str]) -> dict[str, Any]:
+    """Read what a run requests from a node; checks names and types without a cluster.
+
+    Args:
+        texts: num_cpus, num_gpus, memory (bytes), accelerator_type or resources.NAME, each as
+            "name=value".
+    Returns: options of an actor of Ray.
+    Raises: UserError naming what is wrong.
+    """
+    needs: dict[str, Any] = {"resources": {}}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition("="))
+        parsed = parse_yaml(value, f"--cluster {text}")
+        is_number = isinstance(parsed, (int, float)) and not isinstance(parsed, bool)
+        # Above 1 Ray takes whole numbers alone.
+        is_number = is_number and 0 <= parsed < MOST and (parsed < 1 or parsed == int(parsed))
+        if name.startswith("resources.") and is_number:
+            needs["resources"][name.removeprefix("resources.")] = parsed
+        elif (name in PARAMETERS and is_number) or (
+            name == "accelerator_type" and isinstance(parsed, str)
+        ):
+            needs[name] = parsed
+        else:
+            raise UserError(
+                f"--cluster {text}: expected {', '.join(PARAMETERS)} or resources.NAME, each with "
+                f"a share or a whole number, or accelerator_type=NAME"
+            )
+    try:
+        import_ray().remote(type("Run", (), {})).options(**needs)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"--cluster {' '.join(texts)}: {error}") from None
+    return needs
+
+
+def choose_needs(options: LaunchOptions, nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Choose what a run requests: GPUs, or a share of one, where nodes have any; else CPUs.
+
+    Args:
+        options: device cuda requests a GPU also where no node has one yet.
+        nodes: resources of each node.
+    Returns: options of an actor of Ray.
+    """
+    needs: dict[str, Any] = {"num_cpus": 1}
+    has_gpu = options.device == "auto" and any(node.get("GPU") for node in nodes)
+    if options.device == "cuda" or has_gpu:
+        # Ray counts shares in units of 0.0001.
+        share = (10_000 // options.per_device) / 10_000
+        needs["num_gpus"] = options.gpus_per_run if options.gpus_per_run > 1 else share
+    else:
+        cpus = min((node["CPU"] for node in nodes if node.get("CPU")), default=1)
+        needs["num_cpus"] = max(1, int(cpus) // options.per_device)
+    return needs | read_needs(options.cluster)
+
+
+def count_room(needs: Mapping[str, Any], node: Mapping[str, float]) -> int:
+    """Count the runs that a node has room for."""
+    amounts = {key: needs.get(name) for name, key in PARAMETERS.items()} | needs["resources"]
+    if kind := needs.get("accelerator_type"):
+        amounts[f"accelerator_type:{kind}"] = 0.001  # as Ray asks of nodes that have any
+    return int(min((node.get(k, 0) / n + 1e-9 for k, n in amounts.items() if n), default=1))
+
+
+@contextlib.contextmanager
+def connected(address: str | None, messages: Path) -> Iterator[None]:
+    """Connect to a Ray cluster, or start Ray on this machine.
+
+    Args:
+        messages: file for what Ray prints.
+    Raises: UserError if there is no cluster at the address, or Ray does not start.
+    """
+    ray = import_ray()
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of tokens before each sweep
+    try:
+        with messages.open("a") as file, redirect_stdout(file):
+            if address is None:
+                ray.init(
+                    address="local", num_cpus=core_count(), include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES, **quiet,
+                )  # fmt: skip
+            else:
+                check_address(address)
+                ray.init(address=address, **quiet)
+            yield
+    except (OSError, RuntimeError, ValueError) as error:
+        if ray.is_initialized():
+            raise
+        what = "Ray does not start" if address is None else f"--ray-address {address}"
+        raise UserError(f"{what}: {describe_error(error)}") from None
+    finally:
+        ray.shutdown()
+
+
+def check_address(address: str) -> None:
+    """Make sure that a Ray cluster answers at an address.
+
+    Another process tries, because no signal ends a connection attempt of Ray in this one.
+
+    Raises: UserError if none does.
+    """
+    command = [sys.executable, "-c", _CONNECT, address]
+    try:
+        subprocess.run(command, capture_output=True, check=True, timeout=SECONDS_TO_ANSWER)
+    except subprocess.TimeoutExpired:
+        reason = f"within {SECONDS_TO_ANSWER} seconds"
+    except subprocess.CalledProcessError as error:
+        reason = f"({error.stderr.decode(errors='replace').strip().splitlines()[-1]})"
+    else:
+        return
+    raise UserError(
+        f"--ray-address {address}: no Ray cluster answered {reason}; start one with ray start "
+        f"--head, or give the HOST:PORT of its head node, or auto on a machine of the cluster"
+    )
+
+
 def describe_error(error: BaseException) -> str:
     """Return the line of Ray's message that says what happened: of a traceback the last."""
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[-1 if "Traceback" in str(error) or "ray::" in lines[0] else 0].strip()
-
-
-def check_address(address: str) -> None:
-    """Make sure that a Ray cluster answers at an address, for which Ray itself would wait long.
-
-    Raises: UserError if none does, or it is not an address.
-    """
-    if address != "auto":
-        host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isdecimal()) or "//" in address:
-            raise UserError(
-                f"--ray-address {address}: expected auto, or HOST:PORT of the head node"
-            )
-        try:
-            socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
-        except (OSError, OverflowError) as error:
-            raise UserError(f"--ray-address {address}: no answer ({error})") from None
-    # In another process, because no signal ends a connection attempt of Ray in this one.
-    command = [sys.executable, "-c", _CONNECT, address, str(SECONDS_TO_ANSWER)]
-    if subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGALRM:
-        named = os.environ.get("RAY_ADDRESS") if address == "auto" else None
-        where = f" at RAY_ADDRESS={named}" if named else ""
-        raise UserError(
-            f"--ray-address {address}: no Ray cluster answered{where} within {SECONDS_TO_ANSWER} "
-            f"seconds; start one with ray start --head, or give the HOST:PORT of its head node"
-        )
-
-
-def _describe_folder() -> str:
-    """Say which folder Ray uses, if the environment names one: its path may be too long for it."""
-    for name in ("RAY_TMPDIR", "TMPDIR"):
-        if name in os.environ:
-            return (
-                f"; its files are in {name}={os.environ[name]}, which has to be a short path of "
-                f"ASCII letters: set RAY_TMPDIR=/tmp"
-            )
-    return ""
-
-
-@contextlib.contextmanager
-def connected(address: str | None) -> Iterator[None]:
-    """Connect to a Ray cluster, or start Ray on this machine.
-
-    Raises: UserError if there is no cluster at the address, or Ray does not start.
-    """
-    ray = import_ray()
-    if address is not None:
-        check_address(address)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
-    try:
-        if address is None:
-            ray.init(
-                address="local", num_cpus=core_count(), include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES, **quiet,
-            )  # fmt: skip
-        else:
-            ray.init(address=address, **quiet)
-    except (OSError, RuntimeError, ValueError) as error:
-        if address is not None:
-            raise UserError(f"--ray-address {address}: {describe_error(error)}") from None
-        raise UserError(
-            f"Ray does not start: {describe_error(error)}{_describe_folder()}"
-        ) from None
-    try:
-        yield
-    finally:
-        ray.shutdown()

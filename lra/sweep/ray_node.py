@@ -2,34 +2,74 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
+from common.errors import DataError
 from common.files import write_atomically
-from lra.runtime.cli import HELD, STOPPED
-from lra.sweep.parcel import Parcel, pack, unpack
+from common.untrusted import read_regular
 from lra.sweep.run_process import start_run, write_command
+from lra.train.checkpoint_files import NAME, newest_first
 
-SECONDS_BETWEEN_POLLS = 0.5
-SECONDS_TO_STOP = 60.0
-"""Time that a run has to save when the task that watches over it fails."""
-ENDS = ("result.json", "failure.json")
-"""Files that say how a run ended."""
+Parcel = dict[str, bytes]
+"""Contents of a run's files by their path in its folder."""
 
-FileTimes = tuple[int | None, ...]
-"""Times at which `ENDS` were written, in nanoseconds; None for a file that does not exist."""
+RECORD = "result.json"
+_FILES = (
+    "config.yaml", "mixer.py", "task.py", "metrics.jsonl", "log.txt", "predictions.csv", RECORD,
+)  # fmt: skip
+"""Files that travel besides the newest checkpoint; the record, which says that a run has ended, is
+the last to be written."""
+LARGEST = 64 * 2**30
+"""Most bytes of a file."""
+
+
+def pack(folder: Path) -> Parcel:
+    """Read the files of a run, of the checkpoints only the newest, also while the run works.
+
+    A checkpoint is read before the metrics, so that no line that is older than it is missing.
+
+    Raises: DataError naming a link, which may lead to the files of somebody else.
+    """
+    _refuse_links(folder)
+    try:
+        names = [f"checkpoints/{path.name}" for path in newest_first(folder / "checkpoints")[:1]]
+        names += [name for name in _FILES if (folder / name).is_file()]
+        return {name: read_regular(folder / name, largest=LARGEST) for name in names}
+    except FileNotFoundError:  # the run has replaced its checkpoint by a newer one meanwhile
+        return pack(folder)
+
+
+def unpack(parcel: Parcel, folder: Path) -> None:
+    """Write the files of a run into its folder, and remove older checkpoints.
+
+    Raises: DataError naming what is no file of a run, or a link in the folder.
+    """
+    _refuse_links(folder)
+    checkpoints = [name for name in parcel if NAME.fullmatch(name.removeprefix("checkpoints/"))]
+    for name in parcel.keys() - set(_FILES):
+        if name not in checkpoints or not name.startswith("checkpoints/"):
+            raise DataError(f"{name!r} is no file of a run")
+    # A checkpoint comes after the metrics: a run that resumes drops lines that are too new.
+    for name in sorted(parcel, key=lambda name: (name == RECORD, name in checkpoints)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / name, parcel[name])
+    for path in newest_first(folder / "checkpoints") if checkpoints else ():
+        if f"checkpoints/{path.name}" not in checkpoints:
+            path.unlink()
+
+
+def _refuse_links(folder: Path) -> None:
+    for path in (*folder.glob("*"), *folder.glob("checkpoints/*")):
+        if path.is_symlink():
+            raise DataError(
+                f"{path} is a link, which is not followed; put what it leads to in its place"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,138 +86,61 @@ class Order:
     """Folder of the run, relative to the results folder."""
     results_dir: Path
     """Results folder of the sweep."""
-    proof: str
-    """Name of a file in the results folder, which a node sees if it shares the folder."""
-    ends: FileTimes
-    """See `file_times`: of the run's folder, when the run was put into the queue."""
-    hand_back_minutes: float | None = None
-    """Time between two copies of the run's folder; None: the node shares the results folder."""
+    hand_back: float | None = None
+    """Minutes between two copies of the run's folder; None: the results folder is shared."""
     parcel: Parcel | None = None
     """The run's folder as it was handed back last."""
-    data_dir: Path
-    """Data folder of the run."""
-    data_from: Path | None = None
-    """Folder whose files are copied into the data folder first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What a node says about a run."""
+class NodeRun:
+    """A run that this node makes."""
 
-    exit_code: int | None = None
-    """Exit code of the run's process; None while it works."""
-    parcel: Parcel | None = None
-    """The run's folder, if it is handed back."""
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.process: subprocess.Popen[bytes] | None = None
+        self.scratch: tempfile.TemporaryDirectory[str] | None = None
+        self.folder = order.results_dir / order.place
+        self._last_parcel = time.monotonic()
 
+    def start(self) -> str | None:
+        """Start the process of the run; return why this node can make no run, if it cannot."""
+        order = self.order
+        arguments = [*order.arguments]
+        if order.hand_back is not None:
+            self.scratch = tempfile.TemporaryDirectory(prefix="lra-", ignore_cleanup_errors=True)
+            self.folder = Path(self.scratch.name) / order.place
+            self.folder.mkdir(parents=True)
+            unpack(order.parcel or {}, self.folder)
+            arguments += ["--results-dir", self.scratch.name]
+        elif not self.folder.is_dir():  # which the sweep has made
+            return (
+                f"{platform.node()} does not share the folder {order.results_dir} with the sweep: "
+                f"mount it there, or let runs be handed back with --hand-back 10"
+            )
+        variables = {}
+        if order.processes > 1 and (threads := os.environ.get("OMP_NUM_THREADS")):
+            variables["OMP_NUM_THREADS"] = str(max(1, int(threads) // order.processes))
+        self.process = start_run(
+            write_command(arguments, order.processes), self.folder / "log.txt", variables,
+            order.working_folder if order.working_folder.is_dir() else None,
+        )  # fmt: skip
+        return None
 
-def file_times(folder: Path) -> FileTimes:
-    """Read when the files that say how a run ended were written."""
-    times: list[int | None] = []
-    for name in ENDS:
-        try:
-            times.append((folder / name).stat().st_mtime_ns)
-        except FileNotFoundError:
-            times.append(None)
-    return tuple(times)
-
-
-def make_run(order: Order, is_stopped: Callable[[], bool]) -> Iterator[Report | str]:
-    """Make a run.
-
-    Args:
-        is_stopped: whether the sweep asks for its end.
-    Yields: an empty report at the start; the run's folder from time to time, if it is handed back;
-        and at last how the run ended, or a text that says why this node can make no run.
-    """
-    yield Report()
-    folder = order.results_dir / order.place
-    if is_stopped():
-        yield Report(exit_code=STOPPED)
-    elif (fault := _find_fault(order)) is not None:
-        yield f"{platform.node()} {fault}"
-    elif order.hand_back_minutes is not None:
-        with tempfile.TemporaryDirectory(prefix="lra-", ignore_cleanup_errors=True) as scratch:
-            folder = Path(scratch) / order.place
-            folder.mkdir(parents=True)
-            unpack(order.parcel or {}, folder)
-            process = _start(order, folder, "--results-dir", scratch)
-            pack_folder = functools.partial(pack, folder)
-            yield from _wait(process, is_stopped, pack_folder, 60 * order.hand_back_minutes)
-    elif file_times(folder) != order.ends:
-        yield Report(exit_code=HELD)  # another sweep has ended it while this one had it in a queue
-    else:
-        yield from _wait(_start(order, folder), is_stopped, lambda: None, None)
-
-
-def _start(order: Order, folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    """Start the process of a run, which writes to a folder."""
-    variables = {}
-    if order.processes > 1 and (threads := os.environ.get("OMP_NUM_THREADS")):
-        variables["OMP_NUM_THREADS"] = str(max(1, int(threads) // order.processes))
-    working_folder = order.working_folder if order.working_folder.is_dir() else None
-    command = write_command([*order.arguments, *more], order.processes)
-    return start_run(command, folder / "log.txt", variables, working_folder)
-
-
-def _find_fault(order: Order) -> str | None:
-    """Say why this node can make no run of the sweep; None if it can."""
-    shared = order.hand_back_minutes is None
-    if shared and not (order.results_dir / order.proof).is_file():
-        return (
-            f"does not share the folder {order.results_dir} with the sweep: mount it there, or "
-            f"let runs be handed back with --hand-back 10"
-        )
-    if order.data_from is not None:
-        if not order.data_from.is_dir():
-            return f"has no folder {order.data_from} (--data-from)"
-        try:
-            copy_once(order.data_from, order.data_dir)
-        except OSError as error:
-            return f"cannot copy {order.data_from} to {order.data_dir}: {error}"
-    return None
-
-
-def copy_once(source: Path, target: Path) -> None:
-    """Copy the files of a folder into another, unless an earlier run of this node has done so."""
-    if source == target:
-        return
-    target.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(str(source).encode()).hexdigest()[:8]
-    done = target / f".copied-{digest}"
-    with FileLock(target / f".copied-{digest}.lock"):
-        if not done.exists():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-            write_atomically(done, f"{source}\n".encode())
-
-
-def _wait(
-    process: subprocess.Popen[bytes],
-    is_stopped: Callable[[], bool],
-    pack_folder: Callable[[], Parcel | None],
-    seconds_between_parcels: float | None,
-) -> Iterator[Report]:
-    """Wait for the end of a process, which also ends if something fails here.
-
-    Yields: as `make_run`.
-    """
-    last = time.monotonic()
-    is_asked = False
-    try:
-        while process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(SECONDS_BETWEEN_POLLS)
-            if not is_asked and is_stopped():
-                is_asked = True
-                process.terminate()
+    def poll(self) -> tuple[int | None, Parcel | None]:
+        """Return the run's exit code, None while it works, and its folder if it is time for it."""
+        assert self.process is not None
+        code = self.process.poll()
+        parcel = None
+        if self.order.hand_back is not None:
             now = time.monotonic()
-            if seconds_between_parcels is not None and now - last >= seconds_between_parcels:
-                last = now
-                yield Report(parcel=pack_folder())
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(SECONDS_TO_STOP)
-            process.kill()
-            process.wait()
-    yield Report(exit_code=process.returncode, parcel=pack_folder())
+            if code is not None or now - self._last_parcel >= 60 * self.order.hand_back:
+                self._last_parcel = now
+                parcel = pack(self.folder)
+        if code is not None and self.scratch is not None:
+            self.scratch.cleanup()
+        return code, parcel
+
+    def stop(self) -> None:
+        """Ask the run to save and to end at its next step."""
+        if self.process is not None:
+            self.process.terminate()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -18,20 +17,17 @@ from common.errors import DataError
 from common.files import write_atomically
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_regular
-from lra.runtime.errors import UserError, nearest
-from lra.runtime.terminal import terminal_width, wrap_words
+from lra.runtime.errors import UserError
 from lra.sweep.data import SweepData
-from lra.sweep.launcher import LaunchOptions
-from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
+from lra.sweep.plan import Limits, PlannedRun, note_failure
 from lra.sweep.run_process import start_run, write_command
+from lra.sweep.work import LaunchOptions
 from lra.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
 JOB = "job.json"
 """File in a run's folder that names the job which carries the run out."""
-NO_LONGER = ("UNKNOWN",)
-"""States of jobs that the cluster has forgotten."""
 
 
 class ClusterRun:
@@ -56,7 +52,7 @@ class ClusterRun:
         folder = RunFolder(self.folder)
         # A preemption signal may reach all processes of a job, but only this one answers it.
         handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        self.process = start_run([*self.command, *limit_flags(self.limits, folder)], self.log)
+        self.process = start_run([*self.command, *self.limits.flags(folder)], self.log)
         signal.signal(signal.SIGUSR2, handler)
         code = self.process.wait()
         if not folder.is_held():  # torchrun hides the exit code of a run that found it held
@@ -65,15 +61,13 @@ class ClusterRun:
 
     def checkpoint(self) -> Any:
         """Let the run save, and ask for the job to be queued again; submitit calls this."""
-        import submitit
-
         # The signal interrupts the wait in __call__, which holds Popen's lock: psutil needs none.
         if self.process is not None and psutil.pid_exists(self.process.pid):
             run = psutil.Process(self.process.pid)
             run.terminate()
             run.wait()
         again = ClusterRun(self.command, self.folder, self.limits, self.log)
-        return submitit.helpers.DelayedSubmission(again)
+        return _import_submitit().helpers.DelayedSubmission(again)
 
 
 def _import_submitit() -> ModuleType:
@@ -84,56 +78,27 @@ def _import_submitit() -> ModuleType:
     return submitit
 
 
-def read_parameters(cluster: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Read the parameters of jobs, and check their names and types without a cluster.
-
-    Args:
-        cluster: slurm, or local for processes of this machine.
-        texts: arguments of submitit.AutoExecutor.update_parameters, each as "name=value".
-    Raises: UserError if submitit is missing, or naming a parameter that it does not have.
-    """
-    submitit = _import_submitit()
-    types: dict[str, type] = submitit.AutoExecutor._typed_parameters()
-    executors: dict[str, Any] = submitit.core.plugins.get_executors()
-    specific = sorted(executors[cluster]._valid_parameters())
-    valid = [*types, *(f"{cluster}_{name}" for name in specific)]
-    values: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (equals and name):
-            raise UserError(f"--cluster {text}: expected NAME=VALUE, for example timeout_min=600")
-        general = name.removeprefix(f"{cluster}_")
-        if name not in valid and general not in types:
-            near = f"{cluster}_{name}" if name in specific else nearest(name, valid)
-            hint = f"; did you mean {near}?" if near else ""
-            for line in wrap_words(f"valid: {', '.join(valid)}", terminal_width()):
-                logger.info(line)
-            raise UserError(
-                f"--cluster {text}: submitit has no parameter {name!r}{hint} (all are listed above)"
-            )
-        values[name] = parse_yaml(value, f"--cluster {text}")
-        expected = types.get(general, object)
-        accepted = (int, float) if expected is float else expected
-        if not isinstance(values[name], accepted):
-            raise UserError(f"--cluster {text}: expected a value of type {expected.__name__}")
-    return values
-
-
 def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
     """Make the executor that submits jobs.
 
     Args:
-        cluster: slurm, or local for processes of this machine.
+        cluster: slurm; local for processes of this machine; debug to check the parameters alone.
         folder: folder for submitit's files.
-        parameters: see `read_parameters`.
+        parameters: arguments of submitit.AutoExecutor.update_parameters, each as "name=value".
     Raises: UserError if submitit or the cluster is missing, or a parameter is wrong.
     """
-    values = read_parameters(cluster, parameters)
+    submitit = _import_submitit()
+    values: dict[str, Any] = {}
+    for text in parameters:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (equals and name):
+            raise UserError(f"--cluster {text}: expected NAME=VALUE, for example timeout_min=600")
+        values[name] = parse_yaml(value, f"--cluster {text}")
     try:
-        executor = _import_submitit().AutoExecutor(folder=folder, cluster=cluster)
+        executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
         executor.update_parameters(**values)
-    except (NameError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"--launcher {cluster}: {' '.join(str(error).split())}") from None
+    except (AssertionError, NameError, TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"--launcher slurm: {error}") from None
     return executor
 
 
@@ -156,14 +121,25 @@ def submit(
             for run in free:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
                 command = write_command([*run.arguments(), "--device", device], processes)
-                made = ClusterRun(command, run.folder.path, limits, run.log)
-                jobs.append(executor.submit(made))
+                jobs.append(executor.submit(ClusterRun(command, run.folder.path, limits, run.log)))
     except RuntimeError as error:
-        raise UserError(f"the cluster refused the jobs: {' '.join(str(error).split())}") from None
+        raise UserError(f"the cluster refused the jobs: {error}") from None
     for run, job in zip(free, jobs, strict=True):
         facts = {"cluster": executor.cluster, "id": job.job_id, "folder": str(executor.folder)}
         write_atomically(run.folder.path / JOB, (json.dumps(facts) + "\n").encode())
     return list(zip(free, jobs, strict=True))
+
+
+def is_queued(run: PlannedRun) -> bool:
+    """Whether a job that was submitted for a run is waiting or at work."""
+    try:
+        facts = json.loads(read_regular(run.folder.path / JOB))
+        if facts["cluster"] != "slurm":
+            return False  # local jobs hold their run's folder while they work
+        job = _import_submitit().SlurmJob(folder=facts["folder"], job_id=facts["id"])
+    except (DataError, OSError, ValueError, KeyError, TypeError):
+        return False
+    return job.state != "UNKNOWN" and not job.done(force_check=True)  # unknown: long forgotten
 
 
 class SlurmLauncher:
@@ -171,19 +147,18 @@ class SlurmLauncher:
 
     def __init__(self, options: LaunchOptions) -> None:
         self.options = options
-        self.parameters = list(options.parameters)
+        self.parameters = list(options.cluster)
         if options.gpus_per_run > 1 and options.device != "cpu":
             self.parameters.insert(0, f"gpus_per_node={options.gpus_per_run}")
-        read_parameters("slurm", self.parameters)
+        make_executor("debug", options.results_dir / "jobs", self.parameters)
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> None:
         """Submit the runs that no process is at work on; see `Launcher`."""
         options = self.options
         executor = make_executor("slurm", options.results_dir / "jobs", self.parameters)
-        for name, what in data.left.items():
+        for name, what in data.check().items():
             if what:
-                command = shlex.join(data.command(name))
-                logger.info(f"data of {name}: the first job will {what}; to do it now: {command}")
+                logger.info(f"data of {name}: the first job will {what}")
         free = [run for run in runs if run.state(options.limits)[0] in options.states]
         jobs = submit(free, options.limits, options.device, executor, options.gpus_per_run)
         for run, job in jobs:
@@ -191,25 +166,3 @@ class SlurmLauncher:
         logger.info(
             f"{len(jobs)} jobs submitted; {len(free) - len(jobs)} runs were in the queue already"
         )
-
-
-def make_launcher(options: LaunchOptions) -> SlurmLauncher:
-    """Make the launcher.
-
-    Raises: UserError if submitit is missing, or a parameter is wrong.
-    """
-    return SlurmLauncher(options)
-
-
-def is_queued(run: PlannedRun) -> bool:
-    """Whether a job that was submitted for a run is waiting or at work."""
-    import submitit
-
-    try:
-        facts = json.loads(read_regular(run.folder.path / JOB))
-        if facts["cluster"] != "slurm":
-            return False  # local jobs hold their run's folder while they work
-        job = submitit.SlurmJob(folder=facts["folder"], job_id=facts["id"])
-    except (DataError, OSError, ValueError, KeyError, TypeError):
-        return False
-    return job.state not in NO_LONGER and not job.done(force_check=True)

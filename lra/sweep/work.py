@@ -5,23 +5,107 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tqdm import tqdm
 
 from common.errors import DataError
+from common.progress import is_live
 from lra.runtime.cli import HELD, USER_ERROR
 from lra.runtime.errors import HeldError, UserError, describe_os_error
-from lra.sweep.launcher import AGAIN, Attempt, Workers
-from lra.sweep.live import Live
+from lra.sweep.data import SweepData
 from lra.sweep.plan import OPEN, Failure, Limits, PlannedRun, State, note_failure
 from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
 
+AGAIN = -1000
+"""In place of an exit code: the run was interrupted, and must resume from its last checkpoint."""
 SECONDS_BETWEEN_POLLS = 0.05
 SECONDS_BETWEEN_TRIES = 2.0
 """Pause before the sweep checks again whether runs of other processes have ended."""
+SECONDS_BETWEEN_LINES = 60.0
+"""Pause between two reports on the runs that are at work."""
 MOST_LOSSES = 3
 """Times in a row that a run may be interrupted without having saved anything new."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """What the command line says about where and how runs are carried out."""
+
+    device: str
+    """As --device of run_task.py; auto: all GPUs, or the CPU if there is no GPU."""
+    per_device: int = 1
+    """Number of runs at a time on each device."""
+    gpus_per_run: int = 1
+    """Number of GPUs of one machine that a run is divided between."""
+    cluster: Sequence[str] = ()
+    """What a run asks of a cluster, each as "name=value"."""
+    ray_address: str | None = None
+    """Address of a Ray cluster; None: one is started on this machine."""
+    hand_back: float | None = None
+    """Minutes between two copies of a run's folder; None: nodes share the results folder."""
+    results_dir: Path
+    limits: Limits
+    total_minutes: float | None = None
+    """Limit of the whole sweep."""
+    states: Sequence[State] = OPEN
+    """States of the runs to carry out; other runs are left alone."""
+
+
+class Launcher(Protocol):
+    """Carries out the runs of a sweep somewhere; its constructor checks the options."""
+
+    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
+        """Carry out runs, in this order as far as there is room.
+
+        Args:
+            data: the data that they need; runs whose data cannot be prepared are left out.
+        Returns: what stopped the sweep early; None if nothing did, or if the runs are in a queue.
+        """
+        ...
+
+
+class Attempt(Protocol):
+    """A process, here or elsewhere, that works on a run."""
+
+    def poll(self) -> int | None:
+        """Return its exit code, or `AGAIN`; None while it works.
+
+        Raises: UserError if no run can work there; OSError or DataError if the folder of this one
+            cannot be read or written.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Ask the run to save and to end at its next step."""
+        ...
+
+    def kill(self) -> None:
+        """End the run now; it goes on from its last checkpoint."""
+        ...
+
+
+class Workers(Protocol):
+    """Places that each work on one run at a time."""
+
+    @property
+    def capacity(self) -> int:
+        """How many runs may be started at a time now."""
+        ...
+
+    def start(self, run: PlannedRun) -> Attempt:
+        """Start a run.
+
+        Raises: HeldError if another process is at work on it; OSError or DataError if its folder
+            cannot be read or written.
+        """
+        ...
 
 
 class Work:
@@ -29,30 +113,32 @@ class Work:
 
     Args:
         runs: planned runs, in the order in which they start.
-        limits: limits of each run.
         workers: where they are carried out.
+        options: limits of the runs, and states of those to carry out.
         stop: request to end the sweep early; every run then stops at its next step.
-        states: states of the runs to carry out; other runs are left alone.
     """
 
     def __init__(
         self,
         runs: Sequence[PlannedRun],
-        limits: Limits,
         workers: Workers,
-        stop: StopRequest,
-        states: Collection[State] = OPEN,
+        options: LaunchOptions,
+        stop: StopRequest | None = None,
     ) -> None:
         self.waiting = list(runs)
-        self.limits = limits
         self.workers = workers
-        self.stop = stop
-        self.states = states
+        self.limits, self.states = options.limits, options.states
+        self.stop = stop or StopRequest(options.total_minutes, time_flag="--total-minutes")
         self.working: list[tuple[PlannedRun, Attempt]] = []
         self.stopping: str | None = None
         self._fault: UserError | None = None
         self._losses: dict[str, list[str]] = {}
         self._next_check = 0.0
+        self._ends: Counter[str] = Counter()
+        self._bar = tqdm(
+            total=len(runs), unit=" run", desc="sweep", disable=not is_live(), dynamic_ncols=True,
+            smoothing=0,
+        )  # fmt: skip
 
     def execute(self) -> str | None:
         """Carry out all; return what stopped the sweep early, None if nothing did.
@@ -62,19 +148,20 @@ class Work:
                 their last checkpoints.
             UserError: if a worker cannot carry out any run; the others save theirs before.
         """
-        start = time.monotonic()
-        live = Live(len(self.waiting), self.workers.capacity)
+        start = last_line = time.monotonic()
         with self.stop:
             try:
                 while self.working or (self.waiting and self.stopping is None):
-                    self._collect(live)
-                    if self.stopping is None and (
-                        reason := self.stop.reason(0, 1, time.monotonic() - start)
-                    ):
+                    self._collect()
+                    now = time.monotonic()
+                    if reason := self.stop.reason(0, 1, now - start):
                         self._ask_to_stop(reason)
                     if self.stopping is None:
-                        self._fill(live)
-                    live.show([run for run, _ in self.working], len(self.waiting))
+                        self._fill()
+                    if now - last_line >= SECONDS_BETWEEN_LINES:
+                        last_line = now
+                        self._report()
+                    self._bar.refresh()
                     time.sleep(SECONDS_BETWEEN_POLLS)
                 if self._fault is not None:
                     raise self._fault
@@ -82,20 +169,20 @@ class Work:
             finally:
                 for _, attempt in self.working:
                     attempt.kill()
-                live.close()
+                self._bar.close()
 
-    def _fill(self, live: Live) -> None:
+    def _fill(self) -> None:
         """Start the next runs where there is room, except those that run in other processes."""
-        while len(self.working) < self.workers.capacity and (run := self._next(live)) is not None:
+        while len(self.working) < self.workers.capacity and (run := self._next()) is not None:
             try:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
                 self.working.append((run, self.workers.start(run)))
             except HeldError:
                 self.waiting.append(run)
             except (OSError, DataError) as error:
-                live.ended(run, *_note_fault(run, error))
+                self._end_with_fault(run, error)
 
-    def _next(self, live: Live) -> PlannedRun | None:
+    def _next(self) -> PlannedRun | None:
         """Take the next run from those that wait, and drop those in other states."""
         if time.monotonic() < self._next_check:
             return None
@@ -109,34 +196,31 @@ class Work:
             elif state in self.states:
                 found = run
             else:
-                live.ended(run, state, note)
+                self._end(run, state, note)
         self.waiting = held + self.waiting
         if found is None and held:
             self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
         return found
 
-    def _collect(self, live: Live) -> None:
+    def _collect(self) -> None:
         """Note the ends of runs, and let those wait again that are to go on."""
         for run, attempt in self.working.copy():
             try:
                 code = attempt.poll()
-            except UserError as fault:
-                code, self._fault = AGAIN, fault
-            except (OSError, DataError) as error:
+                if code is None:
+                    continue
                 self.working.remove((run, attempt))
-                live.ended(run, *_note_fault(run, error))
-                continue
-            if code is None:
-                continue
-            self.working.remove((run, attempt))
-            if self._fault is not None:
-                self._ask_to_stop(str(self._fault))
-            try:
-                self._note_end(run, code, live)
+                self._note_end(run, code)
+            except UserError as fault:
+                self._fault = fault
+                self.working.remove((run, attempt))
+                self._ask_to_stop(str(fault))
             except (OSError, DataError) as error:
-                live.ended(run, *_note_fault(run, error))
+                if (run, attempt) in self.working:
+                    self.working.remove((run, attempt))
+                self._end_with_fault(run, error)
 
-    def _note_end(self, run: PlannedRun, code: int, live: Live) -> None:
+    def _note_end(self, run: PlannedRun, code: int) -> None:
         """Note the end of a run, or let it wait again.
 
         Raises: OSError or DataError if its folder cannot be read or written.
@@ -156,7 +240,7 @@ class Work:
             logger.info(f"{run.name}: interrupted; it will resume from its last checkpoint")
             self.waiting.insert(0, run)
         else:
-            live.ended(run, state, note)
+            self._end(run, state, note)
 
     def _note_loss(self, run: PlannedRun) -> None:
         """Count an interruption; several in a row without a new checkpoint are a failure."""
@@ -181,13 +265,27 @@ class Work:
                 f"them"
             )
 
+    def _end_with_fault(self, run: PlannedRun, error: OSError | DataError) -> None:
+        """Note that a run's folder cannot be read or written, of a full disk for one."""
+        message = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        with contextlib.suppress(OSError):  # then the run counts as unfinished
+            Failure(exit_code=USER_ERROR, message=message).save(run.folder.path)
+        self._end(run, "failed", message)
 
-def _note_fault(run: PlannedRun, error: OSError | DataError) -> tuple[State, str]:
-    """Note that a run's folder cannot be read or written, of a full disk for one.
+    def _end(self, run: PlannedRun, state: State, note: str) -> None:
+        """Report the state in which a run has ended, and the result of one that is done."""
+        self._ends[state] += 1
+        record = run.folder.record() if state == "done" else None
+        result = f", test {record.test_text}" if record else ""
+        logger.info(f"{run.name}: {state}{result}{f' ({note})' if note else ''}")
+        self._bar.set_postfix(self._ends, refresh=False)
+        self._bar.update()
 
-    Returns: the state of the run, and a note that explains it.
-    """
-    message = describe_os_error(error) if isinstance(error, OSError) else str(error)
-    with contextlib.suppress(OSError):  # then the run counts as unfinished
-        Failure(exit_code=USER_ERROR, message=message).save(run.folder.path)
-    return "failed", message
+    def _report(self) -> None:
+        """Report on the runs that are at work, by the last lines of their metrics."""
+        for run, _ in self.working:
+            metrics = run.folder.last_metrics()
+            names = ("step", "loss", "accuracy", "val_accuracy", "val_bits", "steps_per_second")
+            shown = [f"{name} {metrics[name]:.4g}" for name in names if name in metrics]
+            logger.info(f"{run.name}: {', '.join(shown) or 'starting'}")
+        logger.info(f"{len(self.waiting)} run{'s' * (len(self.waiting) != 1)} waiting")

@@ -18,12 +18,14 @@ from lra.record.run import NO_PREDICTION
 from lra.record.scores import PositionLoss, PositionScores, TokenScores
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.train.scores import bin_of, bits_per_byte_of, perplexity_of, position_losses, token_scores
-from models.layers.kernel_cache import cache_kernels
+from models.layers.long_convolution import cache_kernels
 from tasks.base import Batch, Dataset, Split, TaskInfo
 from tasks.order import evaluation_batches
 
 logger = logging.getLogger(__name__)
 
+RIGHT, WRONG = 90.0, 50.0
+"""Accuracies in percent from which a model is called right, and below which it is called wrong."""
 MOST_UNREAD = 2**24
 """Largest number of positions whose losses an evaluation keeps on the device."""
 
@@ -68,95 +70,81 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
 
 
 class _ExampleTally:
-    """Scores examples. Results are read once, as each reading would wait for a GPU."""
+    """Scores examples. Results are read once, because each reading would wait for a GPU."""
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
         self.split = split
-        self.predictions = np.full(len(split), NO_PREDICTION, dtype=np.int64)
-        self.loss = 0.0
-        self._indices: list[np.ndarray] = []
-        self._losses: list[Tensor] = []
-        self._found: list[Tensor] = []
+        self._batches: list[tuple[np.ndarray, Tensor, Tensor]] = []
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """Take in the logits of a batch, whose examples have these indices in the split."""
-        self._indices.append(indices)
-        self._losses.append(compute_losses(logits, batch.labels)[0].sum())
-        is_sound = logits.isfinite().all(dim=-1)
-        self._found.append(torch.where(is_sound, logits.argmax(dim=-1), NO_PREDICTION))
-
-    def _read(self) -> None:
-        if self._indices:
-            for loss in torch.stack(self._losses).tolist():
-                self.loss += loss
-            self.predictions[np.concatenate(self._indices)] = torch.cat(self._found).cpu().numpy()
+        loss = compute_losses(logits, batch.labels)[0].sum()
+        is_finite = logits.isfinite().all(dim=-1)
+        classes = torch.where(is_finite, logits.argmax(dim=-1), NO_PREDICTION)
+        self._batches.append((indices, loss, classes))
 
     def score(self, group: ProcessGroup) -> Score:
         """Return the score of what all processes took in."""
-        self._read()
-        total = len(self.split)
-        predictions = NO_PREDICTION + _added(self.predictions - NO_PREDICTION, group)
+        own, loss = np.full(len(self.split), NO_PREDICTION, dtype=np.int64), 0.0
+        if self._batches:
+            indices, losses, classes = zip(*self._batches, strict=True)
+            own[np.concatenate(indices)] = torch.cat(classes).cpu().numpy()
+            loss = float(sum(torch.stack(losses).tolist()))
+        predictions = NO_PREDICTION + _add(own - NO_PREDICTION, group)
         correct = int((predictions == self.split.labels).sum())
         non_finite = int((predictions == NO_PREDICTION).sum())
-        (loss,) = group.sums_of([self.loss])
+        (loss,) = group.sums_of([loss])
+        total = len(self.split)
         return Score(correct, total, loss / total, predictions, non_finite)
 
 
 class _PositionTally:
     """Scores positions, and adds up their losses by how far into their windows they are.
 
-    Losses are read for many batches at once, as each reading would wait for a GPU.
+    Losses are read for many batches at once, because each reading would wait for a GPU.
     """
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
         shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
+        self.split = split
         self.losses = np.zeros(shape)
         self.targets = np.zeros(shape)
         self.ideal = None if split.ideal_bits is None else np.zeros(shape)
         self.correct = 0
         self.non_finite = 0
-        self.split = split
         self._unread: list[tuple[np.ndarray, np.ndarray, Tensor]] = []
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """See `_ExampleTally.add`."""
         loss, correct = compute_losses(logits, batch.labels)
         is_right = correct & loss.isfinite()  # NaN has an argmax, too
-        flags = is_right.to(loss.dtype), is_scored(batch.labels).to(loss.dtype)
-        numbers = torch.stack([loss, *flags])
+        numbers = torch.stack([loss, is_right.float(), is_scored(batch.labels).float()])
         self._unread.append((indices, batch.lengths.sum(dim=1).numpy(), numbers))
-        if sum(held.shape[1] for _, _, held in self._unread) > MOST_UNREAD:
+        if sum(numbers.shape[1] for _, _, numbers in self._unread) > MOST_UNREAD:
             self._read()
 
     def _read(self) -> None:
-        if not self._unread:
-            return
-        numbers = torch.cat([held for _, _, held in self._unread], dim=1).cpu().numpy()
-        self.correct += round(numbers[1].sum(dtype=np.float64))
-        self.non_finite += int((~np.isfinite(numbers[0])).sum())
-        start = 0
-        for indices, lengths, _ in self._unread:
-            stop = start + int(lengths.sum())
-            first = np.cumsum(lengths) - lengths
-            place = bin_of(np.arange(stop - start) - np.repeat(first, lengths))
-            where = (np.repeat(indices, lengths), place)
-            np.add.at(self.losses, where, numbers[0, start:stop])
-            np.add.at(self.targets, where, numbers[2, start:stop])
+        for indices, lengths, numbers in self._unread:
+            loss, is_right, has_target = numbers.cpu().numpy()
+            self.correct += round(is_right.sum(dtype=np.float64))
+            self.non_finite += int((~np.isfinite(loss)).sum())
+            place = np.arange(len(loss)) - _starts(lengths).repeat(lengths)
+            where = (np.repeat(indices, lengths), bin_of(place))
+            np.add.at(self.losses, where, loss)
+            np.add.at(self.targets, where, has_target)
             if self.ideal is not None and self.split.ideal_bits is not None:
                 nats = math.log(2) * self.split.ideal_bits[indices].astype(np.float64)
                 np.add.at(self.ideal, where, nats.ravel())
-            start = stop
         self._unread.clear()
 
     def score(self, group: ProcessGroup) -> Score:
         """See `_ExampleTally.score`."""
         self._read()
-        loss, targets = _added(self.losses, group), _added(self.targets, group)
-        total = int(targets.sum())
-        ideal = None if self.ideal is None else _added(self.ideal, group)
+        loss, targets = _add(self.losses, group), _add(self.targets, group)
+        ideal = None if self.ideal is None else _add(self.ideal, group)
         found = position_losses(loss, targets, self.split.metadata(), ideal)
-        counts = group.sums_of([self.correct, self.non_finite])
-        correct, non_finite = map(round, counts)
+        correct, non_finite = map(round, group.sums_of([self.correct, self.non_finite]))
+        total = int(targets.sum())
         return Score(correct, total, float(loss.sum()) / total, None, non_finite, found)
 
 
@@ -165,41 +153,41 @@ class _TokenTally:
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
         self.split = split
-        self.outcomes = np.zeros((len(split), 3), dtype=np.int64)
-        self.loss = 0.0
-        self.non_finite = 0
-        self._unread: list[tuple[np.ndarray, Batch, Tensor, Tensor]] = []
+        self._batches: list[tuple[np.ndarray, Batch, Tensor, Tensor]] = []
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """See `_ExampleTally.add`."""
         loss, correct = compute_losses(logits, batch.labels)
-        self._unread.append((indices, batch, loss, correct & loss.isfinite()))
-
-    def _read(self) -> None:
-        for indices, batch, losses, correct in self._unread:
-            assert batch.scored is not None and batch.counts is not None
-            loss, is_right, scored = (x.cpu().numpy() for x in (losses, correct, batch.scored))
-            counts, lengths = batch.counts.numpy(), batch.lengths.sum(dim=1).numpy()
-            example = np.repeat(indices, counts)
-            place = scored - np.repeat(np.cumsum(lengths) - lengths, counts)
-            self.loss += float(loss.sum(dtype=np.float64))
-            self.non_finite += int((~np.isfinite(loss)).sum())
-            self.outcomes[indices, 0] = counts
-            np.add.at(self.outcomes[:, 1], example[is_right], 1)
-            # From the last to the first, so that the first wrong one of an example stays. From 1
-            # on, so that 0 is none.
-            self.outcomes[example[~is_right][::-1], 2] = place[~is_right][::-1] + 1
-        self._unread.clear()
+        self._batches.append((indices, batch, loss, correct & loss.isfinite()))
 
     def score(self, group: ProcessGroup) -> Score:
         """See `_ExampleTally.score`."""
-        self._read()
-        outcomes = _added(self.outcomes, group)
+        outcomes = np.zeros((len(self.split), 3), dtype=np.int64)
+        loss_sum, non_finite = 0.0, 0
+        for indices, batch, losses, correct in self._batches:
+            assert batch.scored is not None and batch.counts is not None
+            loss, is_right, scored = (x.cpu().numpy() for x in (losses, correct, batch.scored))
+            counts = batch.counts.numpy()
+            example = np.repeat(indices, counts)
+            place = scored - _starts(batch.lengths.sum(dim=1).numpy()).repeat(counts)
+            loss_sum += float(loss.sum(dtype=np.float64))
+            non_finite += int((~np.isfinite(loss)).sum())
+            outcomes[indices, 0] = counts
+            np.add.at(outcomes[:, 1], example[is_right], 1)
+            # In reverse, so that the first wrong one of an example stays. From 1, so that 0 is
+            # none.
+            outcomes[example[~is_right][::-1], 2] = place[~is_right][::-1] + 1
+        outcomes = _add(outcomes, group)
         outcomes[:, 2] -= 1
         total, correct, _ = outcomes.sum(axis=0).tolist()
-        loss, non_finite = group.sums_of([self.loss, self.non_finite])
+        loss, non_finite = group.sums_of([loss_sum, non_finite])
         tokens = token_scores(outcomes, self.split.metadata())
         return Score(correct, total, loss / total, outcomes, round(non_finite), tokens=tokens)
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    """Return where packed sequences of these lengths start."""
+    return np.cumsum(lengths) - lengths
 
 
 _TALLIES = {"example": _ExampleTally, "position": _PositionTally, "token": _TokenTally}
@@ -267,14 +255,18 @@ class Evaluator:
         return score
 
 
-def compute_position_scores(score: Score | None, dataset: Dataset) -> PositionScores:
+def compute_position_scores(
+    score: Score | None, dataset: Dataset, val_loss: float | None = None
+) -> PositionScores:
     """Describe what is measured where positions are targets.
 
     Args:
         score: of the test set; None as long as it is not known.
+        val_loss: of the validation set, in nats.
     """
     text_bytes = dataset.splits["test"].text_bytes
     return PositionScores(
+        val_loss=val_loss,
         loss=score.loss if score and math.isfinite(score.loss) else None,
         bits_per_byte=score and bits_per_byte_of(score.loss, score.total, text_bytes),
         perplexity=score and perplexity_of(score.loss),
@@ -285,6 +277,6 @@ def compute_position_scores(score: Score | None, dataset: Dataset) -> PositionSc
     )
 
 
-def _added(numbers: np.ndarray, group: ProcessGroup) -> np.ndarray:
+def _add(numbers: np.ndarray, group: ProcessGroup) -> np.ndarray:
     """Add the numbers of all processes: (examples, ...) -> the same shape."""
     return group.all_reduce_sum(torch.from_numpy(numbers)).numpy()

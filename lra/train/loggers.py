@@ -1,4 +1,4 @@
-"""The numbers of a run, beside its metrics.jsonl, for TensorBoard and Weights & Biases."""
+"""Metrics of a run for TensorBoard and Weights & Biases, in addition to its metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -6,27 +6,12 @@ import importlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from common.files import name_file_in_errors, write_atomically
 from common.untrusted import read_text
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-
-VALIDATED = "val_"
-"""Start of the names of what is measured on the validation set."""
-
-
-class MetricsLogger(Protocol):
-    """Takes a line of metrics at a time."""
-
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Take the numbers of a step by name."""
-        ...
-
-    def close(self) -> None:
-        """End it; what was taken is kept."""
-        ...
 
 
 class TensorBoard:
@@ -48,21 +33,21 @@ class TensorBoard:
         self._writer = SummaryWriter(str(self._folder), purge_step=step + 1)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """See `MetricsLogger.write`."""
+        """Write the numbers of a step."""
         for name, number in numbers.items():
             with name_file_in_errors(self._folder):
-                self._writer.add_scalar(_grouped(name), number, step)
+                self._writer.add_scalar(_name_in_group(name), number, step)
 
     def close(self) -> None:
-        """See `MetricsLogger.close`."""
+        """Write what is left."""
         with name_file_in_errors(self._folder):
             self._writer.close()
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases that goes on where it was, by an id kept in the run's folder.
+    """A run of Weights & Biases, which resumes by an id that is kept in the run's folder.
 
-    Raises: UserError without the package, or an account that it knows.
+    Raises: UserError without the package or an account.
     """
 
     def __init__(self, config: RunConfig, seed: int, folder: Path) -> None:
@@ -83,25 +68,28 @@ class WeightsAndBiases:
             raise UserError(f"log.wandb=true: {' '.join(str(error).split())}") from None
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """See `MetricsLogger.write`."""
-        self._run.log({_grouped(name): number for name, number in numbers.items()}, step=step)
+        """Send the numbers of a step."""
+        self._run.log({_name_in_group(name): n for name, n in numbers.items()}, step=step)
 
     def close(self) -> None:
-        """See `MetricsLogger.close`."""
+        """End the session."""
         self._run.finish()
 
 
-def _grouped(name: str) -> str:
-    """Name a number so that those of training and of validation stand together."""
-    if name.startswith(VALIDATED):
-        return f"validation/{name.removeprefix(VALIDATED)}"
+MetricsLogger = TensorBoard | WeightsAndBiases
+
+
+def _name_in_group(name: str) -> str:
+    """Name a number so that those of training and of validation are in one group each."""
+    if name.startswith("val_"):
+        return f"validation/{name.removeprefix('val_')}"
     return f"training/{name}"
 
 
 def open_loggers(config: RunConfig, seed: int, folder: Path, step: int) -> list[MetricsLogger]:
-    """Open what `log` asks for, for a run that goes on from a step.
+    """Open the loggers that `log` asks for, for a run that goes on from a step.
 
-    Raises: UserError for a package that is not there.
+    Raises: UserError for a missing package.
     """
     opened: list[MetricsLogger] = []
     if config.log.tensorboard:

@@ -30,18 +30,15 @@ from tasks.base import OUTCOMES, Split
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 1.0
-"""To wait for a lock, which who only looks whether it is free holds for an instant."""
-
-CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
-"""Copies of the files of plug-ins that a run was made with, by what these are."""
-
-PRETRAINING = "pretrain_"
-"""Start of the names of what is measured in a pretraining."""
-VALIDATED = {"val_accuracy", f"{PRETRAINING}val_accuracy"}
-"""What a line of metrics on a validation holds one of."""
-
+"""Time to wait for a lock, because others hold it for a moment to test whether it is free."""
 LONGEST_LINE = 4096
-"""Bytes that two lines of metrics do not exceed."""
+"""Upper limit of the bytes of two lines of metrics."""
+CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
+"""Names of the copies of plug-ins' files in the folder of a run."""
+PRETRAINING = "pretrain_"
+"""Start of the names of metrics of a pretraining."""
+VALIDATED = {"val_accuracy", f"{PRETRAINING}val_accuracy"}
+"""Names of which a line of metrics of a validation has one."""
 
 
 def newest_attempts(parent: Path) -> dict[str, int]:
@@ -63,7 +60,7 @@ def choose_folder(
     """Choose the folder of a run: the newest of its attempts, or with `never` a new one.
 
     Args:
-        attempts: lists the attempts in a folder; a plan of many runs remembers what it returned.
+        attempts: lists the attempts in a folder; a plan of many runs caches the result.
     """
     parent = results_dir / "runs" / config.task_name / config.mixer_name
     name = f"{config.hash[:8]}-s{seed}"
@@ -83,9 +80,9 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder against other processes, making it where it is missing.
+        """Make the folder if it is missing, and lock it.
 
-        Raises: HeldError if another process holds it.
+        Raises: HeldError if another process works on the run.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         try:
@@ -98,7 +95,7 @@ class RunFolder:
             yield
 
     def require_held(self) -> None:
-        """Make sure that the folder is still the one that is held, before anything is written.
+        """Make sure that the locked folder is still there before anything is written.
 
         Raises: UserError if it was removed, or replaced by another.
         """
@@ -109,26 +106,16 @@ class RunFolder:
             )
 
     def is_held(self) -> bool:
-        """Whether another process is at work on the run now."""
+        """Whether another process works on the run now."""
         return is_locked(self.path / "lock")
 
     def has_checkpoint(self) -> bool:
-        """Whether there is something to go on from."""
+        """Whether the run can be resumed."""
         return any(self.checkpoints.glob("step-*.pt"))
-
-    def last_metrics(self) -> dict[str, float]:
-        """Read the last whole line of metrics; empty before the first."""
-        try:
-            with open_regular(self._metrics) as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
-                lines = file.read().splitlines()
-        except (FileNotFoundError, DataError):
-            return {}
-        return next(filter(None, map(_numbers, reversed(lines))), {})
 
     @property
     def is_repeat(self) -> bool:
-        """Whether the run was made beside an older one of the same settings and seed."""
+        """Whether there is an older run of the same settings and seed."""
         return "-r" in self.path.name
 
     def record(self) -> RunRecord | None:
@@ -137,7 +124,7 @@ class RunFolder:
         return load_record(path) if path.exists() else None
 
     def finished(self) -> RunRecord | None:
-        """Read result.json, if it is that of a run that nothing goes on from."""
+        """Read result.json, if it is that of a finished run."""
         record = self.record()
         return record if record is not None and record.status in ("done", "diverged") else None
 
@@ -156,8 +143,30 @@ class RunFolder:
         with open_to_append(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
 
+    def last_metrics(self) -> dict[str, float]:
+        """Read the last complete line of metrics; empty before the first."""
+        try:
+            with open_regular(self._metrics) as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
+                lines = file.read().splitlines()
+        except (FileNotFoundError, DataError):
+            return {}
+        return next(filter(None, map(_numbers, reversed(lines))), {})
+
+    def drop_later_metrics(self, step: int, validated_step: int) -> None:
+        """Remove metrics that a killed session wrote after its last checkpoint."""
+        if not self._metrics.exists():
+            return
+        kept: list[bytes] = []
+        for text in read_regular(self._metrics, largest=LARGEST_METRICS).splitlines():
+            line = _numbers(text)  # the last one may be incomplete after a kill
+            last = validated_step if VALIDATED & line.keys() else step
+            if "step" in line and line["step"] <= last:
+                kept.append(text + b"\n")
+        write_atomically(self._metrics, b"".join(kept))
+
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
-        """Write a line on every example of a split: label, prediction, length, and its metadata.
+        """Write a line for every example: label, prediction, length, and its metadata.
 
         Args:
             predictions: (examples,) classes; or (examples, 3), see `Score.predictions`, which are
@@ -169,29 +178,21 @@ class RunFolder:
 
     @staticmethod
     def predictions_table(split: Split, predictions: np.ndarray) -> str:
-        """Write what `save_predictions` does."""
+        """Return the text that `save_predictions` writes."""
         names, results = ("label", "prediction"), [split.labels, predictions]
         if predictions.ndim > 1:
             names, results = OUTCOMES, [*predictions.T]
         columns = dict(zip(names, results, strict=True))
         columns |= {"length": split.lengths, **split.metadata()}
+        cells = [
+            map(as_text, column.tolist()) if column.dtype.kind == "U" else column.tolist()
+            for column in columns.values()
+        ]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(as_text, columns))
-        writer.writerows(zip(*map(_cells, columns.values()), strict=True))
+        writer.writerows(zip(*cells, strict=True))
         return text.getvalue()
-
-    def drop_later_metrics(self, step: int, validated_step: int) -> None:
-        """Remove metrics that a killed session wrote after its last checkpoint."""
-        if not self._metrics.exists():
-            return
-        kept: list[bytes] = []
-        for text in read_regular(self._metrics, largest=LARGEST_METRICS).splitlines():
-            line = _numbers(text)  # the last one may be cut short by a kill
-            last = validated_step if VALIDATED & line.keys() else step
-            if "step" in line and line["step"] <= last:
-                kept.append(text + b"\n")
-        write_atomically(self._metrics, b"".join(kept))
 
     def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
         """Write a checkpoint of a run with an identity (see `resume`)."""
@@ -199,29 +200,27 @@ class RunFolder:
         save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
 
     def resume(self, identity: dict[str, Any]) -> RunState | None:
-        """Load the newest whole checkpoint; None where there is none.
+        """Load the newest valid checkpoint; None if there is none.
 
         Args:
-            identity: all settings, the seed and the data: what a run that goes on must have
-                in common with the one that was stopped.
+            identity: all settings, the seed and the data, which must be those of the stopped run.
         Raises: UserError listing what differs.
         """
         state = load_newest(self.checkpoints)
-        if state is None:
-            if any(self.checkpoints.glob(f"*{DAMAGED}")):
-                logger.warning("all checkpoints are damaged; the run starts again at step 0")
-            elif (record := self.record()) is not None and record.status == "stopped":
-                raise UserError(
-                    f"{self.path} is a run that was stopped, without its checkpoints; use "
-                    f"--resume never to start a new one beside it"
-                )
-            return None
-        self.refuse_other(state["identity"], identity)
+        if state is not None:
+            self.refuse_other(state["identity"], identity)
+        elif any(self.checkpoints.glob(f"*{DAMAGED}")):
+            logger.warning("all checkpoints are damaged; the run starts again at step 0")
+        elif (record := self.record()) is not None and record.status == "stopped":
+            raise UserError(
+                f"{self.path} is a run that was stopped, without its checkpoints; use "
+                f"--resume never to start a new one beside it"
+            )
         return state
 
     def refuse_other(self, old: dict[str, Any], new: dict[str, Any]) -> None:
-        """Raise a UserError that lists what differs between two identities, if anything."""
-        before, now = _flat(old), _flat(new)
+        """Raise a UserError that lists the differences between two identities, if any."""
+        before, now = _flatten(old), _flatten(new)
         differences = [
             f"{key} was {before.get(key)!r}, is {now.get(key)!r}"
             for key in sorted(before.keys() | now.keys())
@@ -234,12 +233,6 @@ class RunFolder:
             )
 
 
-def _cells(column: np.ndarray) -> list[Any]:
-    """Write a column for CSV."""
-    cells = column.tolist()
-    return list(map(as_text, cells)) if column.dtype.kind == "U" else cells
-
-
 def _numbers(text: bytes) -> dict[str, float]:
     """Read the numbers of a line of metrics; empty for anything else."""
     with suppress(ValueError, RecursionError):
@@ -248,11 +241,9 @@ def _numbers(text: bytes) -> dict[str, float]:
     return {}
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
+        is_nested = isinstance(value, dict)
+        flat |= _flatten(value, f"{prefix}{key}.") if is_nested else {prefix + key: value}
     return flat

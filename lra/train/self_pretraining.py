@@ -1,4 +1,4 @@
-"""Self-pretraining: a model that learns its task's inputs before it learns labels."""
+"""Self-pretraining: a model learns its task's inputs before it learns labels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from lra.config.schema import PretrainConfig, RunConfig, TrainConfig
+from lra.config.schema import RunConfig
 from lra.train.trainer import Trainer
-from tasks.base import Dataset, TaskInfo
-from tasks.unlabelled import build_pretraining_data
 
 HEAD = ("hidden.", "output.")
-"""Starts of the names of weights that read features, which labels are to have of their own."""
+"""Starts of the names of weights that read features, which are not transferred."""
 
 
 class PretrainingResult(TypedDict):
@@ -30,11 +28,16 @@ class PretrainingResult(TypedDict):
 
 
 def pretraining_config(config: RunConfig) -> RunConfig:
-    """Return the settings of the pretraining of a run: its own length, rate and batch."""
+    """Return the settings of a run's pretraining, which has its own length, rate and batch size.
+
+    Without a length of its own it is as long as the training, or takes half of its minutes.
+    """
     pretrain, train = config.pretrain, config.train
-    length = _length(pretrain, train)
-    changes = {
-        **length,
+    changes = {name: getattr(pretrain, name) for name in ("steps", "epochs", "minutes")}
+    if not any(changes.values()):
+        half = None if train.minutes is None else train.minutes / 2
+        changes = {"steps": train.steps, "epochs": train.epochs, "minutes": half}
+    changes |= {
         "batch_size": pretrain.batch_size or train.batch_size,
         "lr": pretrain.lr or train.lr,
         "warmup_steps": 0,
@@ -42,27 +45,17 @@ def pretraining_config(config: RunConfig) -> RunConfig:
         "schedule_steps": None,
         "evaluate_every": None,
     }
-    if train.schedule == "plateau":  # of a validation an epoch it would see too few
+    if train.schedule == "plateau":  # one validation per epoch is too few for it
         changes |= {"schedule": "constant", "plateau_patience": None}
     if pretrain.batch_size is not None and isinstance(train.micro_batch, int):
         changes["micro_batch"] = min(train.micro_batch, pretrain.batch_size)
     return replace(config, train=train.model_copy(update=changes))
 
 
-def _length(pretrain: PretrainConfig, train: TrainConfig) -> dict[str, float | None]:
-    """Return how long a pretraining is; where nothing says so, as the training."""
-    own = {name: getattr(pretrain, name) for name in ("steps", "epochs", "minutes")}
-    if any(own.values()):
-        return own
-    half = None if train.minutes is None else train.minutes / 2
-    return {"steps": train.steps, "epochs": train.epochs, "minutes": half}
-
-
 def fine_tuning_config(config: RunConfig, seconds: float) -> RunConfig:
-    """Return the settings of what follows a pretraining; the minutes of a run include it.
+    """Return the settings of the phase after a pretraining, which the minutes of a run include.
 
     Args:
-        config: of the run.
         seconds: time of the pretraining's steps.
     """
     minutes = config.train.minutes
@@ -72,24 +65,14 @@ def fine_tuning_config(config: RunConfig, seconds: float) -> RunConfig:
     return replace(config, train=config.train.model_copy(update={"minutes": left}))
 
 
-def pretraining_data(
-    config: RunConfig, info: TaskInfo, dataset: Dataset
-) -> tuple[TaskInfo, Dataset]:
-    """Return the data of a run's pretraining, and what a model must know of it."""
-    return build_pretraining_data(
-        info, dataset, config.pretrain.objective, config.pretrain.masked_share
-    )
-
-
 def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give a fresh model what a pretraining has learned.
+    """Combine the weights of a pretrained model with the head of a new one.
 
-    The head stays fresh, and of embeddings what stood for hidden positions is left out.
+    What stood for hidden positions is left out of embeddings.
 
     Args:
         weights: of the pretrained model, by name.
-        own: of the fresh one.
-    Returns: weights for the fresh one.
+        own: of the new one.
     """
     return {
         name: value

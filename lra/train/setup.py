@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from lra.runtime.allocator import keep_freed_memory
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.runtime.environment import device_name
+from lra.runtime.environment import device_name, keep_freed_memory, versions
 from lra.runtime.launch import is_restart
+from lra.runtime.repository import code_digest
 from lra.train.run import Run
 from lra.train.run_folder import choose_folder
 from lra.train.scores import describe_data
 from lra.train.stopping import StopRequest
 from lra.train.training_time import Speeds, TrainingTime
-from tasks.base import Dataset
+from models.fast.public_kernels import installed_packages
 
 logger = logging.getLogger(__name__)
 
@@ -39,16 +40,16 @@ def set_up_run(
     """Prepare the data of a run and choose its folder; `Run.execute` then trains.
 
     Args:
-        results_dir: folder in which runs/ is.
-        data_dir: official files and caches.
-        stop: what may stop the run, its signals included, while it is used as a context.
+        results_dir: the folder with runs/.
+        data_dir: the folder of official files and caches.
+        stop: what may stop the run; its signals count while it is used as a context.
         resume: auto, or never for a new run beside a finished one.
         label: see `Run`.
         classifier: see `Run`.
     Raises: DataError for data that can neither be found nor made; UserError if processes of a
         group have different data.
     """
-    # Where less memory is asked for, what is kept would lie about in pieces.
+    # With recomputed activations, kept memory would be fragmented.
     saves_memory = config.train.checkpoint_activations is True
     if device.type == "cpu" and not saves_memory and keep_freed_memory():
         logger.debug("allocator: freed memory is kept for the next step")
@@ -61,7 +62,11 @@ def set_up_run(
     dataset = task.prepare(data_dir)
     data = {"data source": dataset.source, "data fingerprint": dataset.fingerprint}
     group.require_equal("data", data)
-    _log_data(dataset)
+    sizes = ", ".join(f"{count:,} {split}" for split, count in dataset.sizes.items())
+    logger.info(f"data: {sizes} examples, {dataset.source}, in {dataset.folder}")
+    logger.debug(f"data fingerprint: {dataset.fingerprint}")
+    for line in describe_data(dataset):
+        logger.info(line)
     return Run(
         config=config,
         info=task.info,
@@ -77,10 +82,18 @@ def set_up_run(
     )
 
 
-def _log_data(dataset: Dataset) -> None:
-    """Log what the data is, its notes, and how far trivial baselines get on it."""
-    sizes = ", ".join(f"{count:,} {split}" for split, count in dataset.sizes.items())
-    logger.info(f"data: {sizes} examples, {dataset.source}, in {dataset.folder}")
-    logger.debug(f"data fingerprint: {dataset.fingerprint}")
-    for line in describe_data(dataset):
-        logger.info(line)
+def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str, Any]:
+    """List by name what all processes that train one model must have in common, except data.
+
+    It includes settings of `log`, which determine when processes exchange something.
+    """
+    names = {key: value for key, value in config.values().items() if isinstance(value, str)}
+    packages = versions() | (installed_packages() if config.train.kernels == "auto" else {})
+    return {
+        "seed": seed,
+        **names,
+        **config.settings,
+        "the device": device.type,
+        **{f"the version of {name}": number for name, number in packages.items()},
+        "the code of lra": code_digest(),
+    }

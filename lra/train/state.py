@@ -1,4 +1,4 @@
-"""The whole state of a run: captured, checked where it comes from a file, and restored."""
+"""The complete state of a run: captured, checked when it comes from a file, and restored."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from lra.train.self_pretraining import PretrainingResult
 from lra.train.trainer import Best, StepNumber, StepSums, Trainer
 
 Seconds = Annotated[float, Field(ge=0, lt=1e18)]
+NEW_RUN = "use --resume never to start a new run"
 
 
 class SamplerState(TypedDict):
@@ -41,10 +42,7 @@ class SamplerState(TypedDict):
 
 
 class TrainerState(TypedDict):
-    """Everything that later steps depend on.
-
-    What checkpoints of earlier versions lack is not required.
-    """
+    """Everything that later steps depend on; what is `NotRequired` is missing in old files."""
 
     seconds: NotRequired[Seconds]
     validated_step: StepNumber
@@ -55,18 +53,15 @@ class TrainerState(TypedDict):
     optimizer: dict[str, Any]
     plateau: NotRequired[dict[str, float | None]]
     random: list[RandomState] | RandomState
-    """The generators of each process; earlier versions captured those of the main one alone."""
+    """The generators of each process; old files have those of the main one alone."""
     best: Best | None
     interval: StepSums
     step_seconds: list[Annotated[float, Field(gt=0, lt=1e18)]]
     step_flops: list[Annotated[float, Field(ge=0, lt=1e30)]]
 
 
-_PLAIN = TypeAdapter(dict[str, JsonValue])
-
-
 class RunState(TypedDict):
-    """What a checkpoint holds: the trainer's state, and the run's so far."""
+    """The content of a checkpoint."""
 
     trainer: TrainerState
     wall_seconds: Seconds
@@ -74,8 +69,10 @@ class RunState(TypedDict):
     device: str
     commits: list[str]
     pretraining: NotRequired[PretrainingResult | None]
-    """What a pretraining came to that is over; until then the trainer is its."""
-    identity: Annotated[dict[str, Any], AfterValidator(_PLAIN.validate_python)]
+    """Result of a pretraining that is over; before, the trainer is that of the pretraining."""
+    identity: Annotated[
+        dict[str, Any], AfterValidator(TypeAdapter(dict[str, JsonValue]).validate_python)
+    ]
     """All settings, the seed and the data, see `RunFolder.resume`."""
 
 
@@ -84,7 +81,7 @@ _MOMENT = TypeAdapter(DenseTensor)
 
 
 def check_run_state(content: object) -> RunState:
-    """Return what a checkpoint holds, if it is the state of a run.
+    """Return the content of a checkpoint if it is the state of a run.
 
     Raises: ValueError for anything else, most often the ValidationError of pydantic.
     """
@@ -117,16 +114,9 @@ def capture(trainer: Trainer) -> TrainerState:
 def restore(trainer: Trainer, state: TrainerState) -> None:
     """Give a trainer a captured state.
 
-    Raises: UserError for weights that another version of the model has; DataError for a state
-        that fits no trainer.
+    Raises: UserError for weights of another version of the model; DataError for a state that does
+        not fit the trainer.
     """
-    trainer.step = state["sampler"]["next_step"]
-    trainer.seconds = state.get("seconds", 0.0)
-    best = state["best"]
-    if best is not None:
-        trainer.validated_seconds = state.get("validated_seconds", 0.0)
-        trainer.validated_step = state["validated_step"]
-    trainer.gradient.micro_batch = state.get("micro_batch") or trainer.gradient.micro_batch
     own = _kinds(trainer.model.state_dict())
     try:
         trainer.model.load_state_dict(copy_to_device(state["model"], trainer.device))
@@ -134,61 +124,69 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
         what = " ".join(str(error).splitlines()[1:2]).strip()
         raise UserError(
             f"the checkpoint is of another version of mixer {trainer.config.mixer_name}: {what} "
-            f"use --resume never to start a new run"
+            f"{NEW_RUN}"
         ) from None
-    with explain_errors("the checkpoint", "use --resume never to start a new run"):
+    best = state["best"]
+    with explain_errors("the checkpoint", NEW_RUN):
         if _kinds(state["model"]) != own or (best and _kinds(best["model"]) != own):
             raise ValueError("weights of other shapes or types")
-        _check_optimizer(trainer.optimizer, state["optimizer"])
-        moments = {
-            index: copy_to_device(held, trainer.device)
-            for index, held in state["optimizer"]["state"].items()
-        }
-        trainer.optimizer.load_state_dict({**state["optimizer"], "state": moments})
-        if "plateau" in state:  # as those from before there was that schedule have none
+        _restore_optimizer(trainer, state["optimizer"])
+        if "plateau" in state:
             trainer.plateau.restore(state["plateau"])
-        trainer.best = best
-        trainer.sums = state["interval"]
-        trainer.step_seconds = state["step_seconds"]
-        trainer.step_flops = state["step_flops"]
-        _restore_random_state(trainer, state["random"])
+        _restore_random_state(trainer, state["random"], state["sampler"]["next_step"])
+    trainer.step = state["sampler"]["next_step"]
+    trainer.seconds = state.get("seconds", 0.0)
+    trainer.best = best
+    if best is not None:
+        trainer.validated_seconds = state.get("validated_seconds", 0.0)
+        trainer.validated_step = state["validated_step"]
+    trainer.gradient.micro_batch = state.get("micro_batch") or trainer.gradient.micro_batch
+    trainer.sums = state["interval"]
+    trainer.step_seconds = state["step_seconds"]
+    trainer.step_flops = state["step_flops"]
 
 
 def _kinds(weights: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
     return {name: (weight.shape, weight.dtype) for name, weight in weights.items()}
 
 
-def _check_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Make sure that a saved state fits an optimizer; its steps would not look.
+def _restore_optimizer(trainer: Trainer, saved: dict[str, Any]) -> None:
+    """Load a saved state that fits the optimizer, whose steps would not check it.
 
     Raises: ValueError saying what does not fit.
     """
+    optimizer = trainer.optimizer
     fresh = optimizer.state_dict()["param_groups"]
     groups = saved["param_groups"]
     if [group["params"] for group in groups] != [group["params"] for group in fresh]:
-        raise ValueError("the optimizer's groups are others")
+        raise ValueError("other groups of parameters in the optimizer")
     for group, own in zip(groups, fresh, strict=True):
-        numbers = [group[key] for key in ("lr", "peak_lr", "eps", "weight_decay")]
+        numbers = [*(group[key] for key in ("lr", "peak_lr", "eps", "weight_decay"))]
         numbers += group["betas"]
         if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
-            raise ValueError("the optimizer's settings are no numbers")
-        if any(group.get(key, value) is not value for key, value in own.items()
-               if value is None or isinstance(value, bool)):  # fmt: skip
-            raise ValueError("the optimizer is of another kind")
+            raise ValueError("settings of the optimizer that are no numbers")
+        flags = {k: v for k, v in own.items() if v is None or isinstance(v, bool)}
+        if any(group.get(key, flag) is not flag for key, flag in flags.items()):
+            raise ValueError("another kind of optimizer")
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, moments in saved["state"].items():
-        expected = {"exp_avg": parameters[index].shape, "exp_avg_sq": parameters[index].shape}
+        shape = parameters[index].shape
+        expected = {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
         shapes = {name: _MOMENT.validate_python(m).shape for name, m in moments.items()}
-        if shapes != {"step": torch.Size(), **expected} or moments["exp_avg"].is_complex():
-            raise ValueError("the optimizer's moments are those of other parameters")
+        if shapes != expected or moments["exp_avg"].is_complex():
+            raise ValueError("moments of other parameters in the optimizer")
+    moments = {i: copy_to_device(one, trainer.device) for i, one in saved["state"].items()}
+    optimizer.load_state_dict({**saved, "state": moments})
 
 
-def _restore_random_state(trainer: Trainer, states: list[RandomState] | RandomState) -> None:
-    """Give each process its generators back; with other processes, the main one alone."""
+def _restore_random_state(
+    trainer: Trainer, states: list[RandomState] | RandomState, step: int
+) -> None:
+    """Give each process its generators back; if their number has changed, the main one's."""
     if isinstance(states, dict):
         states = [states]
     if len(states) == trainer.group.world_size:
         restore_random_state(states[trainer.group.rank], trainer.device)
     else:
         restore_random_state(states[0], trainer.device)
-        trainer.group.seed_rank(trainer.order.seed, trainer.step)
+        trainer.group.seed_rank(trainer.order.seed, step)

@@ -1,4 +1,4 @@
-"""A model in training: its steps, validations, and complete state."""
+"""A model in training: its steps, its validations, and the best model so far."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from lra.runtime.environment import (
 from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
 from lra.train.gradient import Gradient
-from lra.train.optimizer import Plateau, build_optimizer, rate_factor, set_rate_factor
-from lra.train.run_length import RunLength
+from lra.train.optimizer import build_optimizer, set_rate_factor
+from lra.train.schedule import Plateau, RunLength, rate_factor
 from lra.train.step_graph import StepGraph, find_obstacle
 from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
@@ -45,21 +45,20 @@ from tasks.resident import put_on_device
 logger = logging.getLogger(__name__)
 
 WARMUP_STEPS = 3
-"""First steps of a session, left out of the measured speed."""
+"""First steps of a session, which are left out of the measured speed."""
 COUNTED_STEPS = 3
 """First steps of a run, whose arithmetic is counted."""
 READ_SECONDS = 0.5
-"""Time after which the numbers of steps are read, of a single process."""
+"""Time after which a single process reads the numbers of its steps."""
 RESIDENT_FRACTION = 0.25
-"""How much of a GPU's free memory a data set may take."""
+"""Share of a GPU's free memory that a data set may take."""
 
 Sum = Annotated[float, Field(ge=0, lt=1e18)]
+StepNumber = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class StepSums(TypedDict):
-    """Sums over the steps since the last line of metrics: losses in nats, right and seen targets,
-    steps and seconds.
-    """
+    """Sums over the steps since the last line of metrics; losses in nats."""
 
     loss: FiniteFloat
     correct: Sum
@@ -68,14 +67,8 @@ class StepSums(TypedDict):
     seconds: Sum
 
 
-StepNumber = Annotated[int, Field(ge=0, lt=2**53)]
-
-
 class Best(TypedDict):
-    """The best model so far on the validation split.
-
-    By its accuracy in percent, or where positions are targets by its mean loss in nats.
-    """
+    """The best model so far on the validation split, by accuracy or by `merit`, in percent."""
 
     val_accuracy: Annotated[float, Field(ge=0, le=100)]
     val_loss: NotRequired[FiniteFloat]
@@ -88,10 +81,10 @@ class Step(NamedTuple):
     """A step whose numbers are still on the device."""
 
     number: int
-    """How many steps there are with this one."""
+    """Counted from 1."""
     rate: float
     targets: int
-    """How many there are in its batch."""
+    """Targets of its batch."""
     numbers: Tensor
     """(3,) this process's part of the loss and of the right predictions; norm of the gradient."""
     flops: float
@@ -102,32 +95,12 @@ class Diverged(KnownError):
     """The loss or the gradient is no longer finite."""
 
 
-def no_sums() -> StepSums:
-    """Return the sums over no step."""
-    return {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0}
-
-
-def prepare_device(config: RunConfig, seed: int, device: torch.device) -> None:
-    """Seed everything, and choose how a device computes."""
-    seed_everything(seed)
-    use_tf32(device, config.train.tf32)
-    use_kernels(device, config.train.kernels)
-    use_deterministic(device, config.train.deterministic)
-
-
-def _put_on_device(dataset: Dataset, device: torch.device) -> Dataset:
-    """Keep a data set on a GPU if it takes little of the memory."""
-    if device.type != "cuda":
-        return dataset
-    return put_on_device(dataset, device, RESIDENT_FRACTION * 2**20 * available_memory_mib(device))
-
-
 class Trainer:
-    """Trains a classifier; `lra.train.state` captures the whole of its state.
+    """Trains a classifier; `lra.train.state` captures its complete state.
 
     Args:
         dataset: with splits train and val.
-        classifier: what is trained; a subclass computes the same by other ways.
+        classifier: the class of the model.
         group: the processes that train it together.
     """
 
@@ -142,56 +115,56 @@ class Trainer:
         classifier: type[Classifier] = Classifier,
         group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        prepare_device(config, seed, device)
+        seed_everything(seed)
+        use_tf32(device, config.train.tf32)
+        use_kernels(device, config.train.kernels)
+        use_deterministic(device, config.train.deterministic)
+        train, split = config.train, dataset.splits["train"]
         self.group = group
         self.config = config
-        self.train_config = config.train
-        self.dataset = _put_on_device(dataset, device)
+        self.train_config = train
         self.info = info
         self.device = device
+        if device.type == "cuda":
+            most = RESIDENT_FRACTION * 2**20 * available_memory_mib(device)
+            dataset = put_on_device(dataset, device, most)
+        self.dataset = dataset
         self.model = classifier(config, info).to(device)
         self.model.train()
-        self.optimizer = build_optimizer(self.model, config.train)
-        self.gradient = Gradient(
-            self.model, config, info, self.optimizer, dataset.splits["train"], device, group
-        )
-        self.plateau = Plateau(config.train)
+        self.optimizer = build_optimizer(self.model, train)
+        self.gradient = Gradient(self.model, config, info, split, device=device, group=group)
+        self.plateau = Plateau(train)
         self.order = BatchOrder(
-            dataset.splits["train"].lengths,
-            config.train.batch_size,
-            seed=seed,
-            bucketing=config.train.bucketing,
+            split.lengths, train.batch_size, seed=seed, bucketing=train.bucketing
         )
-        self.length = RunLength(config.train, self.order.batches_per_epoch)
+        self.length = RunLength(train, self.order.batches_per_epoch)
         self.step = 0
         self.seconds = 0.0
-        """Time that all steps of the run took, as far as they were read."""
-        self.validated_step = 0
-        self.validated_seconds = 0.0
+        """Time of all steps of the run whose numbers were read."""
+        self.validated_step, self.validated_seconds = 0, 0.0
         self.best: Best | None = None
-        self.sums = no_sums()
+        self.clear()
         self.rate, self.grad_norm = 0.0, 0.0
         """Learning rate, and norm of the gradient, of the last step that was read."""
         self.step_seconds: list[float] = []
         self.step_flops: list[float] = []
-        self.group.seed_rank(self.order.seed, self.step)
-        self.full_batch = min(config.train.batch_size, len(self.order.lengths))
+        group.seed_rank(seed, self.step)
+        self.full_batch = min(train.batch_size, len(split.lengths))
         """Examples of every batch but the last one of an epoch."""
         self.step_graph: StepGraph | None = None
-        """Makes the steps of full batches, if they are a CUDA graph."""
+        """Makes the steps of full batches if they are a CUDA graph."""
         self._unread: list[Step] = []
-        self._since = 0.0
-        """When the first of these steps began."""
+        self._unread_since = 0.0
         self._session_steps = 0
 
     @property
     def num_parameters(self) -> int:
-        """Trainable numbers in the model."""
+        """Number of trainable parameters."""
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole run; where its length is a time, what they will amount to."""
+        """Steps of the whole run; for a run of minutes, an estimate."""
         return self.length.total(self.step, self.seconds)
 
     @property
@@ -205,19 +178,19 @@ class Trainer:
         return statistics.mean(self.step_flops) if self.step_flops else None
 
     def validation_is_due(self) -> bool:
-        """Whether the present step must be validated before the next one is made."""
+        """Whether the model must be validated before the next step."""
         last = (self.validated_step, self.validated_seconds)
         return self.length.is_due(self.step, self.seconds, last)
 
     def train_step(self) -> None:
-        """Make one optimizer step; `read` tells later what it came to."""
+        """Make one optimizer step; its numbers stay on the device until `read`."""
         micro_batch = self.gradient.fit_memory()
         if self._session_steps == 0 and self.train_config.cuda_graphs:
             self.step_graph = self.build_step_graph()
         if not self._unread:
-            self._since = time.perf_counter()
+            self._unread_since = time.perf_counter()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
-        with record_function("data"):  # what a profile of a step calls it
+        with record_function("data"):  # named so in a profile of a step
             indices = self.order.at(self.step)
             own = self.group.local_indices(indices, micro_batch)
             split = self.dataset.splits["train"]
@@ -225,13 +198,14 @@ class Trainer:
         if begin_step(self.model):
             self.group.share_buffers(self.model)
         set_rate_factor(self.optimizer, factor)
+        graph = self.step_graph if len(indices) == self.full_batch else None
         is_counted = self.step < COUNTED_STEPS
         with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
-            if self.step_graph is not None and len(indices) == self.full_batch:
-                numbers, targets = self.step_graph(batch).clone(), len(indices)
+            if graph is not None:
+                numbers, targets = graph(batch).clone(), len(indices)
             else:
                 numbers, targets = self.gradient.compute(batch, len(indices), known)
-        if self.step_graph is None or len(indices) != self.full_batch:
+        if graph is None:
             self.optimizer.step()
         self.step += 1
         self._session_steps += 1
@@ -243,10 +217,10 @@ class Trainer:
         """Whether to read the numbers of the steps now; several processes do so at every step."""
         if self.group.world_size > 1 or self._session_steps <= WARMUP_STEPS:
             return True
-        return time.perf_counter() - self._since >= READ_SECONDS
+        return time.perf_counter() - self._unread_since >= READ_SECONDS
 
     def read(self) -> None:
-        """Read the numbers of the steps since the last call; a GPU is waited for.
+        """Read the numbers of the steps since the last call, which waits for a GPU.
 
         All processes must call this at the same steps.
 
@@ -256,18 +230,11 @@ class Trainer:
         if not steps:
             return
         own = torch.stack([step.numbers for step in steps]).tolist()
-        seconds = (time.perf_counter() - self._since) / len(steps)
+        seconds = (time.perf_counter() - self._unread_since) / len(steps)
         parts = [[n[0], n[1], step.flops] for n, step in zip(own, steps, strict=True)]
         sums, seconds = self._add_up(parts, seconds)
         for step, (loss, correct, flops), (*_, norm) in zip(steps, sums, own, strict=True):
-            for what, number in (("loss", loss), ("gradient", norm)):
-                if not math.isfinite(number):
-                    self.step = step.number - 1
-                    raise Diverged(
-                        f"the {what} of step {step.number} is not finite (task "
-                        f"{self.config.task_name}, mixer {self.config.mixer_name}, learning rate "
-                        f"{step.rate:.3g})"
-                    )
+            self._require_finite(step, {"loss": loss, "gradient": norm})
             if step.number <= COUNTED_STEPS:
                 self.step_flops.append(flops)
             self.sums["loss"] += loss
@@ -280,8 +247,18 @@ class Trainer:
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds += [seconds] * len(steps)
 
+    def _require_finite(self, step: Step, numbers: dict[str, float]) -> None:
+        for what, number in numbers.items():
+            if not math.isfinite(number):
+                self.step = step.number - 1
+                raise Diverged(
+                    f"the {what} of step {step.number} is not finite (task "
+                    f"{self.config.task_name}, mixer {self.config.mixer_name}, learning rate "
+                    f"{step.rate:.3g})"
+                )
+
     def _add_up(self, parts: list[list[float]], seconds: float) -> tuple[list[list[float]], float]:
-        """Add up what the processes have of each step: loss, right predictions and arithmetic.
+        """Add up the processes' parts of each step: loss, right predictions and arithmetic.
 
         Returns: the sums, and the seconds of the main process.
         """
@@ -294,7 +271,7 @@ class Trainer:
         return by_step.tolist(), seconds
 
     def means(self) -> dict[str, float]:
-        """Return what the steps read since the last `clear` amount to, and the last one's rate."""
+        """Return the means over the steps read since the last `clear`, and the last rate."""
         steps = self.sums["steps"]
         return {
             "loss": self.sums["loss"] / steps,
@@ -306,7 +283,7 @@ class Trainer:
 
     def clear(self) -> None:
         """Begin a new line of metrics."""
-        self.sums = no_sums()
+        self.sums = StepSums(loss=0.0, correct=0.0, seen=0.0, steps=0.0, seconds=0.0)
 
     def build_step_graph(self) -> StepGraph | None:
         """Build what makes the steps of full batches, or warn why they are no CUDA graph."""
@@ -325,16 +302,13 @@ class Trainer:
         return None
 
     def make_whole_step(self, batch: Batch) -> Tensor:
-        """Make an optimizer step for a whole batch, as `StepGraph` needs it.
-
-        Returns: see `Gradient.compute`.
-        """
+        """Make an optimizer step for a whole batch; return the numbers of `Gradient.compute`."""
         numbers, _ = self.gradient.compute(batch, len(batch.lengths), None)
         self.optimizer.step()
         return numbers
 
     def score(self, split: str, check: Callable[[], None]) -> Score:
-        """Evaluate the model on a split."""
+        """Evaluate the model on a split; see `Evaluator`."""
         examples = self.gradient.micro_batch or self.train_config.batch_size
         evaluator = Evaluator(
             model=self.model,
@@ -354,19 +328,19 @@ class Trainer:
         """
         self.read()
         score = self.score("val", check)
-        if self.info.targets == "position" and not math.isfinite(score.loss):
+        has_loss = self.info.targets == "position"
+        if has_loss and not math.isfinite(score.loss):
             raise Diverged(f"the validation loss at step {self.step} is not finite")
         self.validated_step, self.validated_seconds = self.step, self.seconds
         self.plateau.update(score.merit)
         if self.best is None or score.merit > self.best.get("merit", self.best["val_accuracy"]):
             weights = copy_to_cpu(self.model.state_dict())
-            best: Best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
-            if self.info.targets == "position":
-                best["val_loss"], best["merit"] = score.loss, score.merit
-            self.best = best
+            self.best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
+            if has_loss:
+                self.best["val_loss"], self.best["merit"] = score.loss, score.merit
         return score
 
     def load_best(self) -> None:
-        """Put the best model's weights in place of the last ones."""
+        """Load the weights of the best model."""
         assert self.best is not None
         self.model.load_state_dict(copy_to_device(self.best["model"], self.device))

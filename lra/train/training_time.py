@@ -1,61 +1,62 @@
-"""How long a run trains, from the speeds that its steps had before."""
+"""The estimated training time of a run, from speeds that were measured before."""
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lra.config.schema import RunConfig, TrainConfig
+from lra.config.schema import RunConfig
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.changes import select_sections
 from lra.record.run import RunRecord
 from lra.record.schema import is_cpu, shipped_dir
 from lra.record.table import read_runs
-from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
-from lra.train.run_length import RunLength
+from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
 from lra.train.stopping import StopRequest
 
 _CHANGE_A_STEP = {"train.bucketing", "train.checkpoint_activations", "train.micro_batch"}
-"""Settings of training that change how long a step takes; of the others only the batch does."""
+"""Settings of training that change the duration of a step, besides the batch size."""
+SMALL_STEP = 4096
+"""Positions of a step; in a smaller one each of them takes longer."""
+MOST_SCALED = 4
+"""A small step is scaled to at most this many times its positions."""
 
 
 @dataclass(frozen=True)
 class MeasuredSpeed:
-    """How fast training steps were."""
+    """The measured speed of training steps."""
 
     steps_per_second: float
     device: str
     has_settings: bool
-    """Whether the settings of the model were the run's; else they were those of its preset."""
+    """Whether the model had the settings of the run; otherwise it had those of its preset."""
 
 
 class Speeds:
-    """Speeds of training steps, from runs and from `lra.bench step`.
+    """The speeds of training steps in records of runs and of `lra.bench step`.
 
     Args:
-        records: of runs and measurements; of equals the first counts.
+        records: of equally good ones the first counts.
     """
 
     def __init__(self, records: Sequence[RunRecord | BenchRecord]) -> None:
         self.records = [
-            r
-            for r in records
-            if r.steps_per_second is not None and getattr(r, "mode", "step") == "step"
+            record
+            for record in records
+            if record.steps_per_second is not None and getattr(record, "mode", "step") == "step"
         ]
 
     @classmethod
     def read(cls, results_dir: Path, config: RunConfig | None = None) -> Speeds:
-        """Read the records of a results folder, one's own and the shipped ones.
+        """Read the records of a results folder and the shipped ones.
 
         Args:
-            results_dir: the folder.
-            config: the only run whose speed will be asked for; None: any.
+            config: the only run whose speed is of interest; None: all.
         """
         task, mixer = (config.task_name, config.mixer_name) if config else ("*", "*")
         runs, _ = read_runs(results_dir, shipped=True, task=task, mixer=mixer)
@@ -65,50 +66,45 @@ class Speeds:
         return cls(records)
 
     def find(self, config: RunConfig, here: str) -> MeasuredSpeed | None:
-        """Return how fast a run's steps will be; None if nothing like it was measured.
+        """Return the speed of a run's steps; None if nothing comparable was measured.
 
-        A step is taken to last in proportion to its examples and positions. What was measured on
-        the device comes first, then what has the run's settings, then what a run has measured.
+        The speed is scaled by the examples and positions of a step. Records of the same device are
+        preferred, then those with the run's settings, then runs to measurements, then like sizes.
 
         Args:
-            config: the run's.
-            here: name of the device that it will be on.
+            here: name of the run's device; other devices of its kind are compared, too.
         """
         length, batch = config.build_task().info.max_length, config.train.batch_size
 
-        def order(r: RunRecord | BenchRecord) -> tuple[float, ...]:
-            is_full = isinstance(r, BenchRecord) and r.lengths == "full"
+        def distance(record: RunRecord | BenchRecord) -> tuple[float, ...]:
+            is_full = isinstance(record, BenchRecord) and record.lengths == "full"
             return (
-                r.device != here,
-                not _has_settings(r, config),
-                isinstance(r, BenchRecord) + is_full,
-                abs(math.log(r.length / length)),
-                abs(math.log(r.batch_size / batch)),
+                record.device != here,
+                not _has_settings(record, config),
+                isinstance(record, BenchRecord) + is_full,
+                abs(math.log(record.length / length)),
+                abs(math.log(record.batch_size / batch)),
             )
 
+        fewest = min(SMALL_STEP, batch * length / MOST_SCALED)
         found = [
-            r
-            for r in self.records
-            if _is_comparable(r, config)
-            and is_cpu(r.device) == is_cpu(here)
-            and r.batch_size * r.length >= min(SMALL_STEP, batch * length / MOST_SCALED)
+            record
+            for record in self.records
+            if _is_comparable(record, config)
+            and is_cpu(record.device) == is_cpu(here)
+            and record.batch_size * record.length >= fewest
         ]
-        if not found:
+        best = min(found, key=distance, default=None)
+        if best is None:
             return None
-        best = min(found, key=order)
         share = best.batch_size / batch * (best.length / length)
-        speed = (best.steps_per_second or 0.0) * share
-        return MeasuredSpeed(speed, best.device, _has_settings(best, config))
-
-
-SMALL_STEP = 4096
-"""Positions of a step; in a smaller one each of them takes longer."""
-MOST_SCALED = 4
-"""Times as many positions as in a small step to which its speed is still scaled."""
+        return MeasuredSpeed(
+            (best.steps_per_second or 0.0) * share, best.device, _has_settings(best, config)
+        )
 
 
 def _select_relevant(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the changed settings that a step's duration depends on, its batch apart."""
+    """Keep the changed settings that the duration of a step depends on, except for the batch."""
     of_training = {name: changes[name] for name in _CHANGE_A_STEP & changes.keys()}
     return select_sections(changes, "task", "mixer", "model") | of_training
 
@@ -129,26 +125,23 @@ def _has_settings(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
 
 
 def count_steps(config: RunConfig) -> int | None:
-    """Return the optimizer steps of a run; None for a run of a time, or of unknown data."""
+    """Return the optimizer steps of a run; None for a run of minutes, or of unknown data."""
     if config.train.minutes is not None:
         return None
     examples = config.build_task().training_examples()
     if examples is None:
         return None if config.is_pretrained else config.train.steps
     phases = [config, pretraining_config(config)] if config.is_pretrained else [config]
-    return sum(_total_steps(phase.train, examples) for phase in phases)
-
-
-def _total_steps(train: TrainConfig, examples: int) -> int:
-    return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
+    return sum(
+        RunLength(phase.train, math.ceil(examples / phase.train.batch_size)).total(0, 0.0)
+        for phase in phases
+    )
 
 
 class TrainingTime:
-    """The estimated time that a run trains on a device, without its evaluations.
+    """The estimated time of a run's training steps on a device.
 
     Args:
-        config: the run's.
-        speeds: of earlier runs and measurements.
         here: name of the device.
         stop: has the limits at which the run stops earlier; None: it has none.
     """
@@ -160,11 +153,11 @@ class TrainingTime:
         self.here = here
         self.stop = stop or StopRequest()
         self.total_steps = count_steps(config)
-        """Steps of the whole run; None where they are not known yet."""
+        """Steps of the whole run; None if they are not known yet."""
         self.speed = speeds.find(config, here)
 
     def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
-        """Return the time that is left; None where it is not known.
+        """Return the time that is left; None if it is not known.
 
         Args:
             steps_made: steps of the run so far.
@@ -179,29 +172,20 @@ class TrainingTime:
         return min(limits, default=None)
 
     def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
-        """Describe the time that is left, or say how to measure what is missing."""
+        """Describe the time that is left, or say why it is not known."""
         seconds = self.seconds(steps_made, seconds_made)
+        if seconds is None and self.total_steps is None:
+            return "not known before the data is there; the progress bar shows it"
         if seconds is None:
-            return self._describe_missing()
+            mixer = self.config.mixer_name
+            return (
+                f"not known, because no step of {mixer} was timed at this preset; the progress bar "
+                f"shows it"
+            )
         text = f"{duration(seconds)} of training{' left' * bool(steps_made)}"
         if self.speed is None or self.config.train.minutes is not None:
             return text
         place = "" if self.speed.device == self.here else f" on {self.speed.device}"
         settings = "" if self.speed.has_settings else ", with the preset's settings"
-        return (
-            f"{text} (an earlier run{place}{settings} made {self.speed.steps_per_second:.3g} "
-            f"steps/s)"
-        )
-
-    def _describe_missing(self) -> str:
-        if self.total_steps is None:
-            return "not known before the data is there; the progress bar shows it"
-        config = self.config
-        flags = ["--task", config.task_component.spec, "--mixers", config.mixer_component.spec]
-        flags += ["--preset", config.preset, "--protocol", config.protocol]
-        flags += [] if is_cpu(self.here) else ["--device", "cuda"]
-        command = shlex.join(command_words("bench", "step", *flags))
-        return (
-            f"not known, because no step of {config.mixer_name} was timed at this preset; the "
-            f"progress bar shows it (to time one: {command})"
-        )
+        speed = f"{self.speed.steps_per_second:.3g} steps/s"
+        return f"{text} (an earlier run{place}{settings} made {speed})"

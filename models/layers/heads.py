@@ -1,7 +1,8 @@
-"""Heads of attention, which have an equal number of channels each."""
+"""Heads of attention, which have an equal number of channels each, and memories of positions."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from models.base import MixerContext
@@ -10,12 +11,8 @@ from models.base import MixerContext
 def channels_of_heads(
     context: MixerContext, num_heads: int, attention_dim: int | None = None
 ) -> int:
-    """Return the number of channels that the heads have together: attention_dim, if it is given.
+    """Return the number of channels that the heads have together: attention_dim, or dim.
 
-    Args:
-        context: the context of the mixer, whose dim is the default.
-        num_heads: number of heads.
-        attention_dim: the option of the mixer, None if it is not set or does not exist.
     Raises: ValueError if num_heads does not divide the channels.
     """
     channels = attention_dim or context.dim
@@ -33,3 +30,12 @@ def split_parts(x: Tensor, parts: int, num_heads: int) -> tuple[Tensor, ...]:
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Divide channels among heads: (batch, length, channels) -> (batch, heads, length, ...)."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def latest_in_slots(x: Tensor, size: int) -> Tensor:
+    """Arrange the latest of (batch, length, ...) in a ring: slot p % size holds position p."""
+    length = x.shape[1]
+    slots = x.new_zeros(len(x), size, *x.shape[2:])
+    positions = torch.arange(max(0, length - size), length, device=x.device)
+    slots[:, positions % size] = x[:, positions]
+    return slots

@@ -1,27 +1,103 @@
-"""Long convolutions: cached kernels over lags, and products by FFT."""
+"""Long convolutions: kernels over lags that are generated once, and products by FFT.
+
+A batch is mixed in groups of similar length, and an evaluation has many batches. All of them use
+the same kernel over lags, cut to their length.
+"""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable
-from typing import Any
+import contextlib
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from models.layers.kernel_cache import find_cache
-from models.ops.circulant import circulant_multiply
-from models.ops.toeplitz import LagKernel, fast_fft_length
+from models.ops.reference import reference_forms_are_used
+from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
+
+T = TypeVar("T")
 
 MOST_RESPONSES = 4
 """Number of transforms of one kernel that are cached; an evaluation computes one per size."""
 
 
+@dataclass
+class _CachedKernels:
+    """What was made of a module's parameters and buffers as they were."""
+
+    tensors: list[Tensor]
+    state: tuple[object, ...]
+    by_role: dict[Hashable, Any] = field(default_factory=dict)
+
+
+_CACHES: ContextVar[dict[nn.Module, _CachedKernels] | None] = ContextVar(
+    "cached_kernels", default=None
+)
+
+
+@contextlib.contextmanager
+def cache_kernels() -> Iterator[None]:
+    """Cache kernels, as long as no parameter changes, until the outermost such context ends."""
+    if _CACHES.get() is not None:
+        yield
+        return
+    token = _CACHES.set({})
+    try:
+        yield
+    finally:
+        _CACHES.reset(token)
+
+
+def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
+    """Return the cached values of a module by role; None outside of `cache_kernels`.
+
+    The cache is emptied if a parameter or buffer of the module was changed in place, moved or
+    replaced, or if the mode of autograd has changed. (A write through `.data` is not noticed.)
+    """
+    kept = _CACHES.get()
+    if kept is None or reference_forms_are_used():
+        return None
+    tensors = [*owner.parameters(), *owner.buffers()]
+    state = (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        *((0 if t.is_inference() else t._version, t.data_ptr(), t.dtype) for t in tensors),
+    )
+    found = kept.get(owner)
+    if (
+        found is None
+        or found.state != state  # which is as long as there are tensors
+        or not all(map(operator.is_, tensors, found.tensors))
+    ):
+        found = kept[owner] = _CachedKernels(tensors, state)
+    return found.by_role
+
+
+def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
+    """Compute a value from a module's parameters, or return the cached value of the same role.
+
+    A role is the value's name, with everything that it depends on except the parameters.
+    """
+    kept = find_cache(owner)
+    if kept is not None and role in kept:
+        return kept[role]
+    with record_function("kernel"):  # what a profile of a step calls it
+        result = make()
+    if kept is not None:
+        kept[role] = result
+    return result
+
+
 class PositionOperator(nn.Module, abc.ABC):
     """A product with one matrix over positions per channel, the core of a mixer.
 
-    `lra.bench op` measures the time of this product alone, and the report draws the matrices.
+    `lra.bench op` measures the time of this product alone.
     """
 
     channels: int
@@ -48,19 +124,15 @@ class LongConvolution(PositionOperator):
         return 0
 
     def kernel(self, length: int) -> LagKernel:
-        """Generate the kernel for sequences of a length, or cut the cached kernel of longer ones.
-
-        Autocast is off for it: in bfloat16, neighbouring lags above 256 round to the same number.
-        """
-        return self._kernel(length, find_cache(self))
-
-    def _kernel(self, length: int, kept: dict[Hashable, Any] | None) -> LagKernel:
+        """Generate the kernel for sequences of a length, or cut the cached one of longer ones."""
+        kept = find_cache(self)
         role = ("kernel", self.resolution(length))
         if kept is not None and role in kept:
             longest, kernel = kept[role]
             if longest >= length:
                 return kernel.cut(length)
         device = next(self.parameters()).device.type
+        # In bfloat16, neighbouring lags above 256 round to the same number.
         with torch.autocast(device, enabled=False), record_function("kernel"):
             kernel = self.generate(length)
         if kept is not None:
@@ -68,35 +140,24 @@ class LongConvolution(PositionOperator):
         return kernel
 
     def convolve_prefix(self, x: Tensor, length: int) -> Tensor:
-        """Multiply the first positions of sequences of a length by its kernel.
-
-        Args:
-            x: (batch, positions, channels), the first ones.
-            length: positions of the whole sequences.
-        Returns: (batch, positions, channels).
-        """
+        """Multiply the first positions of sequences of a length, (batch, positions, channels)."""
         count = x.shape[1]
         needs_whole = self.resolution(count) != self.resolution(length)
         return self.kernel(length if needs_whole else count).cut(count).multiply(x)
 
     def matrix(self, length: int) -> Tensor:
-        """See `PositionOperator.matrix`."""
         return self.kernel(length).matrix(length)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Multiply x by the kernel: (batch, length, channels) -> the same shape.
-
-        This is `toeplitz_multiply`, except that the cached transform of the kernel for longer
-        sequences is used for shorter ones if that costs less than another transform.
-        """
+        """Multiply x by the kernel: (batch, length, channels) -> the same shape."""
         batch, length, _ = x.shape
-        kept = find_cache(self)
-        kernel = self._kernel(length, kept)
+        kernel, kept = self.kernel(length), find_cache(self)
         if kept is None:
             return kernel.multiply(x)
         size = fast_fft_length(kernel.smallest_circulant(length))
         role = ("responses", self.resolution(length), x.dtype)
         responses: list[tuple[int, int, Tensor]] = kept.setdefault(role, [])
+        # That of longer sequences serves if it costs less than another transform.
         for longest, greater, response in responses:
             if longest >= length and batch * (greater - size) <= size:
                 return circulant_multiply(response, greater, x)

@@ -1,29 +1,10 @@
-"""Norms over channels, by their names in options."""
+"""Norms of the blocks around mixers."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-Norm = Literal["simple_rms", "layer", "none"]
-
-SMALLEST_RMS = 1e-8
-"""Added to the root mean square, outside of the root, as in the published code."""
-
-
-class SimpleRMSNorm(nn.Module):
-    """Divide by the root mean square over channels; there are no parameters.
-
-    The name is that of TNN's published code.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise x: (..., channels) -> the same shape."""
-        rms = torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
-        return x / (rms + SMALLEST_RMS)
 
 
 class ScaleNorm(nn.Module):
@@ -54,10 +35,3 @@ class BatchNorm(nn.BatchNorm1d):
             return super().forward(input)
         running = (self.running_mean, self.running_var)
         return functional.batch_norm(input, *running, self.weight, self.bias, eps=self.eps)
-
-
-def build_norm(norm: Norm, dim: int) -> nn.Module:
-    """Build the norm of a given name over the last dimension, of size `dim`."""
-    if norm == "none":
-        return nn.Identity()
-    return nn.LayerNorm(dim) if norm == "layer" else SimpleRMSNorm()

@@ -4,60 +4,34 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.layers.linear_map import LinearMap
-from models.layers.state_space import (
-    complex_dtype,
-    complex_parameter,
-    initial_log_steps,
-    random_complex,
-)
+from models.layers.basic import LinearMap
+from models.layers.state_space import complex_dtype, complex_parameter, random_complex
 from models.ops.decaying_attention import decaying_attention
 from models.ops.selective_scan import selective_scan
 
-SMALLEST_STEP = 1e-4
-
-
-@dataclass(frozen=True)
-class StepRange:
-    """The range of initial time steps, which are drawn evenly on a logarithmic scale.
-
-    Args:
-        smallest: lower bound.
-        largest: upper bound.
-    """
-
-    smallest: float
-    largest: float
-
-    def draw(self, count: int) -> Tensor:
-        """Draw time steps and return their inverse softplus: (count,)."""
-        steps = initial_log_steps(count, self.smallest, self.largest).detach().exp()
-        steps = steps.clamp(min=SMALLEST_STEP)
-        return steps + torch.log(-torch.expm1(-steps))
+DrawSteps = Callable[[int], Tensor]
+"""Draws the initial time steps of a number of channels or heads, see `draw_step_biases`."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The inputs of the states at each position.
-
-    Attributes:
-        x: (..., channels), the values that enter the states.
-        step: (..., channels) time steps, or (..., heads) for heads of equally many channels.
-        into: (..., groups, states), B.
-        out: (..., groups, states), C.
-    """
+    """The inputs of the states at each position."""
 
     x: Tensor
+    """(..., channels), the values that enter the states."""
     step: Tensor
+    """(..., channels) time steps, or (..., heads) for heads of equally many channels."""
     into: Tensor
+    """(..., groups, states), B."""
     out: Tensor
+    """(..., groups, states), C."""
 
     def masked(self, mask: Tensor | None) -> Selection:
         """Set time steps to 0 at padding, so that no state decays and nothing enters there."""
@@ -82,11 +56,7 @@ class SelectiveStates(nn.Module, abc.ABC):
     The input has two parts. The first, `convolved`, is the output of a short convolution; it holds
     x and often B and C. The second, `direct`, comes straight from the input projection.
 
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel.
-        convolved: number of channels of the first part.
-        direct: number of channels of the second part.
+    Both parts may have any number of channels, and x and the result have `channels`.
     """
 
     def __init__(self, channels: int, *, num_states: int, convolved: int, direct: int) -> None:
@@ -187,26 +157,21 @@ def _mix_as_one(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) 
 class MambaStates(SelectiveStates):
     """The states of Mamba (Gu and Dao 2023, section 3): real poles of every channel.
 
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel.
-        rank: rank of the map from x to time steps.
-        steps: range of initial time steps.
+    Time steps are a map of a given rank from x.
     """
 
-    def __init__(self, channels: int, *, num_states: int, rank: int, steps: StepRange) -> None:
+    def __init__(self, channels: int, *, num_states: int, rank: int, steps: DrawSteps) -> None:
         super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
         self.rank = rank
         self.maps = LinearMap(channels, rank + 2 * num_states, bias=False)
         self.time = LinearMap(rank, channels)
         nn.init.uniform_(self.time.weight, -(rank**-0.5), rank**-0.5)
-        self.time.bias.data.copy_(steps.draw(channels))
+        self.time.bias.data.copy_(steps(channels))
         rates = torch.arange(1.0, num_states + 1)
         self.log_rate = nn.Parameter(rates.log().repeat(channels, 1))
         self.factor = nn.Parameter(torch.ones(channels))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        """See `SelectiveStates.select`."""
         sizes = [self.rank, self.num_states, self.num_states]
         low, into, out = self.maps(convolved).split(sizes, dim=-1)
         step = functional.softplus(self.time(low))
@@ -217,27 +182,20 @@ class MambaStates(SelectiveStates):
         return -self.log_rate.exp()
 
     def skip(self) -> Tensor:
-        """See `SelectiveStates.skip`."""
         return self.factor
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        """See `SelectiveStates.undecayed`."""
         return {"steps": [self.time.bias], "others": [self.log_rate, self.factor]}
 
 
 class HeadStates(SelectiveStates):
     """The states of Mamba-2 (Dao and Gu 2024, section 7): one real pole and time step per head.
 
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel.
-        num_heads: number of heads; it divides the channels.
-        num_groups: number of groups of heads that share B and C.
-        steps: range of initial time steps.
+    Groups of heads share B and C.
     """
 
     def __init__(
-        self, channels: int, *, num_states: int, num_heads: int, num_groups: int, steps: StepRange
+        self, channels: int, *, num_states: int, num_heads: int, num_groups: int, steps: DrawSteps
     ) -> None:
         maps = 2 * num_groups * num_states
         convolved = channels + maps
@@ -245,11 +203,10 @@ class HeadStates(SelectiveStates):
         self.num_heads = num_heads
         self.num_groups = num_groups
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16).log())
-        self.step_bias = nn.Parameter(steps.draw(num_heads))
+        self.step_bias = nn.Parameter(steps(num_heads))
         self.factor = nn.Parameter(torch.ones(num_heads))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        """See `SelectiveStates.select`."""
         maps = self.num_groups * self.num_states
         x, into, out = convolved.split([self.channels, maps, maps], dim=-1)
         into, out = (part.unflatten(-1, (self.num_groups, -1)) for part in (into, out))
@@ -261,11 +218,9 @@ class HeadStates(SelectiveStates):
         return x.repeat_interleave(self.channels // self.num_heads, dim=-1)
 
     def poles(self) -> Tensor:
-        """See `SelectiveStates.poles`."""
         return -self._of_heads(self.log_rate.exp())[:, None]
 
     def skip(self) -> Tensor:
-        """See `SelectiveStates.skip`."""
         return self._of_heads(self.factor)
 
     @staticmethod
@@ -275,7 +230,6 @@ class HeadStates(SelectiveStates):
         return _attend(chosen, chosen.step[..., None] * heads, _exponents(chosen.step, poles))
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        """See `SelectiveStates.undecayed`."""
         return {"steps": [self.step_bias], "others": [self.log_rate, self.factor]}
 
 
@@ -299,7 +253,6 @@ class SignedHeadStates(HeadStates):
 
     @staticmethod
     def transitions(exponents: Tensor) -> Tensor:
-        """See `SelectiveStates.transitions`."""
         return 1 + 2 * torch.expm1(exponents)
 
     @staticmethod
@@ -326,16 +279,10 @@ class BlockBiasedStates(SelectiveStates):
 
     Each block of channels has its own B, C and time steps, computed from the channels of the block.
     What the paper leaves open follows S4D: poles start as in S4D-Lin, one per conjugate pair.
-
-    Args:
-        channels: number of channels of x and of the result.
-        num_states: number of states per channel, without their conjugates.
-        num_blocks: number of blocks; it divides the channels.
-        steps: range of initial time steps.
     """
 
     def __init__(
-        self, channels: int, *, num_states: int, num_blocks: int, steps: StepRange
+        self, channels: int, *, num_states: int, num_blocks: int, steps: DrawSteps
     ) -> None:
         super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
         self.num_blocks = num_blocks
@@ -347,13 +294,12 @@ class BlockBiasedStates(SelectiveStates):
         self.into_bias = complex_parameter(torch.ones(channels, num_states, dtype=complex_dtype()))
         bound = size**-0.5
         self.time = nn.Parameter(torch.empty(num_blocks, size).uniform_(-bound, bound))
-        self.step_bias = nn.Parameter(steps.draw(channels))
+        self.step_bias = nn.Parameter(steps(channels))
         self.log_rate = nn.Parameter(torch.full((channels, num_states), math.log(0.5)))
         self.frequency = nn.Parameter(math.pi * torch.arange(num_states).repeat(channels, 1))
         self.factor = nn.Parameter(torch.ones(channels))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        """See `SelectiveStates.select`."""
         blocks = convolved.unflatten(-1, (self.num_blocks, -1))
         moved = (blocks * self.time).sum(dim=-1, keepdim=True).expand_as(blocks).flatten(-2)
         into, out = (_apply(blocks, torch.view_as_complex(w)) for w in (self.into, self.out))
@@ -365,15 +311,12 @@ class BlockBiasedStates(SelectiveStates):
         return torch.complex(-self.log_rate.exp(), self.frequency)
 
     def skip(self) -> Tensor:
-        """See `SelectiveStates.skip`."""
         return self.factor
 
     def bias(self) -> Tensor:
-        """See `SelectiveStates.bias`."""
         return torch.view_as_complex(self.into_bias)
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        """See `SelectiveStates.undecayed`."""
         slow = [self.log_rate, self.frequency, self.factor, self.into_bias]
         return {"steps": [self.time, self.step_bias], "others": slow}
 

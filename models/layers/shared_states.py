@@ -11,13 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
-from models.layers.dropout import build_dropout
-from models.layers.kernel_cache import compute_once
-from models.layers.linear_map import LinearMap
-from models.layers.long_convolution import PositionOperator
+from models.layers.basic import LinearMap, build_dropout, linear_map
+from models.layers.long_convolution import PositionOperator, compute_once
 from models.layers.state_space import complex_parameter
-from models.ops.diagonal_recurrence import diagonal_recurrence, recur_both_ways
-from models.ops.linear_map import linear_map
+from models.ops.recurrence import scan, scan_both_ways
 
 NumStates = Annotated[int, Field(ge=1, le=2**16)]
 Gate = Literal["glu", "half_glu1", "half_glu2"]
@@ -27,10 +24,7 @@ class SharedStates(PositionOperator):
     """Complex states h[k] = poles * h[k - 1] + B x[k], and Re(C h) of them.
 
     With two directions, further states run from the other end of the sequence. They have the same
-    poles and B.
-
-    Args:
-        readout: (directions, dim, states) complex, the initial C.
+    poles and B. The initial C is (directions, dim, states).
     """
 
     def __init__(self, readout: Tensor) -> None:
@@ -51,8 +45,8 @@ class SharedStates(PositionOperator):
             poles, into, readouts = self.matrices()
             driven = drive(x.to(into.dtype), into)
             if self.directions == 1:
-                return read(diagonal_recurrence(poles, driven), readouts[0])
-            ahead, back = map(read, recur_both_ways(poles, driven), readouts)
+                return read(scan(poles, driven), readouts[0])
+            ahead, back = map(read, scan_both_ways(poles, driven), readouts)
             return ahead + back
 
     def matrices(self) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -76,8 +70,8 @@ class SharedStates(PositionOperator):
         poles, _ = self.discretize()
         x = x.to(poles.dtype)
         if self.directions == 1:
-            return diagonal_recurrence(poles, x).real
-        ahead, back = recur_both_ways(poles, x)
+            return scan(poles, x).real
+        ahead, back = scan_both_ways(poles, x)
         return (ahead + back).real
 
     def matrix(self, length: int) -> Tensor:
@@ -128,19 +122,12 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         self.dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         return self.project(x, self.states.run(x).to(x.dtype))
 
     def project(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the direct term D x, activate and gate.
-
-        Args:
-            x: (..., dim), the mixer's input.
-            mixed: (..., dim), what the states give.
-        Returns: (..., dim).
-        """
+        """Add the direct term D x to what the states give, activate and gate: (..., dim)."""
         y = mixed + self.direct.to(x.dtype) * x
         active = self.dropout(functional.gelu(y, approximate="tanh"))
         gate = self.output(active)
@@ -164,13 +151,11 @@ class _SharedRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
         state = self.poles * state + drive(x.to(self.into.dtype), self.into)
         return self.mixer.project(x, read(state, self.readout).to(x.dtype)), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `PrefillRecurrence.prefill`."""
-        states = diagonal_recurrence(self.poles, drive(x.to(self.into.dtype), self.into))
+        states = scan(self.poles, drive(x.to(self.into.dtype), self.into))
         mixed = read(states, self.readout).to(x.dtype)
         return self.mixer.project(x, mixed), states[:, -1].clone()

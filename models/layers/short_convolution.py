@@ -1,11 +1,15 @@
-"""Short causal convolutions in front of recurrences whose gates depend on the input."""
+"""Short causal convolutions and time steps of recurrences whose gates depend on the input."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
 
 from models.ops.depthwise import depthwise_convolution
+
+SMALLEST_STEP = 1e-4
 
 
 class ShortConvolution(nn.Module):
@@ -43,3 +47,15 @@ class ShortConvolution(nn.Module):
         """Return the state after the first positions: x (batch, length, channels)."""
         padded = torch.cat([self.initial_state(len(x)), x.to(self.taps.dtype)], dim=1)
         return padded[:, x.shape[1] :].clone()
+
+
+def draw_step_biases(count: int, smallest: float, largest: float) -> Tensor:
+    """Draw time steps evenly on a logarithmic scale, and return their inverse softplus: (count,).
+
+    Raises: ValueError if the smallest exceeds the largest.
+    """
+    if smallest > largest:
+        raise ValueError(f"step_min {smallest} exceeds step_max {largest}")
+    low, high = math.log(smallest), math.log(largest)
+    steps = (torch.rand(count) * (high - low) + low).exp().clamp(min=SMALLEST_STEP)
+    return steps + torch.log(-torch.expm1(-steps))

@@ -1,26 +1,151 @@
-"""Parts that S4, S4D and DSS share: kernels per direction, and the layer around them."""
+"""What S4, S4D, DSS and other long convolutions share: the layer around them and recurrences."""
 
 from __future__ import annotations
 
 import abc
 import functools
 import math
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Generic, Literal, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
-from models.layers.convolution_mixer import ConvolutionMixer, Output, join_directions
+from models.base import (
+    DecayingAt,
+    Mixer,
+    MixerContext,
+    PrefillRecurrence,
+    Recurrence,
+    RecurrentMixer,
+)
+from models.layers.basic import Dropout, LinearMap, build_dropout
 from models.layers.long_convolution import LongConvolution
-from models.layers.recurrence import TimeInvariantRecurrence, WrappedRecurrence
 from models.ops.toeplitz import LagKernel
 
+Output = Literal["glu", "linear"]
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
 Rate = Annotated[float, Field(gt=0)]
 Step = Annotated[float, Field(gt=0, le=1e3)]
+Convolution = TypeVar("Convolution", bound=LongConvolution)
+
+
+class ConvolutionMixer(Mixer, Generic[Convolution]):
+    """The layer GLU(W gelu(K x + D x)), or the same without GLU; K x is a convolution.
+
+    The context's inner dropout acts on the output of gelu; it zeroes whole channels if the context
+    has tied dropout. With `drops_convolved` dropout also acts on the input of gelu, never on whole
+    channels. The former is as in the code of DSS, the latter as in that of S4.
+
+    Args:
+        context: facts about the model and the task.
+        convolution: K, with dim channels or a multiple of them. Each copy of the channels has its
+            own kernels, and W joins the copies.
+        output: "glu", or "linear" for W without a gate.
+        drops_convolved: whether there is dropout before gelu as well.
+    """
+
+    def __init__(
+        self,
+        context: MixerContext,
+        convolution: Convolution,
+        *,
+        output: Output = "glu",
+        drops_convolved: bool = True,
+    ) -> None:
+        super().__init__()
+        self.context = context
+        self.convolution = convolution
+        self.is_gated = output == "glu"
+        self.copies = convolution.channels // context.dim
+        self.direct = nn.Parameter(torch.randn(convolution.channels))
+        self.output = LinearMap(convolution.channels, context.dim * (2 if self.is_gated else 1))
+        probability = context.inner_dropout
+        self.dropout = build_dropout(probability, tied=context.tied_dropout)
+        self.convolved_dropout = Dropout(probability if drops_convolved else 0.0)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        if self.copies > 1:
+            x = x.repeat(1, 1, self.copies)
+        return self.project(x, self.convolution(x))
+
+    def project(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Add D x to the convolution's output, (..., channels), activate and project."""
+        mixed = self.convolved_dropout(mixed + self.direct.to(x.dtype) * x)
+        y = self.output(self.dropout(functional.gelu(mixed)))
+        return functional.glu(y, dim=-1) if self.is_gated else y
+
+
+def join_directions(kernels: Tensor, length: int) -> LagKernel:
+    """Join kernels, (directions, channels, length): of lags 0, 1, ... and of lags -1, -2, ..."""
+    ahead = kernels[1:, :, : length - 1].flip(-1)
+    return LagKernel(torch.cat([*ahead, kernels[0]], dim=-1), (1 - length) * len(ahead))
+
+
+class TimeInvariantRecurrence(Recurrence):
+    """A recurrence s' = A s + B x whose state is one tensor."""
+
+    @abc.abstractmethod
+    def initial_state(self, batch: int) -> Tensor:
+        """Return zeros."""
+
+    @abc.abstractmethod
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Process a position: x (batch, channels), see `Recurrence.step`."""
+
+    @abc.abstractmethod
+    def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
+        """Return the map A ** steps, from a state to the state after that many zero inputs."""
+
+    def state_after(self, x: Tensor) -> Tensor:
+        """Compute the state after the first positions: x (batch, length, channels) -> (batch, ...).
+
+        Positions are divided into about sqrt(length) chunks. All chunks run at the same time, from
+        zero states, and their final states are then combined.
+        """
+        batch, length, _ = x.shape
+        chunk = max(1, math.isqrt(length))
+        count = -(-length // chunk)
+        padded = functional.pad(x, (0, 0, count * chunk - length, 0))  # zeros keep a zero state
+        ends = self.initial_state(batch * count)
+        for position in padded.unflatten(1, (count, chunk)).flatten(0, 1).unbind(dim=1):
+            _, ends = self.step(position, ends)
+        advance = self.advance_by(chunk)
+        state = self.initial_state(batch)
+        for end in ends.unflatten(0, (batch, count)).unbind(dim=1):
+            state = advance(state) + end
+        return state
+
+
+class DiagonalStateSpace(TimeInvariantRecurrence):
+    """The recurrence s' = poles * s + weights * x, y = Re(sum of s'), O(states) a step.
+
+    Its kernel at lag l is Re(sum of weights * poles ** l). Weights act on the input and not on the
+    output. States are then as large as the outputs, even with growing poles and tiny weights.
+
+    """
+
+    def __init__(self, poles: Tensor, weights: Tensor) -> None:
+        self.poles = poles
+        self.weights = weights
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return zeros: (batch, channels, states) complex."""
+        return self.weights.new_zeros(batch, *self.weights.shape)
+
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Process a position: x (batch, channels), state (batch, channels, states) complex."""
+        state = self.poles * state + self.weights * x[..., None]
+        return state.real.sum(dim=-1).to(x.dtype), state
+
+    def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
+        precise = self.poles.to(torch.promote_types(self.poles.dtype, torch.float64))
+        power = (precise**steps).to(self.poles.dtype)
+        return lambda state: power * state
 
 
 class StateSpaceConvolution(LongConvolution):
@@ -45,12 +170,7 @@ class StateSpaceConvolution(LongConvolution):
 
     @abc.abstractmethod
     def recurrence(self, length: int) -> TimeInvariantRecurrence:
-        """Return the recurrence of the first direction's kernel.
-
-        Args:
-            length: positions over which it must be equal to the kernel.
-        Returns: a recurrence from (batch, channels) to (batch, channels).
-        """
+        """Return the recurrence of the first direction's kernel, equal to it over a length."""
 
     def generate(self, length: int) -> LagKernel:
         """Join the kernels of the directions, see `LongConvolution.generate`."""
@@ -60,14 +180,8 @@ class StateSpaceConvolution(LongConvolution):
 class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
     """The layer of S4, S4D and DSS, see `ConvolutionMixer`.
 
-    Args:
-        context: facts about the model and the task.
-        convolution: K.
-        state_lr: highest learning rate of the parameters of `state_parameters`. None: the run's.
-        step_lr: highest learning rate of the time steps. None: the run's.
-        readout_lr: highest learning rate of C, with the run's weight decay. None: the run's.
-        output: "glu", or "linear" for W without a gate.
-        drops_convolved: whether there is dropout before gelu as well.
+    The highest learning rates are state_lr of the parameters of `state_parameters`, step_lr of the
+    time steps and readout_lr of C, which has the run's weight decay. None: the run's.
     """
 
     def __init__(
@@ -96,12 +210,27 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
 
     def freeze(self, length: int) -> Recurrence:
         """Return a recurrence whose state does not grow with the length."""
-        return WrappedRecurrence(
-            self.convolution.recurrence(length),
-            functools.partial(self.convolution.convolve_prefix, length=length),
-            before=lambda x: x,
-            after=self.project,
-        )
+        return _StateSpaceRecurrence(self, length)
+
+
+class _StateSpaceRecurrence(PrefillRecurrence):
+    def __init__(self, mixer: StateSpaceMixer, length: int) -> None:
+        self.inner = mixer.convolution.recurrence(length)
+        self.convolve = functools.partial(mixer.convolution.convolve_prefix, length=length)
+        self.project = mixer.project
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return the initial state of the convolution."""
+        return self.inner.initial_state(batch)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        mixed, state = self.inner.step(x, state)
+        return self.project(x, mixed), state
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.project(x, self.convolve(x)), self.inner.state_after(x)
 
 
 def num_directions(context: MixerContext) -> int:
@@ -110,9 +239,8 @@ def num_directions(context: MixerContext) -> int:
 
 
 def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Parameter:
-    """Draw time steps evenly on a logarithmic scale, and return their logarithms.
+    """Draw time steps evenly on a logarithmic scale, and return their logarithms, (channels,).
 
-    Returns: (channels,).
     Raises: ValueError if step_min exceeds step_max.
     """
     if step_min > step_max:
@@ -122,10 +250,9 @@ def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Par
 
 
 def real_dtype() -> torch.dtype:
-    """Return the type of the parameters of state spaces.
+    """Return the type of the parameters of state spaces: torch's default, or single precision.
 
-    It is torch's default type, but at least single precision, because torch has neither complex
-    numbers nor Fourier transforms in bfloat16.
+    In bfloat16 torch has neither complex numbers nor Fourier transforms.
     """
     return torch.promote_types(torch.get_default_dtype(), torch.float32)
 
@@ -149,22 +276,13 @@ def random_complex(*shape: int) -> Tensor:
 
 
 def per_channel(values: Tensor, channels: int) -> Tensor:
-    """Repeat the values of each set of poles for all channels that use the set.
-
-    Args:
-        values: (copies, states).
-        channels: a multiple of the copies.
-    Returns: (channels, states).
-    """
+    """Repeat the values of each set of poles, (copies, states), for its channels."""
     return values.repeat(channels // values.shape[0], 1)
 
 
 def check_copies(num_copies: int | None, channels: int) -> int:
-    """Return the number of sets of poles.
+    """Return the number of sets of poles; None is one set per channel.
 
-    Args:
-        num_copies: the option; None for one set per channel.
-        channels: of the mixer.
     Raises: ValueError if the copies do not divide the channels.
     """
     copies = channels if num_copies is None else num_copies

@@ -50,13 +50,9 @@ def weights_of(
 
 
 def bias_of(by_lag: Tensor, lag: Tensor) -> Tensor:
-    """Look up the biases of lags.
+    """Look up the biases of lags, the query's position minus the key's.
 
-    Args:
-        by_lag: (2 longest - 1,), biases of the lags longest - 1, ..., 1 - longest. The two ends
-            also hold for larger lags.
-        lag: whole numbers, the query's position minus the key's.
-    Returns: of the shape of lag.
+    They are those of the lags longest - 1, ..., 1 - longest; the ends also hold for larger lags.
     """
     return by_lag[(len(by_lag) // 2 - lag).clamp(0, len(by_lag) - 1)]
 
@@ -92,8 +88,7 @@ def biased_attention(
     memory is linear in the length.
 
     Args:
-        query: (batch, length, channels).
-        key: of the same shape.
+        query, key: (batch, length, channels).
         value: (batch, length, value channels).
         by_lag: (2 longest - 1,), see `bias_of`.
         weighting: see `weights_of`.

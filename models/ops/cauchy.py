@@ -29,15 +29,10 @@ def in_chunks_reference(
 
 @fast_form_of(in_chunks_reference)
 def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
-    """Compute a function of angles in chunks, to save memory.
+    """Compute a function of angles, (count,) -> (..., count), in chunks, to save memory.
 
-    Only results are kept; the backward pass computes each chunk again.
-
-    Args:
-        compute: maps a chunk of angles, (count,), to (..., count).
-        angles: (frequencies,), in radians.
-        numbers_each: numbers in the largest array that `compute` makes for one angle.
-    Returns: (..., frequencies).
+    Only results are kept; the backward pass computes each chunk again. `numbers_each` is how many
+    numbers the largest array has that the function makes for one angle.
     """
     limit = CHUNK_NUMBERS if angles.device.type == "cpu" else GPU_CHUNK_NUMBERS
     chunk = max(1, limit // numbers_each)
@@ -85,8 +80,7 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     x, y = numerators.real, numerators.imag
     with_cosine = 2 * (x * -poles.real - y * poles.imag)
     rows = torch.cat([with_cosine, 2 * x]).transpose(0, 1)
-    both = _Reciprocals.apply(rows, -poles.real, poles.imag, sine, cosine)
-    assert isinstance(both, Tensor)
+    both: Any = _Reciprocals.apply(rows, -poles.real, poles.imag, sine, cosine)
     of_cosine, of_sine = torch.complex(*both.transpose(1, 2)).chunk(2)
     phase = torch.complex(cosine, sine)
     return phase * (cosine * of_cosine + torch.complex(torch.zeros_like(sine), 2 * sine) * of_sine)
@@ -104,14 +98,8 @@ class _Reciprocals(Function):
     def forward(  # noqa: PLR0917 (an autograd function takes positional arguments alone)
         ctx: Any, rows: Tensor, a: Tensor, b: Tensor, sine: Tensor, cosine: Tensor
     ) -> Tensor:
-        """Compute the sums.
+        """Sum rows, (channels, sums, states), with a and b, (channels, states).
 
-        Args:
-            rows: (channels, sums, states) real.
-            a: (channels, states), negative real parts of the poles.
-            b: (channels, states), imaginary parts of the poles.
-            sine: s, (frequencies,).
-            cosine: c, (frequencies,).
         Returns: (2, channels, sums, frequencies), real and imaginary parts.
         """
         bc = b[..., None] * cosine
@@ -127,9 +115,7 @@ class _Reciprocals(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         rows, a, b, sine, cosine, real, imaginary = ctx.saved_tensors
         of_real, of_imaginary = gradients[0]
         of_rows = torch.bmm(of_real, real.transpose(1, 2))

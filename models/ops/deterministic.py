@@ -16,14 +16,7 @@ def must_be_deterministic(x: Tensor) -> bool:
 
 
 def cumulative_sum(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Sum up to and including each position.
-
-    Args:
-        x: of any shape.
-        dim: the dimension of positions.
-        dtype: of the sums; None: that of x.
-    Returns: of the shape of x.
-    """
+    """Sum up to and including each position along a dimension, in a type or that of x."""
     return (_sum_by_doubling if must_be_deterministic(x) else torch.cumsum)(x, dim, dtype=dtype)
 
 
@@ -39,10 +32,7 @@ def _sum_by_doubling(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> T
 def stretch(x: Tensor, factor: int) -> Tensor:
     """Interpolate linearly between numbers, each of which is in the middle of its new positions.
 
-    Args:
-        x: (batch, channels, length).
-        factor: new positions for each old one.
-    Returns: (batch, channels, factor * length).
+    x is (batch, channels, length), and becomes `factor` times as long.
     """
     if must_be_deterministic(x):
         return _stretch_by_neighbours(x, factor)

@@ -13,14 +13,10 @@ ALIGNMENT = 16
 
 
 def copy_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Copy tensors from the CPU to a device.
+    """Copy tensors of any types and shapes from the CPU to a device.
 
     To a GPU, they are one asynchronous copy from pinned memory: a copy for each tensor from
     ordinary memory would wait for the GPU each time.
-
-    Args:
-        tensors: on the CPU, of any types and shapes.
-    Returns: the tensors on the device; on a CPU, the tensors themselves.
     """
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]

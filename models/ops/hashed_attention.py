@@ -62,10 +62,8 @@ def hash_vectors(x: Tensor, rotations: Tensor, factors: Sequence[int]) -> Tensor
     used. With several factors, a bucket combines one hash per factor, as in the released code: the
     number of buckets is the product of the factors, that of random directions half of their sum.
 
-    Args:
-        x: (batch, heads, length, channels).
-        rotations: (heads, channels, rounds, `count_directions(factors)`).
-        factors: number of different values of each hash.
+    Rotations are (heads, channels, rounds, `count_directions(factors)`).
+
     Returns: (batch, heads, rounds, length), whole numbers from 0. They have no gradient.
     """
     directions = [count_directions([factor]) for factor in factors]
@@ -173,13 +171,10 @@ def hashed_attention(
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend to the keys around each chunk of queries.
+    """Attend to the keys around each chunk of queries, (..., chunk_length, channels).
 
-    Args:
-        query: (..., chunk_length, channels).
-        key: (..., keys, channels); a query's own key comes chunk_length keys after its number.
-        value: (..., keys, channels).
-        hidden: (..., chunk_length, keys) bool, True where a query does not see a key.
+    A query's own key comes chunk_length keys after its number. Hidden keys are not seen.
+
     Returns: (..., chunk_length, channels), and the logarithms of sums of exponentials,
         (..., chunk_length, 1), in single precision at least.
     """
@@ -244,12 +239,9 @@ def _hidden_pairs(
 
 
 def _join_chunks(x: Tensor, fill: int, *, look_ahead: bool) -> Tensor:
-    """Put the chunk before in front of each chunk, and the next one after it.
+    """Put the chunk before in front of each chunk, and the next one after it, `fill` at the ends.
 
-    Args:
-        x: (batch, heads, rounds, chunks, chunk_length, ...).
-        fill: what stands in the chunks before the first and after the last one.
-    Returns: (batch, heads, rounds, chunks, 2 or 3 * chunk_length, ...).
+    Chunks, (batch, heads, rounds, chunks, chunk_length, ...), become two or three times as long.
     """
     edge = torch.full_like(x[:, :, :, :1], fill)
     parts = [torch.cat([edge, x[:, :, :, :-1]], dim=3), x]
@@ -295,6 +287,5 @@ def _to_positions(x: Tensor, arranged: Arrangement) -> Tensor:
 
 
 def _rearrange(x: Tensor, index: Tensor, inverse: Tensor, is_used: Tensor) -> Tensor:
-    result = _Rearrange.apply(x, index, inverse, is_used)
-    assert isinstance(result, Tensor)
+    result: Any = _Rearrange.apply(x, index, inverse, is_used)
     return result

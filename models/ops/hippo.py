@@ -17,10 +17,7 @@ INPUT_CLIP = 2.0
 
 
 def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return A and B of HiPPO-LegS (S4, equation 2, has A).
-
-    Returns: (state_size, state_size) and (state_size,).
-    """
+    """Return A, (state_size, state_size), and B, (state_size,), of HiPPO-LegS (S4, equation 2)."""
     n = np.arange(state_size, dtype=np.float64)
     root = np.sqrt(2 * n + 1)
     a = -np.tril(root[:, None] * root[None, :], -1) - np.diag(n + 1)
@@ -32,8 +29,6 @@ def normal_part(state_size: int) -> tuple[Tensor, Tensor]:
 
     One state of each conjugate pair is returned, that with a positive imaginary part.
 
-    Args:
-        state_size: N, even.
     Returns: poles, (state_size / 2,), by rising imaginary part, and V, (state_size,
         state_size / 2); complex128.
     Raises: ValueError for an odd state_size.
@@ -45,8 +40,6 @@ def normal_part(state_size: int) -> tuple[Tensor, Tensor]:
 def normal_plus_low_rank(state_size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Diagonalise the normal part of HiPPO-LegS: A = V (diag(poles) - P P*) V*.
 
-    Args:
-        state_size: N, even.
     Returns: poles, P and V* B, each (state_size / 2,) complex128; see `normal_part`.
     Raises: ValueError for an odd state_size.
     """

@@ -27,16 +27,14 @@ class InducingGrid:
     Spacing and weights depend on the grid only, never on the length of a sequence. Padding
     therefore changes nothing, and longer sequences have more points at the same distance.
 
-    Args:
-        num_points: number of inducing points for sequences of `max_length`.
-        max_length: length for which there are `num_points` points, in positions.
-        degree: degree of the interpolating polynomial, 1 or 3.
     Raises: ValueError for more points than positions, or too few for the degree.
     """
 
     num_points: int
+    """Number of inducing points for sequences of `max_length` positions."""
     max_length: int
     degree: int
+    """Degree of the interpolating polynomial, 1 or 3."""
 
     def __post_init__(self) -> None:
         if self.num_points <= self.degree:
@@ -78,25 +76,16 @@ class InducingGrid:
         return int(self.cells(torch.tensor([length - 1]))) + 1
 
     def cells(self, positions: Tensor) -> Tensor:
-        """Return the cell of each position, which is the number of its first inducing point.
+        """Return the cell of each position, (count,), the number of its first inducing point.
 
         A position on an inducing point belongs to the cell on its left. The arithmetic is of
         integers: a rounded quotient could put a position on the wrong side of a point.
-
-        Args:
-            positions: (count,) int64.
-        Returns: (count,) int64.
         """
         on_left = (positions * self._intervals - 1).div(self._span, rounding_mode="floor")
         return (on_left - (self.degree - 1) // 2).clamp(min=0)
 
     def weights(self, positions: Tensor) -> Tensor:
-        """Return the Lagrange weights of each position's inducing points.
-
-        Args:
-            positions: (count,) int64.
-        Returns: (count, degree + 1) float64.
-        """
+        """Return the Lagrange weights of each position's points: (count, degree + 1) float64."""
         offset = positions.double() * self._intervals / self._span - self.cells(positions)
         columns = []
         for i in range(self.degree + 1):
@@ -200,26 +189,13 @@ def interpolate_reference(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
 
 @fast_form_of(spread_reference)
 def spread(x: Tensor, grid: InducingGrid) -> Tensor:
-    """Multiply by the transpose of W, from positions to inducing points.
-
-    Args:
-        x: (batch, length, channels).
-    Returns: (batch, points, channels), at `grid.points_for(length)` points.
-    """
-    result = _Spread.apply(x, grid)
-    assert isinstance(result, Tensor)
+    """Multiply by the transpose of W: (batch, length, channels) -> (batch, points, channels)."""
+    result: Any = _Spread.apply(x, grid)
     return result
 
 
 @fast_form_of(interpolate_reference)
 def interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
-    """Multiply by W, from inducing points to positions.
-
-    Args:
-        z: (batch, points, channels), at `grid.points_for(length)` points.
-        length: in positions.
-    Returns: (batch, length, channels).
-    """
-    result = _Interpolate.apply(z, grid, length)
-    assert isinstance(result, Tensor)
+    """Multiply by W: (batch, points, channels) -> (batch, length, channels)."""
+    result: Any = _Interpolate.apply(z, grid, length)
     return result

@@ -74,9 +74,7 @@ def local_attention(
     one table of pairs, and with a mask the backward pass computes the blocks again.
 
     Args:
-        query: (batch, heads, length, channels).
-        key: (batch, heads, length, channels).
-        value: (batch, heads, length, channels).
+        query, key, value: (batch, heads, length, channels).
         mask: (batch, length) bool, True at real positions. None: all are real.
         window: positions; i attends to j for |i - j| < window.
         causal: whether i attends to j <= i only.
@@ -111,11 +109,8 @@ def local_attention(
 def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:
     """Return 0 where a query of a block may attend to a key, else -inf.
 
-    Attention adds this table to its scores, and keeps it as it is; it would turn a bool table
-    into another one for each block.
-
-    Returns: (BLOCK, BLOCK + 2 * (window - 1)) in the type of the query; the first key is
-        window - 1 positions before the block.
+    Attention keeps this table as it is; it would turn a bool table into another one for each block.
+    The first key is window - 1 positions before the block.
     """
     place = torch.arange(BLOCK + 2 * (window - 1), device=query.device) - (window - 1)
     lag = torch.arange(BLOCK, device=query.device)[:, None] - place
@@ -126,11 +121,7 @@ def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:
 def _without_padding(pairs: Tensor, mask: Tensor, first: int) -> Tensor:
     """Set -inf at padded keys, except where the query is the same position.
 
-    Args:
-        pairs: (queries, keys), 0 or -inf.
-        mask: (batch, keys) bool, True at real positions.
-        first: number of the key at the position of the first query.
-    Returns: (batch, 1, queries, keys).
+    The first query is at the position of the key number `first`: (batch, 1, queries, keys).
     """
     queries, keys = (torch.arange(size, device=pairs.device) for size in pairs.shape)
     is_other = queries[:, None] + first != keys

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -41,23 +42,36 @@ def reference_forms_are_used() -> bool:
 def keep_forms() -> AbstractContextManager[None]:
     """Return a context within which functions run the forms that are in use at this call.
 
-    A checkpointed pass is computed again in the backward pass, which may run after the block of
-    `reference_forms` has ended, or on another thread.
+    The backward pass computes a checkpointed pass again, perhaps on another thread.
     """
     return _used(_ARE_USED.get())
 
 
 def fast_form_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate the fast form of a function or method with its reference form.
-
-    Args:
-        reference: runs instead within `reference_forms`; it has the same arguments and result.
-    """
+    """Decorate a fast form with its reference form, of the same arguments and results."""
 
     def decorate(fast: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(fast)
         def choose(*args: P.args, **kwargs: P.kwargs) -> R:
             return (reference if _ARE_USED.get() else fast)(*args, **kwargs)
+
+        return choose
+
+    return decorate
+
+
+def has_fast_form(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a reference form; a module of `models.fast` has its fast form, of the same name."""
+
+    def decorate(reference: Callable[P, R]) -> Callable[P, R]:
+        @functools.cache
+        def find_fast() -> Callable[P, R]:
+            found = importlib.import_module(f"models.fast.{module}")
+            return getattr(found, reference.__name__)
+
+        @functools.wraps(reference)
+        def choose(*args: P.args, **kwargs: P.kwargs) -> R:
+            return (reference if _ARE_USED.get() else find_fast())(*args, **kwargs)
 
         return choose
 

@@ -13,13 +13,9 @@ BASE = 10000.0
 
 
 def geometric_rates(pairs: int, like: Tensor, channels: float | None = None) -> Tensor:
-    """Return the rates of RoFormer, 10000 ** (-2 pair / channels) radians per position.
+    """Return the rates of RoFormer, 10000 ** (-2 pair / channels) radians per position: (pairs,).
 
-    Args:
-        pairs: number of pairs.
-        like: a tensor with the type and the device of the result.
-        channels: divisor of the exponent. None: twice the number of pairs.
-    Returns: (pairs,).
+    They have the type and the device of `like`. None: there are twice as many channels as pairs.
     """
     pair = torch.arange(pairs, dtype=like.dtype, device=like.device)
     return BASE ** (-2 * pair / (channels or 2 * pairs))

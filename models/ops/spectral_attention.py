@@ -15,11 +15,6 @@ from models.ops.torus import Torus
 def lag_bias(torus: Torus, weight: Tensor | None, window: int | None, like: Tensor) -> Tensor:
     """Return the bias of each lag: minus the weighted distance, or -inf outside of the window.
 
-    Args:
-        torus: its axes, and its platters, have the lags 0 to period - 1.
-        weight: (heads,) of the distance. None: distances cost nothing.
-        window: lags reach fewer steps than this along each axis. None: no limit.
-        like: has the type and the device of the result.
     Returns: (heads or 1, *periods, platter_period).
     """
     periods = (*torus.periods, torus.platter_period)
@@ -92,9 +87,7 @@ def spectral_attention(
     precision.
 
     Args:
-        query: (batch, heads, length, platters, channels), its positions encoded.
-        key: of the same shape.
-        value: of the same shape.
+        query, key, value: (batch, heads, length, platters, channels), its positions encoded.
         torus: where positions lie.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         window: lags reach fewer steps than this along each axis. None: no limit.

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.ops.circulant import circulant_multiply, spectrum
-from models.ops.reference import fast_form_of
+from models.ops.reference import fast_form_of, has_fast_form
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,24 +44,33 @@ class LagKernel:
         Returns: (channels, length, length), entry [c, i, j] = t_c[i - j].
         Raises: ValueError for lags that do not fit the length.
         """
-        self.check(length)
+        self.smallest_circulant(length)
         positions = torch.arange(length, device=self.coefficients.device)
         index = positions[:, None] - positions[None, :] - self.first_lag
         last = self.coefficients.shape[1] - 1
         inside = (index >= 0) & (index <= last)
         return self.coefficients[:, index.clamp(0, last)] * inside
 
+    def multiply_reference(self, x: Tensor) -> Tensor:
+        """Compute `multiply` by transforms at twice the length, as published code does."""
+        size = 2 * x.shape[1]
+        self.smallest_circulant(x.shape[1])
+        return circulant_multiply(self.response(size, x.dtype), size, x)
+
+    @fast_form_of(multiply_reference)
     def multiply(self, x: Tensor) -> Tensor:
-        """Multiply x by the matrices, see `toeplitz_multiply`.
+        """Multiply x, (batch, length, channels), by the matrices, O(length log length).
 
-        Args:
-            x: (batch, length, channels).
-        Returns: (batch, length, channels).
+        They are embedded in circulant ones (The Annotated TNN, "Toeplitz matrix"). Transforms run
+        in at least single precision.
+
+        Raises: ValueError for lags that do not fit the length.
         """
-        return toeplitz_multiply(self, x)
+        size = fast_fft_length(self.smallest_circulant(x.shape[1]))
+        return circulant_multiply(self.response(size, x.dtype), size, x)
 
-    def check(self, length: int) -> None:
-        """Check that the lags fit sequences of a length.
+    def smallest_circulant(self, length: int) -> int:
+        """Return the size of the smallest circulant matrices that hold the Toeplitz ones.
 
         Raises: ValueError for a range of lags that misses 0 or reaches beyond length - 1.
         """
@@ -71,13 +79,6 @@ class LagKernel:
                 f"got lags {self.first_lag}..{self.last_lag}, expected a range that contains 0 and "
                 f"lies within {1 - length}..{length - 1} for sequences of length {length}"
             )
-
-    def smallest_circulant(self, length: int) -> int:
-        """Return the size of the smallest circulant matrices that hold the Toeplitz ones.
-
-        Raises: ValueError for lags that do not fit the length.
-        """
-        self.check(length)
         # Sums reach from first_lag to last_lag + length - 1; what wraps around the circle must
         # not land on 0..length - 1.
         return length + max(self.last_lag, -self.first_lag)
@@ -85,9 +86,8 @@ class LagKernel:
     def response(self, size: int, dtype: torch.dtype) -> Tensor:
         """Return the frequency response of circulant matrices that hold the Toeplitz ones.
 
-        Args:
-            size: rows of a circulant matrix, even.
-            dtype: type of what the matrices will multiply.
+        Their size is even, and they will multiply numbers of a type.
+
         Returns: (channels, size // 2 + 1) complex, of at least single precision.
         """
         types = torch.promote_types(dtype, self.coefficients.dtype)
@@ -111,40 +111,20 @@ def fast_fft_length(minimum: int) -> int:
         length += 2
 
 
-def toeplitz_multiply_reference(
-    kernel: LagKernel, x: Tensor, fft_length: int | None = None
-) -> Tensor:
-    """Compute `toeplitz_multiply` by transforms at twice the length, as published code does."""
-    length = x.shape[1]
-    kernel.check(length)
-    # (lags, channels), as published code has it.
-    t = kernel.coefficients.T
-    working = torch.promote_types(torch.float32, torch.promote_types(x.dtype, t.dtype))
-    t = t.to(working)
-    size = 2 * length if fft_length is None else fft_length
-    gap = t.new_zeros(size - t.shape[0], t.shape[1])
-    circulant = torch.cat([t[-kernel.first_lag :], gap, t[: -kernel.first_lag]])
-    response = torch.fft.rfft(circulant, n=size, dim=-2)
-    transformed = torch.fft.rfft(x.to(working), n=size, dim=-2) * response
-    return torch.fft.irfft(transformed, n=size, dim=-2)[:, :length].to(x.dtype)
+@has_fast_form("circulant")
+def spectrum(circulant: Tensor) -> Tensor:
+    """Transform real rows of even size: (channels, size) -> (channels, size // 2 + 1) complex."""
+    return torch.fft.rfft(circulant)
 
 
-@fast_form_of(toeplitz_multiply_reference)
-def toeplitz_multiply(kernel: LagKernel, x: Tensor, fft_length: int | None = None) -> Tensor:
-    """Multiply by Toeplitz matrices embedded in circulant ones, O(length log length).
-
-    The result equals a product with `LagKernel.matrix` (The Annotated TNN, "Toeplitz matrix").
-    Transforms run in at least single precision, whatever the precision of x.
+@has_fast_form("circulant")
+def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
+    """Multiply x, padded with zeros to a size, by circulant matrices of a frequency response.
 
     Args:
-        kernel: the Toeplitz matrices.
-        x: (batch, length, channels).
-        fft_length: rows of a circulant matrix. None: the smallest fast size that fits.
-    Returns: (batch, length, channels), in the type of x.
-    Raises: ValueError for lags that do not fit the length, or too small an fft_length.
+        response: (channels, size // 2 + 1) complex, of at least single precision.
+        x: (batch, length, channels), as is the result: the first rows of the product.
     """
-    minimum = kernel.smallest_circulant(x.shape[1])
-    size = fast_fft_length(minimum) if fft_length is None else fft_length
-    if size < minimum:
-        raise ValueError(f"got fft_length {size}, expected at least {minimum}")
-    return circulant_multiply(kernel.response(size, x.dtype), size, x)
+    working = torch.promote_types(response.real.dtype, x.dtype)
+    transformed = torch.fft.rfft(x.to(working), n=size, dim=-2) * response.T
+    return torch.fft.irfft(transformed, n=size, dim=-2)[:, : x.shape[1]].to(x.dtype)

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from models.ops.reference import fast_form_of
-from models.ops.torus_reach import Pairs, Reach
+from models.ops.torus import Pairs, Reach
 
 BLOCK = 256
 """Number of queries in a block on a CPU; each platter of a place counts as one."""
@@ -67,9 +67,7 @@ def toroidal_attention(
     the weights again. Memory is therefore linear in the length, and so is time with a window.
 
     Args:
-        query: (batch, heads, length, platters, channels), its positions encoded.
-        key: of the same shape.
-        value: of the same shape.
+        query, key, value: (batch, heads, length, platters, channels), its positions encoded.
         reach: which places attend to which.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         mask: (batch, length) bool, True at real positions. None: all are real.
@@ -100,12 +98,12 @@ class _InBlocks(Function):
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         query, key, value, weight, reach, real, periods = inputs
         mixed = torch.empty_like(query)
-        for block in _blocks(query, reach, real, periods):
-            mixed[:, :, block.queries] = functional.scaled_dot_product_attention(
-                query[:, :, block.queries],
-                block.of(key),
-                block.of(value),
-                attn_mask=block.pairs.bias(weight, query.dtype),
+        for queries, keys, pairs in _blocks(query, reach, real, periods):
+            mixed[:, :, queries] = functional.scaled_dot_product_attention(
+                query[:, :, queries],
+                key[:, :, keys],
+                value[:, :, keys],
+                attn_mask=pairs.bias(weight, query.dtype),
             )
         ctx.save_for_backward(query, key, value, weight, real, periods, mixed)
         ctx.reach = reach
@@ -113,61 +111,45 @@ class _InBlocks(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, to_mixed: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, to_mixed: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, weight, real, periods, mixed = ctx.saved_tensors
         scale = query.shape[-1] ** -0.5
         to_query = torch.empty_like(query)
         to_key, to_value = torch.zeros_like(key), torch.zeros_like(value)
         to_weight = None if weight is None else torch.zeros_like(weight, dtype=query.dtype)
         along = (to_mixed * mixed).sum(dim=-1, keepdim=True)
-        for block in _blocks(query, ctx.reach, real, periods):
-            some, above = query[:, :, block.queries] * scale, to_mixed[:, :, block.queries]
-            keys = block.of(key)
-            scores = some @ keys.mT
-            bias = block.pairs.bias(weight, query.dtype)
+        for queries, keys, pairs in _blocks(query, ctx.reach, real, periods):
+            some, above = query[:, :, queries] * scale, to_mixed[:, :, queries]
+            near = key[:, :, keys]
+            scores = some @ near.mT
+            bias = pairs.bias(weight, query.dtype)
             weights = (scores if bias is None else scores.add_(bias)).softmax(dim=-1)
-            block.add(to_value, weights.mT @ above)
-            to_scores = (above @ block.of(value).mT).sub_(along[:, :, block.queries]).mul_(weights)
+            _add(to_value, keys, weights.mT @ above)
+            to_scores = (above @ value[:, :, keys].mT).sub_(along[:, :, queries]).mul_(weights)
             if to_weight is not None:
-                to_weight -= block.pairs.summed(to_scores)
-            to_query[:, :, block.queries] = (to_scores @ keys).mul_(scale)
-            block.add(to_key, to_scores.mT @ some)
+                to_weight -= pairs.summed(to_scores)
+            to_query[:, :, queries] = (to_scores @ near).mul_(scale)
+            _add(to_key, keys, to_scores.mT @ some)
         if weight is not None and to_weight is not None:
             to_weight = to_weight.to(weight.dtype)
         return to_query, to_key, to_value, to_weight, None, None, None
 
 
-@dataclass(frozen=True)
-class _QueryBlock:
-    """Some queries, and the keys within their reach."""
-
-    span: _Span
-    pairs: Pairs
-
-    @property
-    def queries(self) -> slice:
-        """Rows of the table: places, platters counted."""
-        return self.span.queries
-
-    def of(self, x: Tensor) -> Tensor:
-        """Select the keys from (batch, heads, all keys, channels)."""
-        return x[:, :, self.span.keys]
-
-    def add(self, total: Tensor, part: Tensor) -> None:
-        """Add to the keys of (batch, heads, all keys, channels), in place."""
-        keys = self.span.keys
-        if isinstance(keys, slice):
-            total[:, :, keys].add_(part)
-        else:
-            total.index_add_(2, keys, part)
+def _add(total: Tensor, keys: slice | Tensor, part: Tensor) -> None:
+    """Add to some keys of (batch, heads, all keys, channels), in place."""
+    if isinstance(keys, slice):
+        total[:, :, keys].add_(part)
+    else:
+        total.index_add_(2, keys, part)
 
 
 def _blocks(
     query: Tensor, reach: Reach, real: Tensor | None, periods: Tensor | None
-) -> Iterator[_QueryBlock]:
-    """Cut queries (batch, heads, length * platters, channels) into blocks; real: (batch, keys)."""
+) -> Iterator[tuple[slice, slice | Tensor, Pairs]]:
+    """Cut queries (batch, heads, length * platters, channels) into blocks with their keys.
+
+    Real ones are (batch, keys). Queries and keys are rows and columns of the table of all pairs.
+    """
     platters = reach.torus.num_platters
     length = query.shape[2] // platters
     most = BLOCK
@@ -177,7 +159,7 @@ def _blocks(
         pairs = span.pairs if span.is_kept and periods is None else span.build_pairs(periods)
         if real is not None:
             pairs = pairs.among(real[:, span.keys], span.same if reach.is_limited else None)
-        yield _QueryBlock(span, pairs)
+        yield span.queries, span.keys, pairs
 
 
 def _is_gpu(device: torch.device) -> bool:

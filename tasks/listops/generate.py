@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
@@ -28,46 +28,37 @@ def example_digest(tokens: bytes) -> bytes:
 def generate(
     law: Law, seed: int, counts: Mapping[str, int], workers: int | None = None
 ) -> dict[str, Expressions]:
-    """Generate splits without common expressions, which depend only on law, seed and counts.
+    """Generate splits without common expressions, filled in the order of the counts.
 
-    Args:
-        law: law of the expressions.
-        seed: seed of the generator.
-        counts: examples by split; the splits are filled in this order.
-        workers: threads, by default one per core; the result does not depend on it.
+    They depend on law, seed and counts alone, not on the number of threads (by default the cores).
+
     Raises: DataError if the law has too few distinct expressions.
     """
     total = sum(counts.values())
-    seen: set[bytes] = set()
-    texts: list[bytes] = []
-    labels = bytearray()
+    found: dict[bytes, tuple[bytes, int]] = {}
     barren = 0
     with (
         progress("generating ListOps", total=total, unit="examples") as bar,
-        closing(_groups(law, seed, workers or core_count())) as groups,  # else Ctrl-C can be lost
+        closing(_grow_groups(law, seed, workers or core_count())) as groups,  # else Ctrl-C is lost
     ):
-        for expressions in groups:
-            before = len(texts)
-            for text, label in _examples(expressions):
-                digest = example_digest(text)
-                if digest not in seen and len(texts) < total:
-                    seen.add(digest)
-                    texts.append(text)
-                    labels.append(label)
-            bar.update(len(texts) - before)
-            if len(texts) == total:
+        for group in groups:
+            before = len(found)
+            for text, label in zip(group.list_texts(), group.labels.tolist(), strict=True):
+                found.setdefault(example_digest(text), (text, label))
+            bar.update(min(len(found), total) - before)
+            if len(found) >= total:
                 break
-            barren = 0 if len(texts) > before else barren + 1
+            barren = 0 if len(found) > before else barren + 1
             if barren == BARREN_GROUPS:
                 raise DataError(
-                    f"found only {len(texts)} distinct expressions of {total} under {law}; "
+                    f"found only {len(found)} distinct expressions of {total} under {law}; "
                     f"ask for fewer examples or widen the limits on length"
                 )
-    taken = iter(zip(texts, labels, strict=True))
-    return {name: _join(itertools.islice(taken, count)) for name, count in counts.items()}
+    examples = iter(found.values())
+    return {name: _join(itertools.islice(examples, count)) for name, count in counts.items()}
 
 
-def _groups(law: Law, seed: int, workers: int) -> Generator[Expressions]:
+def _grow_groups(law: Law, seed: int, workers: int) -> Generator[Expressions]:
     """Grow groups 0, 1, 2, ... on threads, a few ahead; NumPy releases the interpreter's lock."""
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future[Expressions]] = deque()
@@ -81,19 +72,8 @@ def _groups(law: Law, seed: int, workers: int) -> Generator[Expressions]:
                 future.cancel()
 
 
-def _examples(expressions: Expressions) -> Iterator[tuple[bytes, int]]:
-    ends = np.cumsum(expressions.lengths).tolist()
-    text = expressions.tokens.tobytes()
-    start = 0
-    for end, label in zip(ends, expressions.labels.tolist(), strict=True):
-        yield text[start:end], label
-        start = end
-
-
-def _join(examples: Iterator[tuple[bytes, int]]) -> Expressions:
+def _join(examples: itertools.islice[tuple[bytes, int]]) -> Expressions:
     texts, labels = zip(*examples, strict=True)
-    return Expressions(
-        np.frombuffer(b"".join(texts), dtype=np.uint8),
-        np.array([len(text) for text in texts], dtype=np.int64),
-        np.array(labels, dtype=np.uint8),
-    )
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+    tokens = np.frombuffer(b"".join(texts), dtype=np.uint8)
+    return Expressions(tokens, lengths, np.array(labels, dtype=np.uint8))

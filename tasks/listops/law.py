@@ -1,4 +1,4 @@
-"""The law of ListOps: random trees, their lengths, answers and token sequences.
+"""The law of ListOps: random trees, their token sequences, and their values.
 
 A tree grows from a root operator: a node above the deepest level is an operator with
 probability 1/4, else a digit; an operator is MIN, MAX, MED or SM and has 2 to 10 arguments,
@@ -6,31 +6,32 @@ all choices uniform. A tree is kept if its length, the number of tokens without 
 lies within limits. (The generator of google-research/long-range-arena, data/listops.py. The
 root can be taken for an operator because a lone digit is never long enough.)
 
-Trees grow in groups, level by level, all nodes of a level at once.
+Trees grow in groups, level by level, all nodes of a level at once; they are read and evaluated in
+the same way.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from tasks.generated import GROUP
 from tasks.random_words import RandomWords
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
-CLOSE = "]"
-TOKENS = (*"0123456789", *OPERATORS, CLOSE)
+TOKENS = (*"0123456789", *OPERATORS, "]")
 """The token with id i is TOKENS[i - 1]; id 0 is the padding."""
-
-DIGIT_ID = 1
-OPERATOR_ID = 11
-CLOSE_ID = 15
-END_ID = 16
+DIGITS = 10
+DIGIT_ID, OPERATOR_ID, CLOSE_ID, END_ID = 1, 11, 15, 16
 VOCAB_SIZE = 17
 
-GROUP = 1024
-"""Number of trees grown at once. It belongs to the law: another number gives other trees."""
+DEEPEST = 10_000
+"""Levels of operators beyond which an expression is not read."""
+TOKENS_A_CHUNK = 2**20
+"""Tokens that are read at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,43 +60,40 @@ class Expressions:
     labels: np.ndarray
     """(expressions,) uint8, the value 0..9 of each expression."""
 
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each expression begins and the last one ends, (expressions + 1,) int64."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
 
-@dataclass(frozen=True)
-class _Level:
+    def list_texts(self) -> list[bytes]:
+        """List the tokens of each expression."""
+        text = self.tokens.tobytes()
+        return [text[start:end] for start, end in itertools.pairwise(self.offsets.tolist())]
+
+
+class _Level(NamedTuple):
     """All nodes of one depth, ordered as their parents are."""
 
-    tree: np.ndarray
     kind: np.ndarray
     """0..9 for a digit, 10..13 for an operator."""
     arguments: np.ndarray
     """Number of children, 0 for a digit."""
 
-    @functools.cached_property
+    @property
     def is_operator(self) -> np.ndarray:
         """Whether each node is an operator, (nodes,) bool."""
-        return self.kind >= OPERATOR_ID - DIGIT_ID
-
-    @functools.cached_property
-    def first_child(self) -> np.ndarray:
-        """Index of each operator's first child in the level below, (operators,)."""
-        arguments = self.arguments[self.is_operator]
-        return np.cumsum(arguments) - arguments
-
-    def of(self, trees: np.ndarray) -> _Level:
-        """Keep the nodes of the trees for which the (trees,) bool array is true."""
-        keep = trees[self.tree]
-        return _Level(self.tree[keep], self.kind[keep], self.arguments[keep])
+        return self.kind >= DIGITS
 
 
 def grow(law: Law, seed: int, group: int) -> Expressions:
     """Grow a group of trees and keep those within the limits: a function of its arguments."""
     random = RandomWords(seed, group)
-    levels: list[_Level] = []
+    grown: list[tuple[np.ndarray, _Level]] = []
     lengths = np.zeros(GROUP, dtype=np.int64)
     tree = np.arange(GROUP)
     for depth in range(1, law.max_depth + 1):
-        level = _draw_level(law, depth, tree, random)
-        levels.append(level)
+        level = _draw_level(law, depth, random.draw(len(tree)))
+        grown.append((tree, level))
         lengths += np.bincount(tree, minlength=GROUP)
         lengths += np.bincount(tree[level.is_operator], minlength=GROUP)
         growing = level.is_operator & (lengths <= law.max_length)[tree]
@@ -103,81 +101,149 @@ def grow(law: Law, seed: int, group: int) -> Expressions:
         if not len(tree):
             break
     kept = (lengths >= law.min_length) & (lengths <= law.max_length)
-    return _write([level.of(kept) for level in levels], lengths[kept])
+    levels = [_Level(*(field[kept[tree]] for field in level)) for tree, level in grown]
+    return Expressions(
+        _write(levels, lengths[kept]), lengths[kept], _evaluate(levels).astype(np.uint8)
+    )
 
 
-def _draw_level(law: Law, depth: int, tree: np.ndarray, random: RandomWords) -> _Level:
-    """Draw a node for each entry of tree, (nodes,), from one 32-bit word each."""
-    word = random.draw(len(tree))
+def _draw_level(law: Law, depth: int, word: np.ndarray) -> _Level:
+    """Make a node of each 32-bit word, (nodes,)."""
     if depth == 1:
-        is_operator = np.ones(len(tree), dtype=bool)
+        is_operator = np.ones(len(word), dtype=bool)
     elif depth == law.max_depth:
-        is_operator = np.zeros(len(tree), dtype=bool)
+        is_operator = np.zeros(len(word), dtype=bool)
     else:
         is_operator = word < np.uint32(2**30)
     # The next two bits choose the operator, the last 28 the number of arguments; the last
     # 30 choose the digit. Uniform to within 2**-25.
-    low = (word & np.uint32(2**30 - 1)).astype(np.uint64)
-    kind = ((low * 10) >> 30).astype(np.uint8)
-    kind[is_operator] = (10 + (low[is_operator] >> 28)).astype(np.uint8)
-    arguments = np.zeros(len(tree), dtype=np.int64)
-    fraction = low[is_operator] & (2**28 - 1)
-    arguments[is_operator] = 2 + ((fraction * (law.max_arguments - 1)) >> 28).astype(np.int64)
-    return _Level(tree, kind, arguments)
+    low = (word & np.uint32(2**30 - 1)).astype(np.int64)
+    kind = np.where(is_operator, DIGITS + (low >> 28), low * DIGITS >> 30)
+    arguments = 2 + ((low & 2**28 - 1) * (law.max_arguments - 1) >> 28)
+    return _Level(kind, np.where(is_operator, arguments, 0))
 
 
-def _write(levels: list[_Level], lengths: np.ndarray) -> Expressions:
-    """Evaluate complete trees of the given lengths, (trees,), and write their tokens."""
-    node_lengths, labels = _evaluate(levels)
-    tokens = np.zeros(int(lengths.sum()), dtype=np.uint8)
-    position = np.cumsum(lengths) - lengths
-    for depth, level in enumerate(levels):
-        tokens[position] = DIGIT_ID + level.kind
-        if not level.is_operator.any():
-            break
-        end = position + node_lengths[depth] - 1
-        tokens[end[level.is_operator]] = CLOSE_ID
-        # A child starts after its parent's own token and its elder siblings.
-        child = node_lengths[depth + 1]
-        before = np.cumsum(child) - child
-        shift = position[level.is_operator] + 1 - before[level.first_child]
-        position = before + np.repeat(shift, level.arguments[level.is_operator])
-    return Expressions(tokens, lengths, labels.astype(np.uint8))
+def _sum_children(level: _Level, below: np.ndarray) -> np.ndarray:
+    """Sum numbers of the level below, (nodes, ...), over the children of each operator."""
+    arguments = level.arguments[level.is_operator]
+    return np.add.reduceat(below, np.cumsum(arguments) - arguments)
 
 
-def _evaluate(levels: list[_Level]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Compute the length of every node, level by level, and the value of every root."""
+def _write(levels: list[_Level], lengths: np.ndarray) -> np.ndarray:
+    """Write the tokens, (total,), of complete trees of the given lengths, (trees,)."""
     node_lengths: list[np.ndarray] = []
-    length_below = value = np.zeros(0, dtype=np.int64)
     for level in reversed(levels):
-        value_below, value = value, level.kind.astype(np.int64)
         length = np.ones(len(level.kind), dtype=np.int64)
         if level.is_operator.any():
-            length[level.is_operator] = 2 + np.add.reduceat(length_below, level.first_child)
-            value[level.is_operator] = _apply(level, value_below)
+            length[level.is_operator] = 2 + _sum_children(level, node_lengths[-1])
         node_lengths.append(length)
-        length_below = length
-    return node_lengths[::-1], value
+    node_lengths.reverse()
+    tokens = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    position = np.cumsum(lengths) - lengths
+    for level, length, child in zip(levels, node_lengths, [*node_lengths[1:], None], strict=True):
+        is_operator = level.is_operator
+        tokens[position] = DIGIT_ID + level.kind
+        if child is None or not is_operator.any():
+            break
+        tokens[(position + length - 1)[is_operator]] = CLOSE_ID
+        # A child starts after its parent's own token and its elder siblings.
+        arguments = level.arguments[is_operator]
+        before = np.cumsum(child) - child
+        shift = position[is_operator] + 1 - before[np.cumsum(arguments) - arguments]
+        position = before + np.repeat(shift, arguments)
+    return tokens
 
 
-def _apply(level: _Level, arguments: np.ndarray) -> np.ndarray:
-    """Apply a level's operators to the values of the level below: (operators,) values."""
-    kind = level.kind[level.is_operator] - (OPERATOR_ID - DIGIT_ID)
-    count = level.arguments[level.is_operator]
-    first = level.first_child
-    minimum = np.minimum.reduceat(arguments, first)
-    maximum = np.maximum.reduceat(arguments, first)
-    total = np.add.reduceat(arguments, first) % 10
-    median = np.zeros_like(total)
-    is_median = kind == OPERATORS.index("[MED")
-    if is_median.any():
-        count, first = count[is_median], first[is_median]
-        column = np.arange(count.max())
-        inside = column < count[:, None]
-        at = np.minimum(first[:, None] + column, len(arguments) - 1)
-        ordered = np.sort(np.where(inside, arguments[at], 10).astype(np.int8), axis=1)
-        row = np.arange(len(count))
-        # The mean of the two middle values, rounded down; if count is odd, they are the same.
-        middle = ordered[row, (count - 1) // 2] + ordered[row, count // 2]
-        median[is_median] = middle // 2
-    return np.choose(kind, (minimum, maximum, median, total))
+def _evaluate(levels: list[_Level]) -> np.ndarray:
+    """Compute the value of every root, (trees,) int64, from the deepest level upwards."""
+    value = np.zeros(0, dtype=np.int64)
+    for level in reversed(levels):
+        is_operator, below, value = level.is_operator, value, level.kind.astype(np.int64)
+        if is_operator.any():
+            arguments = level.arguments[is_operator]
+            parent = np.repeat(np.arange(len(arguments)), arguments)
+            counts = np.bincount(DIGITS * parent + below, minlength=DIGITS * len(arguments))
+            value[is_operator] = _apply(value[is_operator] - DIGITS, counts.reshape(-1, DIGITS))
+    return value
+
+
+def _apply(operator: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Apply operators, (n,), to arguments, of which (n, DIGITS) says how often each digit occurs.
+
+    The median of an even number of arguments is the mean of the two middle ones, rounded down.
+    """
+    up_to = counts.cumsum(axis=1)
+    number = up_to[:, -1]
+
+    def find(rank: np.ndarray) -> np.ndarray:
+        return (up_to > rank[:, None]).argmax(axis=1)
+
+    median = (find((number - 1) // 2) + find(number // 2)) // 2
+    total = counts @ np.arange(DIGITS) % DIGITS
+    return np.choose(operator, (find(0 * number), find(number - 1), median, total))
+
+
+class Survey(NamedTuple):
+    """What expressions are worth and what they are made of."""
+
+    values: np.ndarray
+    """(expressions,) int64, the value of each, 0..9; -1 if it is malformed."""
+    depth: int = 0
+    """How deep operators are nested: 1 if roots alone are operators."""
+    fewest: int = 2**63
+    most: int = 0
+    """Fewest and most arguments of an operator."""
+
+
+def survey(expressions: Expressions) -> Survey:
+    """Evaluate expressions of one token or more, some at a time."""
+    offsets, lengths = expressions.offsets, expressions.lengths
+    ends = np.flatnonzero(np.diff(offsets[:-1] // TOKENS_A_CHUNK)) + 1
+    parts: list[Survey] = []
+    for start, stop in itertools.pairwise([0, *ends.tolist(), len(lengths)]):
+        tokens = expressions.tokens[offsets[start] : offsets[stop]]
+        parts.append(_survey_some(tokens, lengths[start:stop]))
+    return Survey(
+        np.concatenate([part.values for part in parts]),
+        max(part.depth for part in parts),
+        min(part.fewest for part in parts),
+        max(part.most for part in parts),
+    )
+
+
+def _survey_some(tokens: np.ndarray, lengths: np.ndarray) -> Survey:
+    values = np.full(len(lengths), -1)
+    is_operator, is_close = (tokens >= OPERATOR_ID) & (tokens < CLOSE_ID), tokens == CLOSE_ID
+    steps = is_operator.astype(np.int64) - is_close
+    starts = np.cumsum(lengths) - lengths
+    depth = np.cumsum(steps)
+    depth -= np.repeat((depth - steps)[starts], lengths)
+    # The root's bracket is open until the last token, and no operator is without arguments.
+    is_sound = (depth > 0) & (depth <= DEEPEST)
+    is_sound[starts + lengths - 1] = depth[starts + lengths - 1] == 0
+    is_sound[starts] &= is_operator[starts]
+    is_sound[1:] &= ~(is_operator[:-1] & is_close[1:])
+    is_whole = np.logical_and.reduceat(is_sound, starts)
+    if not is_whole.any():
+        return Survey(values)
+    kept = np.repeat(is_whole, lengths)
+    levels = _read(tokens[kept], (depth - is_operator)[kept])
+    values[is_whole] = _evaluate(levels)
+    arguments = np.concatenate([level.arguments[level.is_operator] for level in levels])
+    return Survey(values, len(levels) - 1, int(arguments.min()), int(arguments.max()))
+
+
+def _read(tokens: np.ndarray, depth: np.ndarray) -> list[_Level]:
+    """Read trees from their tokens, (total,), and the number of operators around each."""
+    nodes = np.flatnonzero(tokens != CLOSE_ID)
+    nodes = nodes[np.argsort(depth[nodes], kind="stable")]
+    by_depth = np.split(nodes, np.cumsum(np.bincount(depth[nodes]))[:-1])
+    levels: list[_Level] = []
+    for here, below in itertools.pairwise([*by_depth, nodes[:0]]):
+        kind = tokens[here] - DIGIT_ID
+        operators = here[kind >= DIGITS]
+        parent = np.searchsorted(operators, below) - 1
+        arguments = np.zeros(len(here), dtype=np.int64)
+        arguments[kind >= DIGITS] = np.bincount(parent, minlength=len(operators))
+        levels.append(_Level(kind, arguments))
+    return levels

@@ -6,7 +6,8 @@ The task is that of Nangia and Bowman 2018, with expressions of the law of the L
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,21 +15,24 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.errors import DataError
-from common.files import format_bytes
 from common.options import Added
 from common.progress import progress
-from tasks.base import Dataset, Task, TaskInfo, check_dataset
-from tasks.cache import Cache, read_cache
-from tasks.listops.data import (
-    content_of,
-    generated_folder,
-    open_generated,
-    read_files,
-    request_generated,
-    split_arrays,
+from common.untrusted import map_array, read_regular
+from tasks.base import Dataset, TaskInfo, accuracy_percent
+from tasks.baselines import majority
+from tasks.cache import Build, Cache, read_cache
+from tasks.generated import SPLITS, GeneratedTask
+from tasks.listops.files import (
+    FILES,
+    INSIDE,
+    check_answers,
+    count_examples,
+    describe_doubt,
+    describe_other_law,
+    read_official,
+    write_official,
 )
-from tasks.listops.format import FILES, INSIDE, count_examples, write_official
-from tasks.listops.generate import example_digest
+from tasks.listops.generate import example_digest, generate
 from tasks.listops.law import (
     CLOSE_ID,
     END_ID,
@@ -41,11 +45,13 @@ from tasks.listops.law import (
     Law,
 )
 from tasks.manifest import canonical_hash
-from tasks.sources.exports import mark_export
+from tasks.sources.copies import note_copies
+from tasks.sources.exports import MARK, determine_source, mark_export
 from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache
 from tasks.splits import PackedTokens, Sequences
 
-SPLITS = tuple(OFFICIAL_COUNTS)
+ARRAYS = ("tokens", "offsets", "labels")
+"""The arrays of each split in a cache."""
 RELEASE = Release(
     task="listops",
     names={
@@ -59,11 +65,9 @@ RELEASE = Release(
     accept=lambda path: path.parent if path.suffix == ".tsv" else path if path.is_file() else None,
     inside=INSIDE,
 )
-FRESH_TRAINING = 1000
-"""Training examples that come with new test examples, for the trivial baselines to be fitted to."""
 
 
-class ListOps(Task):
+class ListOps(GeneratedTask):
     """Evaluate an expression, to a digit; tokens are digits, four operators and a closing bracket.
 
     Args:
@@ -86,7 +90,7 @@ class ListOps(Task):
     """
 
     name = "listops"
-    draws_data = True
+    default_counts = OFFICIAL_COUNTS
 
     def __init__(
         self,
@@ -128,27 +132,65 @@ class ListOps(Task):
             vocab_size=VOCAB_SIZE + unknown_token,
         )
 
+    def describe_law(self) -> dict[str, Any]:
+        """See `GeneratedTask.describe_law`."""
+        return {**vars(self.law), "operator_probability": 0.25, "version": 1}
+
+    def request(self) -> dict[str, Any]:
+        """See `GeneratedTask.request`."""
+        return {"source": "generated", **super().request()}
+
+    def draw(self) -> dict[str, np.ndarray]:
+        """See `GeneratedTask.draw`."""
+        return _list_arrays(generate(self.law, self.data_seed, self.counts))
+
+    def measure_baselines(self, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """See `GeneratedTask.measure_baselines`."""
+        train, test = arrays["train_labels"], arrays["test_labels"]
+        roots = {
+            split: arrays[f"{split}_tokens"][arrays[f"{split}_offsets"][:-1]]
+            for split in ("train", "test")
+        }
+        prediction_by_root = np.full(VOCAB_SIZE, np.bincount(train, minlength=10).argmax())
+        for root in np.unique(roots["train"]):
+            prediction_by_root[root] = np.bincount(train[roots["train"] == root]).argmax()
+        return {
+            "majority class": majority(train, test),
+            "root operator": accuracy_percent(prediction_by_root[roots["test"]], test),
+        }
+
     def describe_preparation(self, data_dir: Path) -> str:
         """See `Task.describe_preparation`."""
         official = self._official(data_dir)
-        if official is not None:
-            return official.describe_preparation()
-        request = request_generated(self.law, self.data_seed, self.counts)
-        if generated_folder(data_dir, request).exists():
-            return ""
-        total = sum(self.counts.values())
-        size = format_bytes(total * (self.law.min_length + self.law.max_length) / 2)
-        return f"generate {total:,} expressions (about {size})"
+        if official is None:
+            return super().describe_preparation(data_dir)
+        return official.describe_preparation()
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
+    def open_cache(self, data_dir: Path) -> Cache:
+        """See `GeneratedTask.open_cache`: opens the official files, if they are to be used."""
         official = self._official(data_dir)
         if official is None:
-            cache = open_generated(data_dir, self.law, self.data_seed, self.counts)
-        else:
-            cache = official.open_or_read(read_files)
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
+            return super().open_cache(data_dir)
+        return official.open_or_read(self._read)
+
+    def _read(self, made: Build, path: Path) -> None:
+        """Read the files of a folder or an archive in the official format into a cache."""
+        folder, splits, others = read_official(path)
+        surveys = {  # the header is line 1, and no line is left out
+            name: check_answers(
+                split, lambda i, name=name: f"{path / folder / FILES[name]}:{i + 2}"
+            )
+            for name, split in splits.items()
+        }
+        self.save(made, _list_arrays(splits))
+        made.sizes = {name: len(split.labels) for name, split in splits.items()}
+        mark = path / MARK
+        said = read_regular(mark) if mark.is_file() else None
+        determine_source(made, said, content_of(made.folder), describe_doubt(splits, surveys))
+        note_copies(made, path / folder, [path / other for other in others])
+        beyond = describe_other_law(splits, surveys, is_whole=False)
+        if beyond and made.source != "unofficial":  # an export of ours, but of another law
+            made.mark_unofficial(beyond)
 
     def _official(self, data_dir: Path) -> ReleaseCache | None:
         """Describe the cache of the official files; None if expressions are generated instead."""
@@ -187,105 +229,87 @@ class ListOps(Task):
             for name, path in paths.items()
         )
 
-    def _dataset(self, cache: Cache) -> Dataset:
-        splits: dict[str, PackedTokens] = {}
-        for name in SPLITS:
-            tokens, offsets, labels = split_arrays(cache, name)
-            splits[name] = PackedExpressions(Sequences(tokens, offsets, 0, self.end_token), labels)
-        self._check_longest(cache, splits)
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `GeneratedTask.open_dataset`."""
+        dataset = super().open_dataset(cache)
+        longest = max(int(split.lengths.max()) for split in dataset.splits.values())
+        if longest > self.info.max_length:
+            raise DataError(
+                f"{cache.folder}: an expression has {longest:,} positions, more than "
+                f"task.sequence_length={self.info.max_length}; use task.sequence_length={longest}"
+            )
         view = {"end_token": self.end_token, "sequence_length": self.info.max_length}
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
+        return dataclasses.replace(
+            dataset,
             unofficial_because=cache.unofficial_because,
             fingerprint=canonical_hash([cache.fingerprint, view]),
-            baselines=cache.manifest.baselines,
-            folder=cache.folder,
         )
 
-    def _check_longest(self, cache: Cache, splits: Mapping[str, PackedTokens]) -> None:
-        name = max(splits, key=lambda name: splits[name].lengths.max())
-        example = int(splits[name].lengths.argmax())
-        longest = int(splits[name].lengths[example])
-        if longest <= self.info.max_length:
-            return
-        origin = [cache.folder.parent.parent / file for file in cache.manifest.origin]
-        file = next((path for path in origin if path.name == FILES[name]), None)
-        raise DataError(
-            f"{file or f'{origin[0]}: {FILES[name]}'}:{example + 2}: the expression has "
-            f"{longest:,} positions{', end token included' if self.end_token else ''}, more than "
-            f"task.sequence_length={self.info.max_length}; use task.sequence_length={longest}, or "
-            f"delete the line"
-        )
+    def open_split(self, cache: Cache, split: str) -> PackedExpressions:
+        """See `GeneratedTask.open_split`."""
+        tokens, offsets, labels = (cache.array(f"{split}_{name}") for name in ARRAYS)
+        sequences = Sequences(tokens, np.asarray(offsets), 0, self.end_token)
+        return PackedExpressions(sequences, np.asarray(labels))
 
     @classmethod
     def fresh(
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
-        """See `Task.fresh`: draws new expressions of at least three quarters of the length."""
-        drawn = {"source": "generate", "data_seed": options["data_seed"] + 1, "test": examples}
-        few = {"train": FRESH_TRAINING, "val": 1}
-        if length is None:
-            return {**drawn, **few}
+        """See `Task.fresh`: expressions are generated."""
+        return {"source": "generate", **super().fresh(options, length=length, examples=examples)}
+
+    @classmethod
+    def change_length(cls, options: Mapping[str, Any], length: int) -> dict[str, Any]:
+        """See `GeneratedTask.change_length`: at least three quarters of the length."""
         limits = {"min_length": max(4, 3 * length // 4), "max_length": length}
-        return {**drawn, **few, **limits, "sequence_length": length + options["end_token"]}
+        return {**limits, "sequence_length": length + options["end_token"]}
 
     def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums, lengths and answers, and that no example recurs."""
-        from tasks.listops.interpreter import check_answers, compute_statistics
-
+        """See `Task.verify`: checks checksums and answers, and that no example recurs."""
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         seen: set[bytes] = set()
         total = 0
-        for name in SPLITS:
-            tokens, offsets, labels = split_arrays(cache, name)
-            examples = Expressions(np.asarray(tokens), np.diff(offsets), labels)
-            where = f"{dataset.folder}: {name} example"
-            check_answers(
-                examples, compute_statistics(examples), lambda i, where=where: f"{where} {i}"
-            )
-            for i in progress(f"checking {name}", range(len(labels)), unit="examples"):
-                seen.add(example_digest(tokens[offsets[i] : offsets[i + 1]].tobytes()))
-            total += len(labels)
-            if cache.manifest.request["source"] == "generated":
-                self._check_lengths(examples.lengths, where)
+        for name in progress("checking", SPLITS, unit="splits"):
+            examples = _open_expressions(cache, name)
+            check_answers(examples, lambda i, name=name: f"{dataset.folder}: {name} example {i}")
+            seen.update(map(example_digest, examples.list_texts()))
+            total += len(examples.labels)
         repeated = total - len(seen)
         if repeated and dataset.source == "generated":
             raise DataError(f"{dataset.folder}: {repeated} examples occur more than once")
-        lengths = np.concatenate([split.lengths for split in dataset.splits.values()])
-        end = int(self.end_token is not None)
         return [
             "sizes and checksums of all files match the manifest",
-            f"{total} expressions have {lengths.min() - end} to {lengths.max() - end} tokens",
             f"{total} answers were evaluated again and are right",
             f"{repeated} examples occur more than once",
         ]
-
-    def _check_lengths(self, lengths: np.ndarray, where: str) -> None:
-        outside = np.flatnonzero((lengths < self.law.min_length) | (lengths > self.law.max_length))
-        if len(outside):
-            found = f"{where} {outside[0]} has {lengths[outside[0]]} tokens"
-            raise DataError(f"{found}, outside the law's limits")
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
         cache = read_cache(dataset.folder)
         mark_export(folder, cache, content_of(cache.folder), FILES.values())
         for name in SPLITS:
-            write_official(folder / FILES[name], *split_arrays(cache, name))
+            write_official(folder / FILES[name], _open_expressions(cache, name))
         return [folder / FILES[name] for name in SPLITS]
 
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"]
 
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        if examples < len(SPLITS):
-            raise DataError(f"got {examples} examples, expected at least {len(SPLITS)}")
-        small = max(1, examples // 50)
-        return {"train": examples - 2 * small, "val": small, "test": small}
+def content_of(folder: Path) -> Iterator[np.ndarray]:
+    """Open the arrays of a cache that its examples are in, one after another."""
+    for split in SPLITS:
+        for kind in ARRAYS:
+            yield map_array(folder / f"{split}_{kind}.npy")
+
+
+def _list_arrays(splits: Mapping[str, Expressions]) -> dict[str, np.ndarray]:
+    """List the arrays of a cache."""
+    return {
+        f"{name}_{kind}": getattr(split, kind) for name, split in splits.items() for kind in ARRAYS
+    }
+
+
+def _open_expressions(cache: Cache, split: str) -> Expressions:
+    tokens, offsets, labels = (np.asarray(cache.array(f"{split}_{name}")) for name in ARRAYS)
+    return Expressions(tokens, np.diff(offsets), labels)
 
 
 class PackedExpressions(PackedTokens):

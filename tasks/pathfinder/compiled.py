@@ -18,7 +18,6 @@ from numba import njit
 
 
 def _drop_stale(folder: Path) -> None:
-    """Delete the indices of machine code that is older than the newest source."""
     newest = max(path.stat().st_mtime_ns for path in folder.glob("*.py"))
     for index in folder.glob("__pycache__/*.nbi"):
         with contextlib.suppress(OSError):  # another process was faster, or the folder is read-only

@@ -1,7 +1,7 @@
 """Growth of Pathfinder's contours: which dashes stand where.
 
-All functions are compiled. They take a `LawNumbers`, the `Primitives` and a `DrawingState`, and
-change only the state.
+All functions are compiled. They take a `LawNumbers`, the `Primitives` and a `DrawingState`, change
+only the state, and most of them tell whether there was room.
 """
 
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
@@ -18,13 +18,10 @@ from tasks.pathfinder.primitives import DEGREES, HEAD_TO_PIVOT, PIVOT_TO_PIVOT, 
 _FULL = 255
 _OVERLAP_LIMIT = 459
 """Two halos may not add up to this much, 1.8 times the largest value, anywhere."""
-
 _LEAST_WEIGHT = 1e-4
 """A contour is given up where all turns together weigh less than this."""
-
 _FREE_LIMIT = 77
 """The mask counts as free below this value, which is .3 of the largest, rounded up."""
-
 _LEAST_FREE_SHARE = 0.01
 """A distractor is not tried where a smaller share of the mask than this is free."""
 
@@ -40,20 +37,18 @@ def move(primitives, y, x, direction, vector):
 
 
 @compiled
-def _store_dash(state, contour, dash, y, x, direction):
-    state.dashes[contour, dash, 0] = y
-    state.dashes[contour, dash, 1] = x
+def _store_dash(state, contour, dash, anchor, direction, pivot):
+    state.dashes[contour, dash, 0], state.dashes[contour, dash, 1] = anchor
     state.dashes[contour, dash, 2] = direction
+    state.pivots[contour, 0], state.pivots[contour, 1] = pivot
 
 
 @compiled
 def _start_contour(law, primitives, state, contour, y, x, direction):
-    """Start a contour by a dash from (y, x); tell whether its head and pivot lie in the image."""
+    """Start a contour by a dash from (y, x), whose head and pivot must lie in the image."""
     head_y, head_x = move(primitives, y, x, direction, TAIL_TO_HEAD)
     pivot_y, pivot_x = move(primitives, head_y, head_x, direction, HEAD_TO_PIVOT)
-    _store_dash(state, contour, 0, y, x, direction)
-    state.pivots[contour, 0] = pivot_y
-    state.pivots[contour, 1] = pivot_x
+    _store_dash(state, contour, 0, (y, x), direction, (pivot_y, pivot_x))
     return is_inside(law, head_y, head_x, 0) and is_inside(law, pivot_y, pivot_x, 0)
 
 
@@ -89,7 +84,7 @@ def _add_pixels(law, pixels, canvas, dash):
 
 @compiled
 def _extend_contour(law, primitives, state, contour, dash):
-    """Add a dash to a contour, and the one before it to the mask; tell whether there was room."""
+    """Add a dash to a contour, and the one before it to the mask."""
     last = state.dashes[contour, dash - 1]
     y, x = state.pivots[contour]
     y, x = move(primitives, y, x, last[2], PIVOT_TO_PIVOT)
@@ -113,16 +108,14 @@ def _extend_contour(law, primitives, state, contour, dash):
         row, column = y + items[first + turn, 1], x + items[first + turn, 2]
         if _has_room(law, primitives, state, row, column, direction):
             _add_halo(law, primitives, state, last)
-            _store_dash(state, contour, dash, row, column, direction)
-            state.pivots[contour, 0] = y
-            state.pivots[contour, 1] = x
+            _store_dash(state, contour, dash, (row, column), direction, (y, x))
             return True
     return False
 
 
 @compiled
 def _start_first_target(law, primitives, state, margin):
-    """Start contour 0 in the middle of the image; tell whether it could."""
+    """Start contour 0 in the middle of the image."""
     starts, items = primitives.start_directions
     low, high = 2 * law.seed_distance, law.size - 2 * law.seed_distance
     for _ in range(law.dash_draws):
@@ -137,7 +130,7 @@ def _start_first_target(law, primitives, state, margin):
 
 @compiled
 def _start_second_target(law, primitives, state, margin):
-    """Start contour 1 at a distance from the start of contour 0; tell whether it could."""
+    """Start contour 1 at a distance from the start of contour 0."""
     for _ in range(law.dash_draws):
         direction = primitives.first_directions[margin] + draw_integer(state, DEGREES)
         dy, dx = primitives.second_start_offsets[draw_integer(state, DEGREES)]
@@ -150,14 +143,13 @@ def _start_second_target(law, primitives, state, margin):
 
 @compiled
 def _fill_frame(canvas, width):
-    """Empty a canvas but for a full frame."""
     canvas[:] = _FULL
     canvas[width : len(canvas) - width, width : len(canvas) - width] = 0
 
 
 @compiled
 def grow_targets(law, primitives, state, margin):
-    """Grow both target contours alternately; tell whether neither got stuck.
+    """Grow both target contours alternately, of which none may get stuck.
 
     A dash enters the mask once the next dash of its contour is placed, so that contours can cross;
     the last dash of contour 0 never enters it.
@@ -165,9 +157,10 @@ def grow_targets(law, primitives, state, margin):
     # The disk around a pixel reaches the padding from as far away as its radius, the margin.
     _fill_frame(state.mask, law.padding)
     _fill_frame(state.dilated_mask, law.padding + primitives.margins[margin])
-    if not _start_first_target(law, primitives, state, margin):
-        return False
-    if not _start_second_target(law, primitives, state, margin):
+    if not (
+        _start_first_target(law, primitives, state, margin)
+        and _start_second_target(law, primitives, state, margin)
+    ):
         return False
     for dash in range(1, law.contour_dashes):
         for contour in range(2):
@@ -216,7 +209,7 @@ def _find_start(law, primitives, state, direction):
 
 @compiled
 def _start_distractor(law, primitives, state, margin, contour):
-    """Start a distractor where there is room; tell whether it could."""
+    """Start a distractor where there is room."""
     for _ in range(law.dash_draws):
         direction = primitives.first_directions[margin] + draw_integer(state, DEGREES)
         if not primitives.is_usable[direction]:
@@ -233,7 +226,6 @@ def _start_distractor(law, primitives, state, margin, contour):
 
 @compiled
 def _copy_pixels(source, target):
-    """Copy a canvas."""
     for row in range(len(source)):
         for column in range(len(source)):
             target[row, column] = source[row, column]
@@ -241,7 +233,7 @@ def _copy_pixels(source, target):
 
 @compiled
 def grow_distractor(law, primitives, state, margin, contour):
-    """Grow a distractor from one start; tell whether it was completed, else restore the mask."""
+    """Grow a distractor from one start; where it gets stuck, restore the masks."""
     if not _start_distractor(law, primitives, state, margin, contour):
         return False
     _copy_pixels(state.mask, state.saved_masks[0])

@@ -1,6 +1,6 @@
 """The state of one Pathfinder image while it is drawn, and its random numbers.
 
-All functions are compiled; they change only the state.
+Compiled functions change only the state.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 _ONE, _ELEVEN, _HALF = np.uint64(1), np.uint64(11), np.uint64(32)
+_MOST_TURNS = 360
+"""More than the points around any pivot."""
 
 
 class LawNumbers(NamedTuple):
-    """The numbers of a law that the compiled functions need, under the names they have there."""
+    """The numbers of a `Law` that compiled functions need."""
 
     size: int
     contour_dashes: int
@@ -54,29 +56,21 @@ class DrawingState(NamedTuple):
     """(size, size) float64, the image before it is stretched."""
 
 
-MOST_TURNS = 360
-"""More than the points around any pivot."""
-
-
-def select_numbers(law: Law) -> LawNumbers:
-    """Select the numbers of a law that the compiled functions need."""
-    return LawNumbers(**{name: getattr(law, name) for name in LawNumbers._fields})
-
-
-def create_state(law: Law) -> DrawingState:
-    """Create the state of an image that nothing is drawn in."""
+def start_drawing(law: Law) -> tuple[LawNumbers, DrawingState]:
+    """Return the numbers of a law, and the state of an image that nothing is drawn in."""
     square = (law.size, law.size)
     contours = 2 + law.distractors
-    return DrawingState(
+    state = DrawingState(
         random_state=np.zeros(2, dtype=np.uint64),
         mask=np.zeros(square, dtype=np.uint8),
         dilated_mask=np.zeros(square, dtype=np.uint8),
         saved_masks=np.zeros((2, *square), dtype=np.uint8),
         dashes=np.zeros((contours, law.contour_dashes, 3), dtype=np.int64),
         pivots=np.zeros((contours, 2), dtype=np.int64),
-        cumulative_weights=np.zeros(MOST_TURNS),
+        cumulative_weights=np.zeros(_MOST_TURNS),
         brightness=np.zeros(square),
     )
+    return LawNumbers(**{name: getattr(law, name) for name in LawNumbers._fields}), state
 
 
 @compiled

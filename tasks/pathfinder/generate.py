@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 
 PIXELS_A_CHUNK = 2**20
 """Pixels that a thread draws at a time."""
-
 CHUNKS_A_MARK = 32
 """Chunks after which the finished ones are marked as on disk; an interruption loses no more."""
 
@@ -25,14 +24,8 @@ CHUNKS_A_MARK = 32
 def generate(made: Build, law: Law, seed: int, count: int, workers: int | None = None) -> None:
     """Draw the images 0 ... count - 1; they depend only on law and seed.
 
-    Saves images (count, size * size, 1) uint8, labels (count,) uint8 and rows (count,) int64.
-
-    Args:
-        made: the cache to write to.
-        law: law of the images.
-        seed: seed of the random numbers.
-        count: number of images.
-        workers: threads, by default one a core; the result does not depend on it.
+    Saves images (count, size * size, 1) uint8, labels (count,) uint8 and rows (count,) int64, with
+    any number of threads, by default one a core.
     """
     images = made.mapped("images", (count, law.size**2, 1), np.uint8)
     labels = made.mapped("labels", (count,), np.uint8)
@@ -48,19 +41,14 @@ def generate(made: Build, law: Law, seed: int, count: int, workers: int | None =
     todo = np.flatnonzero(is_done == 0).tolist()
     if len(todo) < len(is_done):
         logger.info(f"going on after {len(is_done) - len(todo)} of {len(is_done)} chunks")
-    title = f"drawing Pathfinder {law.size} x {law.size}"
     draw_images(law, seed, 0, squares[:0], labels[:0])  # compiled here, where an interrupt ends it
-    with (
-        progress(title, total=count, unit="images") as bar,
-        ThreadPoolExecutor(workers or core_count()) as pool,
-    ):
-        bar.update(count - min(count, len(todo) * step))
+    with ThreadPoolExecutor(workers or core_count()) as pool:
         waiting = [pool.submit(draw_chunk, chunk) for chunk in todo]
+        title, finished = f"drawing Pathfinder {law.size} x {law.size}", as_completed(waiting)
         try:
             drawn: list[int] = []
-            for finished in as_completed(waiting):
-                drawn.append(finished.result())
-                bar.update(min(step, count - bar.n))
+            for future in progress(title, finished, total=len(waiting), unit="chunks"):
+                drawn.append(future.result())
                 if len(drawn) >= CHUNKS_A_MARK:
                     images.flush()
                     labels.flush()

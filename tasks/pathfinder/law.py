@@ -7,7 +7,10 @@ Two disks mark tips of the target contours: the first tip of one, and the last t
 composes the images.
 
 The original is the "snakes" generator of Linsley et al., "Learning long-range spatial dependencies
-with horizontal gated recurrent units", with the settings of the Long Range Arena.
+with horizontal gated recurrent units", with the settings of the Long Range Arena. This package
+follows `snakes2_wrapper.py`, `snakes2.py` and `snakes.py` of drewlinsley/pathfinder (commit
+ab9c130) step by step. There a contour is a snake, a dash a paddle or segment, a direction an
+orientation, a halo the mask of a segment, and a footprint the struct.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ class Law:
     """All that determines the distribution of the images; lengths are in pixels."""
 
     size: int
-    """Rows and columns of an image."""
+    """Rows and columns of an image (window_size in the original)."""
     contour_dashes: int
     distractor_dashes: int
     distractors: int
@@ -58,51 +61,15 @@ class Law:
     """Version of the law, raised whenever the same numbers above come to mean other images."""
 
 
+_COLUMNS = (
+    "dash_length", "thickness", "margins", "padding", "seed_distance", "marker_radius",
+    "continuity", "target_contrast", "distractor_contrast",
+)  # fmt: skip
 _BY_SIZE = {
-    32: {
-        "dash_length": 2,
-        "thickness": 0.5,
-        "margins": (1,),
-        "padding": 1,
-        "seed_distance": 7,
-        "marker_radius": 1.5,
-        "continuity": 1.0,
-        "target_contrast": 1.5,
-        "distractor_contrast": 2.0,
-    },
-    64: {
-        "dash_length": 5,
-        "thickness": 1.0,
-        "margins": (1,),
-        "padding": 1,
-        "seed_distance": 12,
-        "marker_radius": 2.5,
-        "continuity": 1.8,
-        "target_contrast": 0.8,
-        "distractor_contrast": 0.8,
-    },
-    128: {
-        "dash_length": 5,
-        "thickness": 1.5,
-        "margins": (2, 3),
-        "padding": 1,
-        "seed_distance": 20,
-        "marker_radius": 3.0,
-        "continuity": 1.8,
-        "target_contrast": 0.9,
-        "distractor_contrast": 0.9,
-    },
-    256: {
-        "dash_length": 5,
-        "thickness": 2.0,
-        "margins": (3,),
-        "padding": 22,
-        "seed_distance": 27,
-        "marker_radius": 5.0,
-        "continuity": 1.8,
-        "target_contrast": 1.0,
-        "distractor_contrast": 1.0,
-    },
+    32: (2, 0.5, (1,), 1, 7, 1.5, 1.0, 1.5, 2.0),
+    64: (5, 1.0, (1,), 1, 12, 2.5, 1.8, 0.8, 0.8),
+    128: (5, 1.5, (2, 3), 1, 20, 3.0, 1.8, 0.9, 0.9),
+    256: (5, 2.0, (3,), 22, 27, 5.0, 1.8, 1.0, 1.0),
 }
 _DISTRACTOR_DASHES = {32: 20, 64: 22, 128: 35, 256: 30}
 """Number of dashes of all distractors of an image together, by the image's size."""
@@ -117,12 +84,7 @@ def find_law(size: int, contour: int, *, border_quirk: bool) -> Law:
             of 6 and 9 ask for is not published; here their dashes add up as for 14.
         border_quirk: whether contours start in few directions at 32 pixels, as in the official
             images.
-    Raises: ValueError for another size or number.
     """
-    if size not in _BY_SIZE:
-        raise ValueError(f"no Pathfinder images of size {size}, expected one of {[*_BY_SIZE]}")
-    if contour not in CONTOURS:
-        raise ValueError(f"no contours of {contour} dashes, expected one of {[*CONTOURS]}")
     return Law(
         size=size,
         contour_dashes=contour,
@@ -130,5 +92,5 @@ def find_law(size: int, contour: int, *, border_quirk: bool) -> Law:
         distractors=_DISTRACTOR_DASHES[size] // (contour // 3),
         antialias=2,
         border_quirk=border_quirk,
-        **_BY_SIZE[size],
+        **dict(zip(_COLUMNS, _BY_SIZE[size], strict=True)),
     )

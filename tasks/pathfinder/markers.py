@@ -13,11 +13,7 @@ BRIGHT = 128
 def find_markers(images: np.ndarray, size: int, radius: float) -> np.ndarray:
     """Find the two disks with the most light that do not overlap.
 
-    Args:
-        images: (n, size * size, 1) uint8.
-        size: rows and columns of an image.
-        radius: radius of a marker, in pixels.
-    Returns: (n, 4) float32: y and x of the upper marker, then of the lower one.
+    Returns: (n, 4) float32: y and x of the upper marker of each image, then of the lower one.
     """
     reach = int(radius)
     steps = np.arange(-reach, reach + 1)

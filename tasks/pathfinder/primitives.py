@@ -24,10 +24,8 @@ DEGREES = 360
 _FULL = 255
 _LARGE_OFFSET = 2**10
 """Offset at which coordinates are rounded down, so that a hair below an integer is that integer."""
-
 _ZERO_WEIGHT = 1e-12
 """A turn that weighs no more than this is a right angle, which rounding keeps from 0."""
-
 _LANCZOS_REACH = 6
 """Pixels around a disk that Lanczos' filter reads or changes when it halves an image."""
 
@@ -80,77 +78,52 @@ class Primitives(NamedTuple):
     """(c, c, c, c) uint8: a marker at (y, x) of a canvas with c rows and columns."""
 
 
-class _MarginPrimitives(NamedTuple):
-    """What belongs to one margin: lists over its directions, the whole degrees first."""
-
-    angles: list[float]
-    """The directions in radians."""
-    end_points: np.ndarray
-    """(points, 2) int64: places around a pivot, which the directions after the degrees lead to."""
-    dash_pixels: list[np.ndarray]
-    halo_pixels: list[np.ndarray]
-    dilated_halo_pixels: list[np.ndarray]
-    footprint_pixels: list[np.ndarray]
-    is_usable: list[bool]
-
-
 @functools.lru_cache(maxsize=16)
 def draw_primitives(law: Law) -> Primitives:
     """Draw the primitives of a law's images."""
-    families = [_draw_margin_primitives(law, margin) for margin in law.margins]
-    bases = np.cumsum([0, *(len(family.angles) for family in families)], dtype=np.int64)
-    turns = [
-        turn
-        for family, base in zip(families, bases[:-1], strict=True)
-        for turn in _list_turns(law, family, base + DEGREES)
-    ]
+    bases = [0]
+    is_usable: list[bool] = []
+    starts: list[np.ndarray] = []
+    dashes: list[np.ndarray] = []
+    halos: list[np.ndarray] = []
+    dilated_halos: list[np.ndarray] = []
+    footprints: list[np.ndarray] = []
+    turns: list[tuple[np.ndarray, np.ndarray]] = []
+    vectors: list[np.ndarray] = []
+    for margin in law.margins:
+        base, reach = bases[-1], law.dash_length + margin
+        degrees = _to_radians(range(-DEGREES // 2, DEGREES // 2))
+        points = _list_circle_points(reach)
+        headings = [math.atan2(y, x) for y, x in points.tolist()]
+        drawn = [_draw_dash(law, margin, angle) for angle in degrees + _reverse(headings)]
+        free = [_list_footprint(halo, reach) for _, halo in drawn[:DEGREES]]
+        usable = [_is_usable(footprint, law) for footprint in free]
+        bases.append(base + len(drawn))
+        is_usable += usable + [False] * len(points)
+        starts.append(_list_start_directions(law, free, usable, base))
+        dashes += [_list_pixels(line) for line, _ in drawn]
+        halos += [_list_pixels(halo) for _, halo in drawn]
+        dilated_halos += [
+            _list_pixels(_dilate(np.pad(halo, margin), _disk(margin))) for _, halo in drawn
+        ]
+        footprints += free + [np.empty((0, 2), dtype=np.int64)] * len(points)
+        turns += _list_turns(law, degrees + headings, points, base + DEGREES)
+        vectors.append(_compute_vectors(law, margin, degrees + headings))
     return Primitives(
         margins=np.array(law.margins),
-        first_directions=bases,
-        is_usable=np.concatenate([family.is_usable for family in families]),
-        start_directions=_build_ragged_array(
-            [
-                _list_start_directions(law, family, base)
-                for family, base in zip(families, bases[:-1], strict=True)
-            ]
-        ),
+        first_directions=np.array(bases),
+        is_usable=np.array(is_usable),
+        start_directions=_join(starts),
         second_start_offsets=law.seed_distance * _compute_unit_vectors(_to_radians(range(DEGREES))),
-        dash_pixels=_join(family.dash_pixels for family in families),
-        halo_pixels=_join(family.halo_pixels for family in families),
-        footprint_pixels=_join(family.footprint_pixels for family in families),
-        turns=_build_ragged_array([turn for turn, _ in turns]),
+        dash_pixels=_join(dashes),
+        halo_pixels=_join(halos),
+        footprint_pixels=_join(footprints),
+        turns=_join([turn for turn, _ in turns]),
         turn_weights=np.concatenate([weights for _, weights in turns]),
-        dilated_halo_pixels=_join(family.dilated_halo_pixels for family in families),
-        vectors=np.concatenate(
-            [
-                _compute_vectors(law, margin, family.angles)
-                for margin, family in zip(law.margins, families, strict=True)
-            ]
-        ),
+        dilated_halo_pixels=_join(dilated_halos),
+        vectors=np.concatenate(vectors),
         brightness=_compute_brightness(law),
         marker_images=_draw_markers(law),
-    )
-
-
-def _draw_margin_primitives(law: Law, margin: int) -> _MarginPrimitives:
-    """Draw the dashes of a margin: from the tail in whole degrees, from the far end otherwise."""
-    degrees = _to_radians(range(-DEGREES // 2, DEGREES // 2))
-    points = _list_circle_points(law.dash_length + margin)
-    headings = [math.atan2(y, x) for y, x in points.tolist()]
-    drawn = [_draw_dash(law, margin, angle) for angle in degrees + _reverse(headings)]
-    footprints = [_list_footprint(halo, law.dash_length + margin) for _, halo in drawn[:DEGREES]]
-    nothing = np.empty((0, 2), dtype=np.int64)
-    return _MarginPrimitives(
-        angles=degrees + headings,
-        end_points=points,
-        dash_pixels=[_list_pixels(line) for line, _ in drawn],
-        halo_pixels=[_list_pixels(halo) for _, halo in drawn],
-        dilated_halo_pixels=[
-            _list_pixels(_dilate(np.pad(halo, margin), _disk(margin))) for _, halo in drawn
-        ],
-        footprint_pixels=footprints + [nothing] * len(headings),
-        is_usable=[_has_usable_footprint(footprint, law) for footprint in footprints]
-        + [False] * len(headings),
     )
 
 
@@ -178,40 +151,35 @@ def _compute_unit_vectors(angles: list[float]) -> np.ndarray:
 
 def _compute_vectors(law: Law, margin: int, angles: list[float]) -> np.ndarray:
     """Compute Primitives.vectors of a margin."""
-    along, back, length = (
-        _compute_unit_vectors(angles),
-        _compute_unit_vectors(_reverse(angles)),
-        law.dash_length,
-    )
+    along, back = _compute_unit_vectors(angles), _compute_unit_vectors(_reverse(angles))
+    length = law.dash_length
     steps = [length * along, (length + margin) * back, (length + 2 * margin) * along]
     return np.stack(steps, axis=1)
 
 
 def _list_turns(
-    law: Law, family: _MarginPrimitives, first: int
+    law: Law, angles: list[float], points: np.ndarray, first: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """List for each direction the turns that may follow and their weights.
+    """List the turns to points (n, 2), from direction `first` on, that may follow each direction.
 
-    Args:
-        law: law of the images.
-        family: the margin's primitives.
-        first: index of the direction to the family's first point.
+    With the turns come their weights.
     """
-    angles = np.array(family.angles)
-    turn = np.abs(angles[DEGREES:] - angles[:, None])
+    turn = np.abs(np.array(angles[DEGREES:]) - np.array(angles)[:, None])
     turn = np.minimum(turn, 2 * np.pi - turn)
     weights = np.cos(np.minimum(law.continuity * turn, np.pi / 2)) ** 2
-    rows = np.column_stack([first + np.arange(len(family.end_points)), family.end_points])
+    rows = np.column_stack([first + np.arange(len(points)), points])
     return [(rows[row > _ZERO_WEIGHT], row[row > _ZERO_WEIGHT]) for row in weights]
 
 
-def _list_start_directions(law: Law, family: _MarginPrimitives, base: int) -> np.ndarray:
+def _list_start_directions(
+    law: Law, footprints: list[np.ndarray], is_usable: list[bool], base: int
+) -> np.ndarray:
     """List the directions whose footprint fits into the middle of the image."""
     room = law.size - 4 * law.seed_distance
     rows = [
         (base + degree, *footprint.min(axis=0), *footprint.max(axis=0))
-        for degree, footprint in enumerate(family.footprint_pixels[:DEGREES])
-        if family.is_usable[degree] and (np.ptp(footprint, axis=0) < room).all()
+        for degree, footprint in enumerate(footprints)
+        if is_usable[degree] and (np.ptp(footprint, axis=0) < room).all()
     ]
     return np.array(rows, dtype=np.int64)
 
@@ -229,8 +197,7 @@ def _draw_dash(law: Law, margin: int, angle: float) -> tuple[np.ndarray, np.ndar
     that: the original has it so, and the greys depend on it.
     """
     reach = law.dash_length + math.ceil(law.thickness) + margin
-    middle = reach * law.antialias
-    length = law.dash_length * law.antialias
+    middle, length = reach * law.antialias, law.dash_length * law.antialias
     end = [math.ceil(middle + length * along) for along in (math.cos(angle), math.sin(angle))]
     canvas = Image.new("L", (2 * middle + 1, 2 * middle + 1))
     width = round(law.thickness * law.antialias)
@@ -240,17 +207,12 @@ def _draw_dash(law: Law, margin: int, angle: float) -> tuple[np.ndarray, np.ndar
 
 
 def _list_footprint(halo: np.ndarray, reach: int) -> np.ndarray:
-    """List where a halo is full, (n, 2), one pixel too far down and right, as in the original.
-
-    Args:
-        halo: (side, side) uint8 of odd side, with the anchor in the middle.
-        reach: greatest offset to list, in pixels.
-    """
+    """List where a halo is full, (n, 2), one pixel too far down and right, as in the original."""
     offsets = np.argwhere(halo == _FULL) - len(halo) // 2 + 1
     return offsets[(np.abs(offsets) <= reach).all(axis=1)]
 
 
-def _has_usable_footprint(footprint: np.ndarray, law: Law) -> bool:
+def _is_usable(footprint: np.ndarray, law: Law) -> bool:
     """Tell whether a first dash with this footprint finds a place in an empty image.
 
     With the border quirk it finds none if it would lie wholly outside the image around some pixel;
@@ -264,13 +226,10 @@ def _has_usable_footprint(footprint: np.ndarray, law: Law) -> bool:
 
 def _draw_markers(law: Law) -> np.ndarray:
     """Draw a marker at each place of a canvas just large enough for one to stand clear."""
-    reach = math.ceil(law.marker_radius) + _LANCZOS_REACH
-    side = 2 * reach + 1
-    places = np.arange(side)
-    squares = (np.arange(side * law.antialias) - law.antialias * places[:, None]) ** 2
+    side = 2 * (math.ceil(law.marker_radius) + _LANCZOS_REACH) + 1
+    squares = (np.arange(side * law.antialias) - law.antialias * np.arange(side)[:, None]) ** 2
     distance = squares[:, None, :, None] + squares[None, :, None, :]
-    within = distance <= (law.marker_radius * law.antialias) ** 2
-    disks = np.where(within, _FULL, 0).astype(np.uint8)
+    disks = (distance <= (law.marker_radius * law.antialias) ** 2) * np.uint8(_FULL)
     return np.array([[_downscale(Image.fromarray(disk), side) for disk in row] for row in disks])
 
 
@@ -285,8 +244,7 @@ def _disk(radius: int) -> np.ndarray:
 
 def _dilate(image: np.ndarray, shape: np.ndarray) -> np.ndarray:
     """Replace each pixel by the largest around it within a shape with odd sides."""
-    reach = len(shape) // 2
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, reach), shape.shape)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, len(shape) // 2), shape.shape)
     return np.where(shape, windows, 0).max(axis=(2, 3)).astype(np.uint8)
 
 
@@ -296,10 +254,6 @@ def _list_pixels(image: np.ndarray) -> np.ndarray:
     return np.column_stack([y - len(image) // 2, x - len(image) // 2, image[y, x]])
 
 
-def _join(lists: Iterable[Sequence[np.ndarray]]) -> RaggedArray:
-    return _build_ragged_array([array for arrays in lists for array in arrays])
-
-
-def _build_ragged_array(arrays: Sequence[np.ndarray]) -> RaggedArray:
+def _join(arrays: Sequence[np.ndarray]) -> RaggedArray:
     offsets = np.cumsum([0, *map(len, arrays)])
     return RaggedArray(offsets.astype(np.int64), np.concatenate(arrays).astype(np.int64))

@@ -17,27 +17,25 @@ from pydantic import Field
 from common.errors import DataError
 from common.files import format_bytes
 from common.options import Added
-from tasks.base import (
-    Dataset,
-    Task,
-    TaskInfo,
-    accuracy_percent,
-    check_dataset,
-)
+from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
 from tasks.baselines import cross_fitted_trees, majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.manifest import canonical_hash
 from tasks.order import random_split_order
-from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
+from tasks.pathfinder.files import (
+    IMAGES_INSIDE,
+    OFFICIAL_COUNT,
+    describe_doubt,
+    read_release,
+    write_release,
+)
 from tasks.pathfinder.law import CONTOURS, find_law
-from tasks.pathfinder.official import OFFICIAL_COUNT, describe_difference, describe_unrelated_labels
 from tasks.sources.exports import determine_source, mark_export
 from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
 IMAGES_REDRAWN = 500
 """Number of images that a verification draws a second time, to compare."""
-
 IMAGES_PER_TEST_IMAGE = 10
 """Images in all splits for each image of the test set."""
 SIZES = (32, 64, 128, 256)
@@ -101,6 +99,7 @@ class Pathfinder(Task):
         self.examples = examples
         self.data_seed = data_seed
         self.permutation = permutation
+        self.folder_name = f"pathfinder{self.size}/{CONTOURS[contour]}"
         self.scale = scale([MIDDLE_GRAY]) if pixels == "linear" else None
         self.info = TaskInfo(
             name=self.name,
@@ -111,17 +110,12 @@ class Pathfinder(Task):
             grid=(self.size, self.size),
         )
 
-    @property
-    def folder_name(self) -> str:
-        """End of the path of the folder, in the release, with images of this size and contour."""
-        return f"pathfinder{self.size}/{CONTOURS[self.contour]}"
-
     def describe_preparation(self, data_dir: Path) -> str:
         """See `Task.describe_preparation`."""
         official = self._official(data_dir)
         if official is not None:
             return official.describe_preparation()
-        if self._generated_folder(data_dir, self._generated_request()).exists():
+        if self._generated_folder(data_dir).exists():
             return ""
         count = self.examples or OFFICIAL_COUNT
         size = format_bytes(count * self.size**2)
@@ -137,12 +131,11 @@ class Pathfinder(Task):
     def _dataset(self, cache: Cache) -> Dataset:
         rows, labels = np.asarray(cache.array("rows")), np.asarray(cache.array("labels"))
         rows = rows[: self.examples]
-        if len(rows) < (self.examples or 0):
-            raise DataError(f"task.examples is {self.examples}, but there are {len(rows)} images")
-        if len(rows) < IMAGES_PER_TEST_IMAGE:
+        if len(rows) < (self.examples or IMAGES_PER_TEST_IMAGE):
+            wanted = self.examples or f"at least {IMAGES_PER_TEST_IMAGE}"
             raise DataError(
-                f"{cache.folder} has {len(rows)} images, expected at least "
-                f"{IMAGES_PER_TEST_IMAGE}; is the data complete?"
+                f"{cache.folder} has {len(rows)} images, expected {wanted}; use another number of "
+                f"task.examples, or complete the data"
             )
         images, predictions = cache.array("images"), np.asarray(cache.array("marker_predictions"))
         order = random_split_order(len(rows)) if self.split == "random" else np.arange(len(rows))
@@ -175,19 +168,7 @@ class Pathfinder(Task):
             return None
         # Earlier caches of the size that the archive holds twice may hold the wrong copy.
         how = "read, inner copy first" if self.size == SIZE_RELEASED_TWICE else "read"
-        files = ReleaseCache(
-            release=self._release(),
-            data_dir=data_dir,
-            name=f"files-{self.size}-{self.contour}",
-            source=self.source,
-            request={"size": self.size, "contour": self.contour, "source": how},
-        )
-        release = files.release
-        is_there = files.folder.exists() or release.find(data_dir) or release.find_nearly(data_dir)
-        return files if is_there or self.source != "auto" else None
-
-    def _release(self) -> Release:
-        return Release(
+        release = Release(
             task="pathfinder",
             names={
                 self.folder_name: "a folder with imgs/ and metadata/",
@@ -200,14 +181,22 @@ class Pathfinder(Task):
             accept=lambda path: path if path.is_file() or (path / "metadata").is_dir() else None,
             inside=IMAGES_INSIDE,
         )
+        files = ReleaseCache(
+            release=release,
+            data_dir=data_dir,
+            name=f"files-{self.size}-{self.contour}",
+            source=self.source,
+            request={"size": self.size, "contour": self.contour, "source": how},
+        )
+        is_there = files.folder.exists() or release.find(data_dir) or release.find_nearly(data_dir)
+        return files if is_there or self.source != "auto" else None
 
     def _read(self, made: Build, path: Path) -> None:
         listing = read_release(made, path, self.folder_name, self.size)
         self._predict_by_markers(made)
         names = ("images", "labels", "rows", "marker_predictions")
         images, labels, rows, predictions = map(made.array, names)
-        doubt = describe_difference(listing, images, labels, self.size, self.contour)
-        doubt = doubt or describe_unrelated_labels(labels, predictions, self.size)
+        doubt = describe_doubt(listing, images, labels, predictions, self.law)
         determine_source(made, listing.mark, _select_content(images, labels, rows), doubt)
 
     def _generated_request(self) -> dict[str, Any]:
@@ -218,9 +207,9 @@ class Pathfinder(Task):
             "examples": self.examples or OFFICIAL_COUNT,
         }
 
-    def _generated_folder(self, data_dir: Path, request: dict[str, Any]) -> Path:
+    def _generated_folder(self, data_dir: Path) -> Path:
         name = f"generated-{self.size}-{self.contour}"
-        return cache_folder(data_dir, "pathfinder", name, request)
+        return cache_folder(data_dir, "pathfinder", name, self._generated_request())
 
     def _generated(self, data_dir: Path) -> Cache:
         from tasks.pathfinder.generate import generate
@@ -232,7 +221,7 @@ class Pathfinder(Task):
             self._predict_by_markers(made)
 
         return open_or_build(
-            self._generated_folder(data_dir, request),
+            self._generated_folder(data_dir),
             task="pathfinder",
             source=request["source"],
             request=request,
@@ -283,10 +272,11 @@ class Pathfinder(Task):
             f"{100 * labels.mean():.2f} % have both markers on one contour",
         ]
         if dataset.source.startswith("generated") and not dataset.notes:
-            checks.append(self._check_drawing(cache))
+            count = self._draw_again(cache)
+            checks.append(f"{count} images were drawn again and are the same")
         return checks
 
-    def _check_drawing(self, cache: Cache) -> str:
+    def _draw_again(self, cache: Cache) -> int:
         """Draw some images again, one by one, and compare them with the stored ones."""
         from tasks.pathfinder.draw import draw_images
 
@@ -299,7 +289,7 @@ class Pathfinder(Task):
             same = np.array_equal(image.ravel(), images[index].ravel())
             if not same or label[0] != labels[index]:
                 raise DataError(f"{cache.folder}: image {index} is not what its law draws")
-        return f"{len(chosen)} images were drawn again and are the same"
+        return len(chosen)
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
@@ -318,6 +308,13 @@ class Pathfinder(Task):
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
         return {"examples": examples}
+
+
+class PathX(Pathfinder):
+    """Pathfinder on 128 x 128 pixels, a sequence of 16,384; images of one size serve both tasks."""
+
+    name = "pathx"
+    usual_size = 128
 
 
 def _select_content(

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from lra.report.tables.table import Column, Entry, Table
 from lra.runtime.console import MISSING, as_typed, printable
-from lra.runtime.plain_table import GAP, plain_matrix
-from lra.runtime.terminal import terminal_width, wrap_words
+from lra.runtime.terminal import GAP, plain_matrix, terminal_width, wrap_words
 
 OWN_MARK = ">"
 _LONGEST_TEXT = 20

@@ -1,0 +1,176 @@
+"""The course of a run: its length, its validations, and the learning rate of each step."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+from lra.config.schema import TrainConfig
+
+logger = logging.getLogger(__name__)
+
+VALIDATIONS_OF_TIME = 4
+"""Validations of a run of minutes, evenly over its time, unless a setting says how many."""
+FIRST_ESTIMATE = 1000
+"""Assumed length of a run of minutes, in steps, before any step was timed."""
+PLATEAU_THRESHOLD = 1e-4
+"""Share of the best accuracy by which a better one must exceed it."""
+
+
+class RunLength:
+    """The number of steps of a run, and the steps after which it is validated.
+
+    Args:
+        batches_per_epoch: batches that the training set has.
+    """
+
+    def __init__(self, config: TrainConfig, batches_per_epoch: int) -> None:
+        self.limit = None if config.minutes is None else 60 * config.minutes
+        """Seconds of training steps; None for a run of a number of steps."""
+        self._steps = config.steps or math.ceil((config.epochs or 0) * batches_per_epoch)
+        self._every = config.evaluate_every
+        if self._every is None and self.limit is None:
+            self._every = batches_per_epoch
+
+    def total(self, step: int, seconds: float) -> int:
+        """Return the steps of the whole run; for a run of minutes, an estimate.
+
+        Args:
+            step: steps made so far.
+            seconds: time that they took.
+        """
+        if self.limit is None:
+            return self._steps
+        if not seconds:
+            return FIRST_ESTIMATE
+        share = seconds / self.limit
+        return step if share >= 1 else 1 + math.floor(step / share)
+
+    def validations(self) -> float:
+        """Return how many validations the whole run has."""
+        if self._every is None:
+            return VALIDATIONS_OF_TIME
+        return math.inf if self.limit is not None else math.ceil(self._steps / self._every)
+
+    def is_due(self, step: int, seconds: float, validated: tuple[int, float]) -> bool:
+        """Whether the model must be validated before the next step.
+
+        Args:
+            validated: step and seconds of the last validation.
+        """
+        if step in (0, validated[0]):
+            return False
+        if step == self.total(step, seconds):
+            return True
+        if self._every is not None:
+            return step % self._every == 0
+        part = (self.limit or math.inf) / VALIDATIONS_OF_TIME
+        return seconds // part > validated[1] // part
+
+
+SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
+    "cosine": lambda done, warmup, steps: 0.5 * (1.0 + math.cos(math.pi * done)),
+    "linear": lambda done, warmup, steps: 1.0 - done,
+    "rsqrt": lambda done, warmup, steps: math.sqrt(max(warmup, 1) / max(warmup, steps)),
+    "constant": lambda done, warmup, steps: 1.0,
+    "plateau": lambda done, warmup, steps: 1.0,
+}
+"""Factor of the learning rate after warm-up, from the share of the schedule that is done, the steps
+of warm-up, and all steps so far."""
+
+
+def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
+    """Return the learning rate of a 0-based step as a share of the highest, in [0, 1].
+
+    Schedule plateau multiplies it by `Plateau.factor`.
+    """
+    warmup = config.warmup_steps
+    if config.warmup_share is not None:
+        warmup = round(config.warmup_share * total_steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    end = config.schedule_steps or total_steps
+    done = min(1.0, (step - warmup) / max(1, end - warmup))
+    return SCHEDULES[config.schedule](done, warmup, step + 1)
+
+
+class Plateau:
+    """The state of schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max.
+
+    With other schedules the factor stays 1.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.factor = 1.0
+        """Factor of the learning rate."""
+        self.best: float | None = None
+        self.waited = 0
+        """Validations since the best one, or since the rate fell."""
+
+    def update(self, merit: float) -> None:
+        """Take the result of a validation, in percent: more is better."""
+        patience = self.config.plateau_patience
+        if patience is None:
+            return
+        if self.best is None or merit > self.best * (1 + PLATEAU_THRESHOLD):
+            self.best, self.waited = merit, 0
+            return
+        self.waited += 1
+        if self.waited > patience:
+            self.factor *= self.config.plateau_factor
+            self.waited = 0
+            logger.info(f"the learning rate falls to {self.factor:.3g} of its highest")
+
+    def state(self) -> dict[str, float | None]:
+        """Capture what later factors depend on."""
+        return {"factor": self.factor, "best": self.best, "waited": self.waited}
+
+    def restore(self, state: dict[str, float | None]) -> None:
+        """Put a captured state back."""
+        factor, waited = state["factor"], state["waited"]
+        assert factor is not None and waited is not None
+        self.factor, self.best, self.waited = factor, state["best"], int(waited)
+
+
+def list_warnings(
+    config: TrainConfig, norm: str, total_steps: int, selected_on: str, validations: float
+) -> list[str]:
+    """List what a user should know of the schedule before the first step.
+
+    Args:
+        norm: `model.norm`.
+        total_steps: steps of the phase.
+        selected_on: val or test, the split that selects the best model.
+        validations: how many the phase has.
+    """
+    found: list[str] = []
+    if config.minutes is None and config.warmup_steps >= total_steps:
+        found.append(
+            f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps"
+        )
+    elif config.minutes is None and (config.schedule_steps or total_steps) != total_steps:
+        factor = rate_factor(total_steps - 1, total_steps, config)
+        found.append(
+            f"the cosine ends at step {config.schedule_steps}, but the run has {total_steps}: the "
+            f"learning rate ends at {factor:.0%} of its highest (--set train.schedule_steps=null "
+            f"mends that)"
+        )
+    if config.bucketing and norm == "batch":
+        found.append(
+            "train.bucketing with model.norm=batch: the statistics of a batch then depend on its "
+            "length, and the running ones fit no length well; use --set train.bucketing=false"
+        )
+    if config.plateau_patience is not None and validations <= config.plateau_patience + 1:
+        found.append(
+            f"the learning rate never falls: the run has {validations:.0f} validations, and "
+            f"train.plateau_patience is {config.plateau_patience}; use --set "
+            f"train.evaluate_every=N, in steps, or another train.schedule"
+        )
+    if selected_on == "test":
+        found.append(
+            "the best model is selected on the test set, because the validation examples are test "
+            "examples"
+        )
+    return found

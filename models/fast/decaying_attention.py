@@ -1,0 +1,246 @@
+"""Linear attention with decays, in chunks.
+
+The matrix form of state-space duality (Dao and Gu, ICML 2024, section 6). Within a chunk all pairs
+of positions get a score, and states are carried from chunk to chunk, so that the cost is O(length
+(chunk + channels)) for each pair of a key channel and a value channel.
+
+If the channels of a head share a decay, the backward pass computes all of it again, so that only
+the inputs are saved. Sums of decays are then differences of cumulative sums in double precision:
+in single precision the difference of two large sums would be off.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from models.fast.public_kernels import DECAYING_ATTENTION, on_gpu_by
+from models.fast.recurrence import scan
+from models.ops.deterministic import cumulative_sum
+
+
+@on_gpu_by(DECAYING_ATTENTION)
+def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+    """See `models.ops.decaying_attention.decaying_attention`."""
+    length = query.shape[-2]
+    if query.numel() == 0 or value.numel() == 0:
+        return torch.zeros_like(value)
+    is_shared = log_decay.shape[-1] == 1
+    chunk = chunk_of(length, query.shape[-1]) if is_shared else 32
+    while chunk >= 2 * length:
+        chunk //= 2
+    excess = -length % chunk
+    query, key, value, log_decay = (
+        (functional.pad(x, (0, 0, 0, excess)) if excess else x).unflatten(-2, (-1, chunk))
+        for x in (query, key, value, log_decay)
+    )
+    if is_shared:
+        mixed = attend_with_shared_decays(query, key, value, log_decay[..., 0])
+    else:
+        mixed = _scores_by_halves(query, key, log_decay) @ value
+        if query.shape[-3] > 1:
+            mixed = mixed + _carried(query, key, value, log_decay)
+    return mixed.flatten(-3, -2)[..., :length, :]
+
+
+def chunk_of(length: int, channels: int) -> int:
+    """Return a chunk, whose scores and state take about as long, for few enough of them."""
+    return 2 ** round(math.log2(max(32, min(channels, 64), length**0.5 / 2)))
+
+
+def segment_sums(x: Tensor) -> Tensor:
+    """Compute x[j + 1] + ... + x[i], -inf where i < j, without subtracting cumulative sums."""
+    count = x.shape[-1]
+    rows = x[..., None].expand(*x.shape, count)
+    is_later = torch.ones(count, count, dtype=torch.bool, device=x.device)
+    sums = cumulative_sum(rows.masked_fill(~is_later.tril(-1), 0), -2)
+    return sums.masked_fill(~is_later.tril(), -torch.inf)
+
+
+def _scores_by_halves(query: Tensor, key: Tensor, log_decay: Tensor) -> Tensor:
+    """Score the pairs of a chunk: (..., chunk, channels) three times -> (..., chunk, chunk).
+
+    A chunk is halved repeatedly: keys in the left half decay up to the middle, queries in the right
+    half from there. Both factors are at most 1, so nothing is divided by a decay.
+    """
+    chunk = query.shape[-2]
+    # (..., blocks, positions, positions), of blocks that double
+    scores = (query * key).sum(dim=-1)[..., None, None]
+    half = 1
+    while half < chunk:
+        (_, right), (left, _), (fading, reaching) = (
+            x.unflatten(-2, (-1, 2, half)).unbind(dim=-3) for x in (query, key, log_decay)
+        )
+        arriving, leaving = cumulative_sum(reaching, -2).exp(), _to_the_end(fading).exp()
+        cross = (right * arriving) @ (left * leaving).mT
+        first, second = scores.unflatten(-3, (-1, 2)).unbind(dim=-3)
+        upper = torch.cat([first, torch.zeros_like(cross)], dim=-1)
+        scores = torch.cat([upper, torch.cat([cross, second], dim=-1)], dim=-2)
+        half *= 2
+    return scores[..., 0, :, :]
+
+
+def _to_the_end(log_decay: Tensor) -> Tensor:
+    """Add up what comes after each position: (..., positions, channels) -> the same shape."""
+    later = cumulative_sum(log_decay[..., 1:, :].flip(-2), -2).flip(-2)
+    return functional.pad(later, (0, 0, 0, 1))
+
+
+def _carried(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+    """Attend to all chunks before: (..., chunks, chunk, value channels)."""
+    added = (key * _to_the_end(log_decay).exp()).mT @ value
+    decay = log_decay.sum(dim=-2).exp()[..., None].to(added.dtype).expand_as(added)
+    # (batch, heads, chunks, channels, value channels): one recurrence for each number of a state
+    shape = added.shape
+    rows = (x.flatten(0, 1).flatten(-2) for x in (decay, added))
+    states = scan(*rows).view(shape)
+    before = torch.cat([torch.zeros_like(states[:, :, :1]), states[:, :, :-1]], dim=2)
+    return (query * cumulative_sum(log_decay, -2).exp()) @ before
+
+
+def attend_with_shared_decays(
+    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor
+) -> Tensor:
+    """Compute `decaying_attention` in chunks.
+
+    Args:
+        query, key: (batch, groups, chunks, chunk, channels).
+        value: (batch, heads, chunks, chunk, value channels).
+        log_decay: (batch, heads, chunks, chunk).
+    Returns: of the shape of value.
+    """
+    given = query, key, value, log_decay
+    working = functools.reduce(torch.promote_types, (x.dtype for x in given), torch.float32)
+    # Autocast would not be there in the backward pass, and products of two types fail.
+    with torch.autocast(value.device.type, enabled=False):
+        query, key, value, log_decay = (x.to(working) for x in given)
+        parts = (x.unflatten(1, (query.shape[1], -1)) for x in (value, log_decay))
+        mixed: Any = _Attend.apply(query, key, *parts)
+    return mixed.flatten(1, 2).to(given[2].dtype)
+
+
+class _Attend(Function):
+    """Values are (batch, groups, heads, chunks, chunk, channels), decays without channels."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+        ctx.save_for_backward(query, key, value, log_decay)
+        decays = _Decays.of(log_decay)
+        mixed = (decays.within * (query @ key.mT)[:, :, None]) @ value
+        if value.shape[3] > 1:
+            _, _, before = _states(key, value, decays)
+            mixed.addcmul_(_split(query @ before, value), decays.arriving)
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_mixed: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key, value, log_decay = ctx.saved_tensors
+        decays = _Decays.of(log_decay)
+        weights = decays.within * (query @ key.mT)[:, :, None]
+        to_value = weights.mH @ to_mixed
+        to_weights = to_mixed @ value.mH
+        to_scores = (to_weights * decays.within.conj()).sum(dim=2)
+        to_query, to_key = to_scores @ key.conj(), to_scores.mT @ query.conj()
+        # Of a position with itself nothing decays.
+        passing = to_weights.mul_(weights.conj()).tril_(-1)
+        double = decays.sums.dtype
+        to_sums = (passing.sum(dim=-1) - passing.sum(dim=-2)).to(double)
+        if value.shape[3] > 1:
+            leaving, added, before = _states(key, value, decays)
+            arriving = to_mixed * decays.arriving.conj()
+            reached = arriving * _split(query @ before, value).conj()
+            to_sums += reached.sum(dim=-1)
+            arriving = _joined(arriving)
+            to_query += arriving @ before.mH
+            to_before = _rows(query.mH @ arriving, value)
+            to_added = _joined_rows(decays.carry.mH @ to_before, key, value)
+            to_key += _joined(leaving).conj() @ to_added.mT
+            to_leaving = _split(key.conj() @ to_added, value)
+            to_value.addcmul_(to_leaving, decays.leaving.conj())
+            left = (to_leaving * leaving.conj()).sum(dim=-1).to(double)
+            carried = ((to_before @ _rows(added, value).mH) * decays.carry.conj()).to(double)
+            to_ends = carried.sum(dim=-1) - carried.sum(dim=-2)
+            to_totals = _sums_to_the_end(to_ends) - carried.sum(dim=-1) + left.sum(dim=-1)
+            to_sums -= left
+            to_sums[..., -1] += to_totals
+        return to_query, to_key, to_value, _sums_to_the_end(to_sums).to(log_decay.dtype)
+
+
+@dataclass(frozen=True)
+class _Decays:
+    sums: Tensor
+    """(batch, groups, heads, chunks, chunk), from the start of each chunk, in double precision."""
+    within: Tensor
+    """(..., chunk, chunk), decays to a position of a chunk from one before it."""
+    arriving: Tensor
+    """(..., chunk, 1), from the start of the chunk to each position."""
+    leaving: Tensor
+    """(..., chunk, 1), from each position to the end of the chunk."""
+    carry: Tensor
+    """(batch, groups, heads, chunks, chunks), from the end of a chunk to the start of another."""
+
+    @classmethod
+    def of(cls, log_decay: Tensor) -> _Decays:
+        dtype = log_decay.dtype
+        sums = cumulative_sum(log_decay, -1, torch.promote_types(dtype, torch.float64))
+        totals = sums[..., -1:]
+        ends = cumulative_sum(totals[..., 0], -1)
+        return cls(
+            sums=sums,
+            within=_fades(sums, sums, dtype).tril_(),
+            arriving=sums.exp().to(dtype)[..., None],
+            leaving=(totals - sums).exp().to(dtype)[..., None],
+            carry=_fades(ends - totals[..., 0], ends, dtype).tril_(-1),
+        )
+
+
+def _fades(to: Tensor, start: Tensor, dtype: torch.dtype) -> Tensor:
+    """Compute exp(to[i] - start[j]) in a type: (..., i, j)."""
+    differences = torch.empty(*to.shape, start.shape[-1], dtype=dtype, device=to.device)
+    torch.sub(to[..., :, None], start[..., None, :], out=differences)
+    return differences.exp_()
+
+
+def _states(key: Tensor, value: Tensor, decays: _Decays) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the values that leave chunks, what chunks add to states, and the states before them.
+
+    States are (batch, groups, chunks, channels, heads value channels).
+    """
+    leaving = value * decays.leaving
+    added = key.mT @ _joined(leaving)
+    before = _joined_rows(decays.carry @ _rows(added, value), key, value)
+    return leaving, added, before
+
+
+def _joined(x: Tensor) -> Tensor:
+    """Put heads side by side: (batch, groups, heads, ..., channels) -> (..., heads channels)."""
+    return x.movedim(2, -2).flatten(-2)
+
+
+def _split(x: Tensor, value: Tensor) -> Tensor:
+    """Undo `_joined`."""
+    return x.unflatten(-1, (-1, value.shape[-1])).movedim(-2, 2)
+
+
+def _rows(states: Tensor, value: Tensor) -> Tensor:
+    """Make a row of each chunk's state: (batch, groups, heads, chunks, channels values)."""
+    return _split(states, value).flatten(-2)
+
+
+def _joined_rows(rows: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Undo `_rows`."""
+    return _joined(rows.unflatten(-1, (key.shape[-1], value.shape[-1])))
+
+
+def _sums_to_the_end(x: Tensor) -> Tensor:
+    """Add up each number and all after it, along the last dimension."""
+    return cumulative_sum(x.flip(-1), -1).flip(-1)

@@ -1,0 +1,307 @@
+"""Selective scans by compiled loops over tiles of positions on a CPU, and by blocks on a GPU.
+
+Each call of a loop is for some of the pairs of a sequence and a group of channels, pair number
+sequence * groups + group, so that calls may run side by side: none writes where another one does.
+Numbers are real or complex, in single or double precision. Inner loops go over the channels of a
+group, which are last in memory, and index by nothing else, as they would not vectorise otherwise.
+
+Only the states between tiles are saved for the backward pass on a CPU. On a GPU it computes the
+states of blocks of channels again. Memory is O(length) on both, for any number of states.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from models.fast.public_kernels import SELECTIVE_SCAN, on_gpu_by
+from models.fast.recurrence import scan
+from models.fast.workers import run_compiled
+
+BLOCK = 2**29
+"""Largest number of states of a block of channels that are in memory at once, on a GPU."""
+TILE = 2**19
+"""Largest number of states of a tile of positions that are in memory at once."""
+
+
+@on_gpu_by(SELECTIVE_SCAN)
+def selective_scan(
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    *,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """See `models.ops.selective_scan.selective_scan`."""
+    if x.numel() == 0 or poles.numel() == 0:
+        return torch.zeros_like(x)
+    if x.device.type != "cpu":
+        return selective_scan_by_blocks(x, step, poles, into, out, bias=bias)
+    groups = into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    bias = torch.zeros_like(poles) if bias is None else bias
+    poles, bias = (part.unflatten(0, (groups, -1)).mT for part in (poles, bias))
+    result: Any = _Compiled.apply(x, step, poles, into, out, bias)
+    return result.flatten(2)
+
+
+class _Compiled(Function):
+    """x and dt: (batch, length, groups, size); A and what B gains: (groups, states, size)."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Tensor) -> Tensor:
+        x, step, poles, into, out, bias = (
+            part.detach().resolve_conj().contiguous() for part in given
+        )
+        y = torch.empty_like(x)
+        state = poles.new_zeros(len(x), *poles.shape)
+        states, pairs = [], len(x) * into.shape[2]
+        for tile in _tiles(x, poles):
+            states.append(state.clone())
+            decay = _decay(step[:, tile], poles)
+            arrays = decay, (x, step), (into, out, bias), state, y
+            run_compiled(run_tile, pairs, tile.start, *arrays)
+        ctx.save_for_backward(x, step, poles, into, out, bias, *states)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, step, poles, into, out, bias, *states = ctx.saved_tensors
+        to_inputs = [torch.empty_like(x) for _ in range(2)]
+        to_state, *to_parameters = (torch.zeros_like(states[0]) for _ in range(3))
+        to_maps = [torch.zeros_like(into), torch.zeros_like(out), *to_parameters]
+        inputs, maps = (x, step, to_y.contiguous()), (into, out, bias, poles)
+        pairs = len(x) * into.shape[2]
+        for tile, state in reversed(list(zip(_tiles(x, poles), states, strict=True))):
+            decay = _decay(step[:, tile], poles)
+            arrays = decay, inputs, maps, state, to_inputs, to_maps, to_state
+            run_compiled(run_tile_back, pairs, tile.start, *arrays)
+        to_into, to_out, to_bias, to_poles = to_maps
+        return *to_inputs, to_poles.sum(dim=0), to_into, to_out, to_bias.sum(dim=0)
+
+
+def _tiles(x: Tensor, poles: Tensor) -> list[slice]:
+    """Cut positions into tiles."""
+    batch, length = x.shape[:2]
+    size = max(1, TILE // (batch * poles.numel()))
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _decay(step: Tensor, poles: Tensor) -> Tensor:
+    """Compute exp(dt A): (..., groups, size), (groups, states, size) -> (..., states, size)."""
+    step = step[..., None, :]
+    if not poles.is_complex():
+        return (step * poles).exp_()
+    # torch's exponential of complex numbers is not vectorised.
+    size, angle = (step * poles.real).exp_(), step * poles.imag
+    return torch.complex(angle.cos().mul_(size), angle.sin_().mul_(size))
+
+
+def selective_scan_by_blocks(
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    *,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Compute `selective_scan` by blocks of channels, on any device."""
+    batch, length, _ = x.shape
+    groups = into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    poles, *biases = (part.unflatten(0, (groups, -1)) for part in (poles, bias) if part is not None)
+    states = poles.shape[2] * (2 if poles.is_complex() else 1)
+    width = max(1, BLOCK // (batch * length * groups * states))
+    # Each block has some channels of every group.
+    results = [
+        checkpoint(_block, *given[:3], into, out, *given[3:], use_reentrant=False)
+        for given in zip(
+            *(part.split(width, dim=-1) for part in (x, step)),
+            *(part.split(width, dim=1) for part in (poles, *biases)),
+            strict=True,
+        )
+    ]
+    return torch.cat(results, dim=-1).flatten(2)
+
+
+def _block(  # noqa: PLR0917 (checkpoint passes positional arguments)
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Compute `selective_scan` of x and dt, (batch, length, groups, some channels)."""
+    decay = (step[..., None] * poles).exp()
+    into, out = into[..., None, :], out[..., None]
+    added = (step * x)[..., None] * (into if bias is None else into + bias)
+    states = scan(decay.flatten(2), added.expand_as(decay).flatten(2)).unflatten(2, poles.shape)
+    if not states.is_complex():
+        return (states @ out)[..., 0]
+    # The real part of a product is a product of real parts with those of the conjugate.
+    states, out = (
+        torch.view_as_real(part.resolve_conj()).flatten(-2) for part in (states, out.conj().mT)
+    )
+    return (states @ out.mT)[..., 0]
+
+
+_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+"""Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@_compiled
+def run_tile(  # noqa: PLR0917 (compiled functions take positional arguments alone)
+    pairs: tuple[int, int],
+    start: int,
+    decay: Array,
+    inputs: tuple[Array, Array],
+    maps: tuple[Array, Array, Array],
+    state: Array,
+    y: Array,
+) -> None:  # pragma: no cover (compiled)
+    """Run the states over a tile, and write the results to y.
+
+    Args:
+        pairs: the first one, and the one behind the last.
+        start: first position of the tile.
+        decay: (batch, tile, groups, states, size), exp(dt A).
+        inputs: x and dt, (batch, length, groups, size).
+        maps: B and C, (batch, length, groups, states), and what is added to B, (groups, states,
+            size).
+        state: (batch, groups, states, size), before the tile, and afterwards behind it.
+        y: (batch, length, groups, size), written.
+    """
+    (x, step), (into, out, bias) = inputs, maps
+    groups, size = x.shape[2:]
+    added = np.empty(size, x.dtype)
+    total = np.empty(size, x.dtype)
+    for pair in range(pairs[0], pairs[1]):
+        b, group = pair // groups, pair % groups
+        for k in range(decay.shape[1]):
+            t = start + k
+            for i in range(size):
+                added[i] = step[b, t, group, i] * x[b, t, group, i]
+                total[i] = 0
+            for n in range(decay.shape[3]):
+                entry, exit_ = into[b, t, group, n], out[b, t, group, n]
+                for i in range(size):
+                    entering = added[i] * (entry + bias[group, n, i])
+                    here = decay[b, k, group, n, i] * state[b, group, n, i] + entering
+                    state[b, group, n, i] = here
+                    total[i] += (here * exit_).real
+            for i in range(size):
+                y[b, t, group, i] = total[i]
+
+
+@_compiled
+def _remember(  # noqa: PLR0917 (compiled functions take positional arguments alone)
+    before: Array,
+    place: tuple[int, int, int],
+    decay: Array,
+    inputs: tuple[Array, Array],
+    maps: tuple[Array, Array],
+    state: Array,
+) -> None:  # pragma: no cover (compiled)
+    """Write the states before and behind each position of a tile: (tile + 1, states, size)."""
+    (x, step), (into, bias) = inputs, maps
+    b, group, start = place
+    size = x.shape[3]
+    added = np.empty(size, x.dtype)
+    # Numba needs seconds to compile the error message of a slice assignment.
+    for n in range(decay.shape[3]):
+        for i in range(size):
+            before[0, n, i] = state[b, group, n, i]
+    for k in range(decay.shape[1]):
+        t = start + k
+        for i in range(size):
+            added[i] = step[b, t, group, i] * x[b, t, group, i]
+        for n in range(decay.shape[3]):
+            entry = into[b, t, group, n]
+            for i in range(size):
+                entering = added[i] * (entry + bias[group, n, i])
+                before[k + 1, n, i] = decay[b, k, group, n, i] * before[k, n, i] + entering
+
+
+@_compiled
+def run_tile_back(  # noqa: PLR0917 (compiled functions take positional arguments alone)
+    pairs: tuple[int, int],
+    start: int,
+    decay: Array,
+    inputs: tuple[Array, Array, Array],
+    maps: tuple[Array, Array, Array, Array],
+    state: Array,
+    to_inputs: tuple[Array, Array],
+    to_maps: tuple[Array, Array, Array, Array],
+    to_state: Array,
+) -> None:  # pragma: no cover (compiled)
+    """Compute the gradients of a tile.
+
+    Args:
+        pairs: as for `run_tile`, and so start and decay.
+        inputs: as for `run_tile`, and the gradients of y.
+        maps: as for `run_tile`, and A, (groups, states, size).
+        state: (batch, groups, states, size), before the tile.
+        to_inputs: gradients of x and dt, written.
+        to_maps: gradients of B and C, written, and for each sequence of what is added to B and of
+            A, (batch, groups, states, size), added to.
+        to_state: (batch, groups, states, size), gradients of the states behind the tile, and
+            afterwards of those before it.
+    """
+    (x, step, to_y), (into, out, bias, poles) = inputs, maps
+    (to_x, to_step), (to_into, to_out, to_bias, to_poles) = to_inputs, to_maps
+    groups, size = x.shape[2:]
+    tile, states = decay.shape[1], decay.shape[3]
+    before = np.empty((tile + 1, states, size), decay.dtype)
+    here = np.empty(size, decay.dtype)
+    added = np.empty(size, x.dtype)
+    to_added = np.empty(size, x.dtype)
+    to_dt = np.empty(size, x.dtype)
+    for pair in range(pairs[0], pairs[1]):
+        b, group = pair // groups, pair % groups
+        _remember(before, (b, group, start), decay, (x, step), (into, bias), state)
+        for k in range(tile - 1, -1, -1):
+            t = start + k
+            for i in range(size):
+                added[i] = step[b, t, group, i] * x[b, t, group, i]
+                to_added[i] = 0
+                to_dt[i] = 0
+            for n in range(states):
+                entry, exit_ = into[b, t, group, n], np.conj(out[b, t, group, n])
+                to_entry, to_exit = entry * 0, entry * 0
+                # Several loops, as one that writes all these arrays would not vectorise.
+                for i in range(size):
+                    here[i] = to_state[b, group, n, i] + to_y[b, t, group, i] * exit_
+                for i in range(size):
+                    to_exit += to_y[b, t, group, i] * np.conj(before[k + 1, n, i])
+                    to_entry += added[i] * here[i]
+                for i in range(size):
+                    to_bias[b, group, n, i] += added[i] * here[i]
+                for i in range(size):
+                    to_added[i] += (here[i] * np.conj(entry + bias[group, n, i])).real
+                for i in range(size):
+                    here[i] *= np.conj(decay[b, k, group, n, i])
+                    to_state[b, group, n, i] = here[i]
+                for i in range(size):
+                    here[i] *= np.conj(before[k, n, i])
+                    to_dt[i] += (here[i] * np.conj(poles[group, n, i])).real
+                for i in range(size):
+                    to_poles[b, group, n, i] += step[b, t, group, i] * here[i]
+                to_into[b, t, group, n] = to_entry
+                to_out[b, t, group, n] = to_exit
+            for i in range(size):
+                to_x[b, t, group, i] = step[b, t, group, i] * to_added[i]
+                to_step[b, t, group, i] = to_dt[i] + x[b, t, group, i] * to_added[i]

@@ -1,0 +1,136 @@
+"""Threads that each compute one share of a result through all operations.
+
+torch splits each operation over its threads, which wait for each other after every operation. A
+product of many chunks has hundreds of operations. Here threads wait once, at the end. Compiled
+loops run on as many threads as torch has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd import _profiler_enabled  # pyright: ignore[reportPrivateImportUsage]
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+Share = TypeVar("Share")
+Result = TypeVar("Result")
+
+MOST_WORKERS = 4
+"""Largest number of workers; more would wait for Python's interpreter. If there are more cores,
+each worker uses several threads of torch."""
+
+_COMPILED: set[tuple[object, ...]] = set()
+"""Loops that have run, with the types of their numbers."""
+
+
+def num_workers(device: torch.device) -> int:
+    """Return the best number of shares of a computation on a device."""
+    if device.type != "cpu" or _limits() is None:
+        return 1
+    threads = torch.get_num_threads()
+    of_each = -(-threads // MOST_WORKERS)
+    return threads // of_each
+
+
+def threads_of_each(shares: int) -> int:
+    """Return how many of torch's threads each of these shares uses on a CPU."""
+    return max(1, torch.get_num_threads() // shares)
+
+
+def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
+    """Compute all shares in parallel, without gradients, each on its own thread.
+
+    A profiler, or a mode that observes operations, sees this thread only. Under such a mode the
+    shares are computed one after another on this thread, with the same results.
+
+    Args:
+        compute: computes one share.
+        shares: the shares, at most `num_workers` of them.
+    Returns: the results of `compute`, one per share.
+    """
+    is_watched = _profiler_enabled() or _get_current_dispatch_mode() is not None
+    if len(shares) == 1 or is_watched:
+        return [compute(share) for share in shares]
+    is_inference = torch.is_inference_mode_enabled()
+
+    def work(share: Share) -> Result:
+        with torch.inference_mode() if is_inference else torch.no_grad():
+            return compute(share)
+
+    pool = _pool(os.getpid(), len(shares), threads_of_each(len(shares)))
+    at_work = [pool.submit(work, share) for share in shares]
+    wait(at_work)  # where one fails, the others still write into what they have been given
+    return [done.result() for done in at_work]
+
+
+def run_compiled(
+    loop: Callable[..., None],
+    pairs: int,
+    setting: int,
+    *given: Tensor | Sequence[Tensor],
+) -> None:
+    """Run a compiled loop for all pairs of a sequence and a head or group, some on each thread.
+
+    Args:
+        loop: takes the first pair and the one behind the last, the setting, and NumPy arrays.
+        pairs: number of pairs.
+        setting: handed on to the loop.
+        given: tensors, or tuples of them, which the loop gets as arrays.
+    """
+    tensors = [part if isinstance(part, Tensor) else part[0] for part in given]
+    types = (loop, *(tensor.dtype for tensor in tensors))
+    arrays = [
+        part.numpy() if isinstance(part, Tensor) else tuple(each.numpy() for each in part)
+        for part in given
+    ]
+    # The first call compiles: in this thread, as interruptions reach the main one alone.
+    threads = min(torch.get_num_threads(), pairs) if types in _COMPILED else 1
+    ends = [pairs * thread // threads for thread in range(threads + 1)]
+    if threads == 1:
+        loop((0, pairs), setting, *arrays)
+    else:
+        pool = _pool(os.getpid(), threads, 1)
+        at_work = [pool.submit(loop, some, setting, *arrays) for some in pairwise(ends)]
+        wait(at_work)
+        for done in at_work:
+            done.result()
+    _COMPILED.add(types)
+
+
+@functools.cache
+def _pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
+    """Return the workers, of some of torch's threads each, which a fork of the process lacks."""
+    return ThreadPoolExecutor(
+        workers, thread_name_prefix="worker", initializer=_start, initargs=(threads,)
+    )
+
+
+def _start(threads: int) -> None:
+    torch.get_num_threads()  # or torch would set the number itself at the first operation
+    for limit in _limits() or ():
+        limit(threads)
+
+
+@functools.cache
+def _limits() -> tuple[Callable[[int], Any], ...] | None:
+    """Find what limits the threads of operations that the calling thread starts; None if nothing.
+
+    `torch.set_num_threads` would limit those of all threads.
+    """
+    library = ctypes.CDLL(torch._C.__file__)  # and all that is loaded with it
+    found = []
+    for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local"):
+        try:
+            found.append(getattr(library, name))
+        except AttributeError:
+            if name.startswith("omp") or torch.backends.mkl.is_available():
+                return None
+    return tuple(found)

@@ -1,0 +1,202 @@
+"""The official ListOps files: `basic_{train,val,test}.tsv` of the Long Range Arena release.
+
+After the header `Source<TAB>Target`, each line holds an expression and its value and ends in
+CRLF. An expression is written as a left-nested binary tree, `( ( ( [MAX 3 ) 7 ) ] )`; its
+parentheses carry no information and readers drop them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from common.errors import DataError
+from common.files import name_file_in_errors
+from common.progress import progress
+from common.untrusted import open_regular
+from tasks.listops.generate import example_digest
+from tasks.listops.law import (
+    CLOSE_ID,
+    OFFICIAL_COUNTS,
+    OFFICIAL_LAW,
+    OPERATOR_ID,
+    TOKENS,
+    Expressions,
+    Survey,
+    grow,
+    survey,
+)
+from tasks.sources.archives import walk
+from tasks.sources.copies import copy_order
+from tasks.sources.exports import SEEDS_TRIED
+from tasks.sources.releases import describe_size_difference
+from tasks.sources.tables import describe_saved_again, read_rows
+
+FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
+INSIDE = "basic_*.tsv"
+"""Pattern of the files of a folder."""
+
+LARGEST_FILE = 4 * 2**30
+LONGEST_LINE = 2**24
+"""Most bytes of a file, and of a line of it."""
+
+_HEADER = b"Source\tTarget"
+_FILE = re.compile(r"^((?:.*/)?)basic_(train|val|test)\.tsv\Z")
+_TOKEN_IDS = {token.encode(): i for i, token in enumerate(TOKENS, start=1)}
+_LABELS = {str(digit).encode(): digit for digit in range(10)}
+
+
+def read_official(path: Path) -> tuple[str, dict[str, Expressions], list[str]]:
+    """Read the three official files of a folder or an archive.
+
+    Returns: the folder of the copy that is to be read, within the path; its expressions by split;
+        and the folders of the other copies.
+    Raises: DataError naming a file that is missing, or file and line of anything malformed.
+    """
+    copies: dict[str, dict[str, Expressions]] = {}
+    for match, file in walk(path, _FILE, inside=INSIDE, largest=LARGEST_FILE):
+        place, splits = f"{path}/{match.string}", copies.setdefault(match[1], {})
+        if match[2] in splits:
+            raise DataError(f"{place} occurs more than once; unpack the archive, and keep one")
+        splits[match[2]] = _read(file, place)
+    folder, *others = sorted(copies, key=copy_order) or [""]
+    splits = copies.get(folder, {})
+    if missing := [file for name, file in FILES.items() if name not in splits]:
+        raise DataError(
+            f"{path / folder} lacks {', '.join(missing)}; get all three files, or use "
+            f"task.source=generate to ignore what is there"
+        )
+    return folder, {name: splits[name] for name in FILES}, others
+
+
+def _read(file: IO[bytes], shown: str) -> Expressions:
+    rows = read_rows(file, shown, longest=LONGEST_LINE)
+    header = b"\t".join(next(rows, None) or [])
+    if header != _HEADER:
+        found = f"its header is {header[:60].decode(errors='replace')!r}"
+        if b"source" in header.lower():  # with other separators, more columns, or in quotes
+            raise describe_saved_again(shown, found)
+        raise DataError(f"{shown}:1: {found}, expected {_HEADER.decode()!r}")
+    examples = [_parse(fields, f"{shown}:{number}") for number, fields in enumerate(rows, start=2)]
+    if not examples:
+        raise DataError(f"{shown}: no examples after the header; is the file complete?")
+    tokens, labels = zip(*examples, strict=True)
+    lengths = np.array([len(ids) for ids in tokens], dtype=np.int64)
+    joined = np.frombuffer(b"".join(tokens), dtype=np.uint8)
+    return Expressions(joined, lengths, np.array(labels, dtype=np.uint8))
+
+
+def _parse(fields: list[bytes] | None, where: str) -> tuple[bytes, int]:
+    if fields is None:
+        raise DataError(f"{where}: the line is longer than {LONGEST_LINE:,} bytes")
+    try:
+        expression, value = fields
+        ids = bytes([_TOKEN_IDS[token] for token in expression.translate(None, b"()").split()])
+        label = _LABELS[value]
+    except (KeyError, ValueError) as error:
+        what = f"unknown token {error.args[0]!r}" if isinstance(error, KeyError) else f"{fields}"
+        raise DataError(
+            f"{where}: got {what[:80]}, expected an expression of {' '.join(TOKENS)}, a tab and a "
+            f"digit"
+        ) from None
+    if not ids:
+        raise DataError(f"{where}: the expression is empty")
+    return ids, label
+
+
+def count_examples(path: Path) -> int:
+    """Count the lines of an official file but for the header."""
+    with open_regular(path, largest=LARGEST_FILE) as file:
+        return sum(1 for _ in file) - 1
+
+
+def write_official(path: Path, expressions: Expressions) -> None:
+    """Write expressions in the official format."""
+    partial = path.with_name(f"{path.name}.partial")
+    with name_file_in_errors(path), partial.open("wb") as file:
+        file.write(_HEADER + b"\r\n")
+        examples = progress(f"writing {path}", expressions.list_texts(), unit="examples")
+        for text, label in zip(examples, expressions.labels.tolist(), strict=True):
+            file.write(b"%s\t%d\r\n" % (_format(text), label))
+    partial.replace(path)
+
+
+def _format(tokens: bytes) -> bytes:
+    """Write an expression as a binary tree, whose nodes are in parentheses.
+
+    An operator with n arguments opens n + 1 parentheses. Each argument closes one, and the closing
+    token the last.
+    """
+    words: list[str] = []
+    arguments = [0]
+    for token in reversed(tokens):  # so that arguments are counted before their operator is written
+        name = TOKENS[token - 1]
+        if token == CLOSE_ID:
+            words.append(f"{name} ) )")
+            arguments[-1] += 1
+            arguments.append(0)
+        elif token < OPERATOR_ID:
+            words.append(f"{name} )")
+            arguments[-1] += 1
+        else:
+            words.append("( " * (arguments.pop() + 1) + name)
+    return " ".join(reversed(words)).removesuffix(" )").encode()
+
+
+def check_answers(expressions: Expressions, place: Callable[[int], str]) -> Survey:
+    """Compare labels with the values of expressions; `place` says where one is from, by its index.
+
+    Raises: DataError naming the first that is malformed, or whose label is wrong.
+    """
+    found = survey(expressions)
+    wrong = np.flatnonzero(found.values != expressions.labels)
+    if not len(wrong):
+        return found
+    value, label = int(found.values[wrong[0]]), expressions.labels[wrong[0]]
+    what = f"is worth {value}, but its label is {label}"
+    if value < 0:
+        what = "is malformed: its brackets do not match, or an operator has no arguments"
+    more = f" ({len(wrong):,} such expressions in all)" if len(wrong) > 1 else ""
+    raise DataError(f"{place(int(wrong[0]))}: the expression {what}{more}")
+
+
+def describe_other_law(
+    splits: Mapping[str, Expressions], surveys: Mapping[str, Survey], *, is_whole: bool
+) -> str:
+    """Say what expressions have in another way than those of the release; empty if nothing.
+
+    The whole release reaches the limits of the law.
+    """
+    lengths = np.concatenate([split.lengths for split in splits.values()])
+    fewest, most = min(s.fewest for s in surveys.values()), max(s.most for s in surveys.values())
+    law = OFFICIAL_LAW
+    for (low, high), (least, largest), what in (
+        ((lengths.min(), lengths.max()), (law.min_length, law.max_length), "tokens"),
+        ((fewest, most), (2, law.max_arguments), "arguments of an operator"),
+        ((1, max(s.depth for s in surveys.values())), (1, law.max_depth - 1), "levels"),
+    ):
+        falls_short = is_whole and what != "tokens" and (low > least or high < largest)
+        if low < least or high > largest or falls_short:
+            return (
+                f"its expressions have {low:,} to {high:,} {what}, those of the release "
+                f"{least:,} to {largest:,}"
+            )
+    return ""
+
+
+def describe_doubt(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]) -> str:
+    """Say why splits are not those of the release; empty if nothing speaks against it."""
+    sizes = {name: len(split.labels) for name, split in splits.items()}
+    if sizes != OFFICIAL_COUNTS:
+        return describe_size_difference(sizes, OFFICIAL_COUNTS, "examples")
+    if other := describe_other_law(splits, surveys, is_whole=True):
+        return other
+    known = {example_digest(text) for split in splits.values() for text in split.list_texts()}
+    for seed in range(SEEDS_TRIED):
+        if not known.isdisjoint(map(example_digest, grow(OFFICIAL_LAW, seed, 0).list_texts())):
+            return f"it holds what this suite generates with task.data_seed={seed}"
+    return ""

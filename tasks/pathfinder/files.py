@@ -1,0 +1,260 @@
+"""Pathfinder's images in the official file structure, that of the Long Range Arena release.
+
+`pathfinder<size>/<level>/imgs/<batch>/sample_<i>.png` in 8-bit gray, and
+`.../metadata/<batch>.npy` with eleven fields an image, of which the first, second and fourth
+say where it is and its label. In the release these are text in spite of their name; the
+generator itself writes NumPy arrays of strings. Both are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from common.errors import DataError
+from common.files import name_file_in_errors
+from common.progress import progress
+from common.untrusted import decode_png, read_regular
+from tasks.cache import Build
+from tasks.pathfinder.law import Law, find_law
+from tasks.sources.archives import walk
+from tasks.sources.copies import copy_order, note_copies
+from tasks.sources.exports import MARK, SEEDS_TRIED
+
+logger = logging.getLogger(__name__)
+
+OFFICIAL_COUNT = 200_000
+"""Images of a size and a level."""
+LAWS = {"lra": True, "clean": False}
+"""Names of our laws, and whether each has the border quirk."""
+IMAGES_TRIED = 3
+"""First images of a seed of ours that are looked for among those read."""
+IMAGES_A_BATCH = 1000
+MOST_SKIPPED = 0.01
+"""Share of the images that may be unreadable; with more, the release is refused."""
+LEAST_GAIN = 0.02
+"""Share of labels by which predictions from the places of the markers must be better than always
+answering the commonest label. On 200,000 generated images the gain is .17 at 32 pixels and .07 at
+128 (14 dashes); without any dependence it is 0, give or take .003."""
+LARGEST_CHECKED = 128
+"""Largest size at which labels are compared with markers; at 256 the gain was never measured."""
+LARGEST_FILE = 16 * 2**20
+"""Bytes that a file of an archive may have."""
+METADATA_INSIDE, IMAGES_INSIDE = "metadata/*.npy", "imgs/*/*.png"
+
+_METADATA = rf"metadata/\d+\.npy|{MARK}"
+_IMAGE = r"imgs/\d+/sample_\d+\.png"
+_LABELS = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
+_FIELDS_READ = 4
+_CONTOUR = 5
+"""Field that says how many dashes a target contour has."""
+
+
+@dataclass
+class Listing:
+    """The images that the metadata lists."""
+
+    folder: str
+    """Where they are in the archive, with the slash at its end."""
+    mark: bytes | None
+    """Content of the mark of an export of ours; None without one."""
+    labels: dict[str, int] = field(default_factory=dict)
+    """Labels by the names of the images, imgs/<batch>/sample_<i>.png."""
+    skipped: list[str] = field(default_factory=list)
+    """Malformed lines, each with its place."""
+    contours: set[str] = field(default_factory=set)
+    """How many dashes target contours have, as the metadata says, where it does."""
+
+
+def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
+    """Read a folder of the release, or that folder in an archive, into a cache.
+
+    Saves images (listed, size * size, 1) uint8, labels (listed,) uint8, and the rows of the
+    images that could be read, (readable,) int64.
+
+    Returns: what the metadata says.
+    Raises: DataError if there is no metadata, for images of another size, and if more than
+        MOST_SKIPPED of the images or lines cannot be read.
+    """
+    listing = _read_metadata(made, path, prefix)
+    row_of = {name: row for row, name in enumerate(listing.labels)}
+    images = made.mapped("images", (len(row_of), size * size, 1), np.uint8)
+    is_read = np.zeros(len(images), dtype=bool)
+    unlisted = 0
+    for place, _, name, content in _walk(path, re.escape(listing.folder), IMAGES_INSIDE, _IMAGE):
+        row = row_of.get(name)
+        if row is None:
+            unlisted += 1
+        elif content:
+            images[row] = decode_png(content, place, size, "L")
+            is_read[row] = True
+    lost = [name for name, row in row_of.items() if not is_read[row]]
+    made.notes |= {
+        "images skipped": len(lost),
+        "lines of metadata skipped": len(listing.skipped),
+        "images that no metadata lists": unlisted,
+    }
+    skipped = [*listing.skipped, *(f"{path}: {name[:99]!r} is missing or empty" for name in lost)]
+    if len(skipped) > max(1, MOST_SKIPPED * len(images)):
+        raise DataError(
+            f"{path}: {len(lost)} of {len(images)} images and {len(listing.skipped)} lines of "
+            f"metadata cannot be read, the first: {skipped[0]}; is it complete?"
+        )
+    for fault in skipped:
+        logger.info(f"skipped {fault}")
+    made.skipped += skipped
+    made.save("labels", np.array([*listing.labels.values()], dtype=np.uint8))
+    made.save("rows", np.flatnonzero(is_read))
+    return listing
+
+
+def _walk(
+    path: Path, folder: str, inside: str, names: str
+) -> Iterator[tuple[str, str, str, bytes]]:
+    """Read the files whose folder and name fit patterns: their place, folder, name and content."""
+    wanted = re.compile(rf"^({folder})({names})\Z")
+    seen: set[str] = set()
+    for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
+        if match.string in seen:
+            raise DataError(
+                f"{path}/{match.string} occurs more than once; unpack the archive, and keep one "
+                f"folder of these images"
+            )
+        seen.add(match.string)
+        yield f"{path}/{match.string}", match[1], match[2], file.read()
+
+
+def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
+    """Read what the metadata says, of the copy to read, and note the other copies."""
+    copies: dict[str, dict[str, bytes]] = {}
+    pattern = "" if path.is_dir() else f"(?:.*/)?{re.escape(prefix)}/"
+    for _, folder, name, content in _walk(path, pattern, METADATA_INSIDE, _METADATA):
+        copies.setdefault(folder, {})[name] = content
+    if (path / MARK).is_file():
+        copies.setdefault("", {})[MARK] = read_regular(path / MARK)
+    with_metadata = [folder for folder, files in copies.items() if files.keys() - {MARK}]
+    if not with_metadata:
+        raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
+    folder, *others = sorted(with_metadata, key=copy_order)
+    note_copies(made, path / folder, [path / other for other in others])
+    files = copies[folder]
+    listing = Listing(folder, files.pop(MARK, None))
+    for name in sorted(files, key=lambda name: (int(PurePosixPath(name).stem), name)):
+        place = f"{path}/{folder}{name}"
+        for number, fields in enumerate(_list_rows(files[name], place), start=1):
+            image = "/".join(fields[:2])
+            is_sound = len(fields) >= _FIELDS_READ and fields[3] in _LABELS
+            if not is_sound or image in listing.labels:
+                listing.skipped.append(
+                    f"{place}:{number}: got {' '.join(fields)[:60]!r}, expected folder, file, "
+                    f"number, label 0 or 1, each image once"
+                )
+                continue
+            listing.labels[image] = _LABELS[fields[3]]
+            dashes = fields[_CONTOUR : _CONTOUR + 1]
+            listing.contours.update(text.removesuffix(".0") for text in dashes)
+    if not listing.labels:
+        raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
+    return listing
+
+
+def _list_rows(content: bytes, place: str) -> list[list[str]]:
+    """Read the fields of a metadata file, which is text or a NumPy array."""
+    if content.startswith(b"\x93NUMPY"):
+        try:
+            table = np.load(io.BytesIO(content), allow_pickle=False)
+        except Exception as error:
+            raise DataError(f"{place} is damaged ({type(error).__name__}: {error})") from None
+        return [[str(value) for value in row] for row in np.atleast_2d(table)]
+    return [line.split() for line in content.decode(errors="replace").splitlines() if line.strip()]
+
+
+def write_release(
+    folder: Path, images: np.ndarray, labels: np.ndarray, rows: np.ndarray, law: Law
+) -> None:
+    """Write some rows, (count,), of images and labels in the official file structure."""
+    from PIL import Image
+
+    facts = (
+        f"{law.continuity} {law.contour_dashes} {law.distractor_dashes} {law.dash_length} "
+        f"{law.thickness} {law.margins[0]} 1"
+    )
+    (folder / "metadata").mkdir(parents=True, exist_ok=True)
+    batches = range(0, len(rows), IMAGES_A_BATCH)
+    for batch, first in enumerate(progress(f"writing {folder}", batches, unit="thousand")):
+        place = folder / "imgs" / str(batch)
+        place.mkdir(parents=True, exist_ok=True)
+        lines: list[str] = []
+        for i, row in enumerate(rows[first : first + IMAGES_A_BATCH].tolist()):
+            pixels = images[row].reshape(law.size, law.size)
+            path = place / f"sample_{i}.png"
+            with name_file_in_errors(path):
+                Image.fromarray(pixels).save(path, compress_level=1)
+            lines.append(f"imgs/{batch} sample_{i}.png {i} {labels[row]} {facts}\n")
+        path = folder / "metadata" / f"{batch}.npy"
+        with name_file_in_errors(path):
+            path.write_text("".join(lines), encoding="utf-8")
+
+
+def describe_doubt(
+    listing: Listing,
+    images: np.ndarray,
+    labels: np.ndarray,
+    predictions: np.ndarray,
+    law: Law,
+) -> str:
+    """Say what speaks against images being the official ones of a law; empty if nothing.
+
+    Predictions, (n,), are the labels as predicted from the places of the markers alone.
+    """
+    size, contour = law.size, law.contour_dashes
+    if (count := len(listing.labels) + len(listing.skipped)) != OFFICIAL_COUNT:
+        return f"it lists {count:,} images, the release {OFFICIAL_COUNT:,}"
+    if listing.contours - {str(contour)}:
+        dashes = ", ".join(sorted(listing.contours))
+        return f"its metadata says that contours have {dashes} dashes, expected {contour}"
+    if labels.min() == labels.max():
+        return f"all its labels are {labels[0]}"
+    from tasks.pathfinder.draw import draw_images
+
+    known = set(_list_digests(images, labels))
+    ours = np.empty((IMAGES_TRIED, size, size), dtype=np.uint8)
+    our_labels = np.empty(IMAGES_TRIED, dtype=np.uint8)
+    for name, border_quirk in LAWS.items():
+        law = find_law(size, contour, border_quirk=border_quirk)
+        for seed in range(SEEDS_TRIED):
+            draw_images(law, seed, 0, ours, our_labels)
+            if not known.isdisjoint(_list_digests(ours, our_labels)):
+                return f"it holds what this suite draws with task.data_seed={seed}, task.law={name}"
+    return describe_unrelated_labels(labels, predictions, size)
+
+
+def describe_unrelated_labels(labels: np.ndarray, predictions: np.ndarray, size: int) -> str:
+    """Say that labels (n,) do not depend on where the markers are; empty if they do.
+
+    On the official images they do: the two tips of one contour lie otherwise than those of two. A
+    set whose labels belong to other images is known by that. Four standard deviations of chance
+    are allowed for, so that few images raise no alarm.
+    """
+    right, ones = float(np.mean(labels == predictions)), float(np.mean(labels))
+    commonest = max(ones, 1 - ones)
+    is_better = right - commonest > LEAST_GAIN - 2 / math.sqrt(len(labels))
+    if is_better or size > LARGEST_CHECKED:
+        return ""
+    return (
+        f"its labels do not belong to its images: from the places of the markers {right:.1%} of "
+        f"them are predicted, by always answering the commonest one {commonest:.1%}"
+    )
+
+
+def _list_digests(images: np.ndarray, labels: np.ndarray) -> Iterator[bytes]:
+    for image, label in zip(images, labels.tolist(), strict=True):
+        yield hashlib.blake2b(image.tobytes() + bytes([label]), digest_size=16).digest()

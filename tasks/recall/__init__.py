@@ -1,5 +1,0 @@
-"""Recall: multi-query associative recall, its law and the task."""
-
-from tasks.recall.task import Recall
-
-__all__ = ["Recall"]

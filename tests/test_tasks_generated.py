@@ -1,0 +1,151 @@
+"""What holds for all tasks that draw their examples: the law of each, options, verification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.errors import DataError
+from lra.config.registry import TASKS
+from lra.runtime.errors import UserError
+from requested import compose_task
+from tasks.groups import Groups
+from tasks.languages import Languages
+from tasks.manifest import file_facts
+from tasks.periodic import Periodic
+from tasks.recall import Recall, Segment
+
+SIZES = {"train": 1500, "val": 30, "test": 70}
+
+FINGERPRINTS: list[tuple[str, dict[str, Any], str]] = [
+    ("listops", {"min_length": 8, "max_length": 60, **SIZES}, "3ccc783406fa8cef"),
+    ("listops", {"train": 60, "val": 10, "test": 10, "end_token": False}, "649e5b697eb626ee"),
+    ("periodic", {"sequence_length": 64, **SIZES}, "afcf4ca78342143b"),
+    (
+        "periodic",
+        {"sequence_length": 128, "vocab_size": 300, "noise": 0.3, "periods": "other", **SIZES},
+        "7b3815c8597e7bb1",
+    ),
+    ("recall", SIZES, "87ec9a686f1fddd4"),
+    (
+        "recall",
+        {"fill": "random", "length": 128, "pairs": 16, "data_seed": 2, **SIZES},
+        "892d9e920f448d78",
+    ),
+    ("languages", {"language": "parity", **SIZES}, "1a2d8a8e0eee3399"),
+    ("languages", {"language": "even-pairs", **SIZES}, "2c475dc7a9aa1300"),
+    ("languages", {"language": "cycle-navigation", **SIZES}, "4937202169382d36"),
+    ("languages", {"language": "modular-arithmetic", **SIZES}, "eb48c1d22933a45c"),
+    ("languages", {"language": "modular-arithmetic-brackets", **SIZES}, "63416a91a802401b"),
+    ("groups", {"group": "S5", **SIZES}, "504da16139176d6e"),
+    (
+        "groups",
+        {"inputs": "swaps", "train_length": 6, "test_length": 6, **SIZES},
+        "c97b3fb16579a872",
+    ),
+]
+"""Of data that the first versions drew, on any machine: others are other data."""
+
+
+@pytest.mark.parametrize(("task", "options", "fingerprint"), FINGERPRINTS)
+def test_the_laws_draw_the_same_for_good(
+    task: str, options: dict[str, Any], fingerprint: str, tmp_path: Path
+) -> None:
+    made = TASKS.classes[task](**options)
+    dataset = made.prepare(tmp_path)
+    assert dataset.fingerprint[:16] == fingerprint
+    assert made.verify(dataset)
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "words"),
+    [
+        ("listops", {"min_length": 70, "max_length": 60}, "min_length 70 is above max_length 60"),
+        ("listops", {"sequence_length": 1999}, "sequence_length 1999 is too short for max_length"),
+        ("groups", {"group": "S4"}, "valid: A4, A5, S3, S5, Z60"),
+        ("groups", {"group": "A5", "inputs": "swaps"}, "A5 has no element that exchanges two"),
+        ("groups", {"group": "S3", "inputs": "all", "train_length": 2, "train": 19},
+         "19 different sequences of length 2 are asked for, but 6 elements have 36"),
+        ("languages", {"train_min": 41}, "train_min is 41 and train_max is 40, but parity has no"),
+        ("languages", {"language": "modular-arithmetic", "test_min": 255, "test_max": 255},
+         r"test_min is 255 and test_max is 255.*of 2, 4, 6, \.\.\."),
+        ("recall", {"pairs": 17}, "pairs is 17, too many for length 64.*at most 16 pairs, or a le"),
+        ("recall", {"length": 63}, "length is 63, expected an even number"),
+        ("recall", {"mixture": "true", "pairs": 8}, "pairs 8 have no effect with mixture"),
+        ("recall", {"mixture": "true", "vocab_size": 512}, "vocab_size is 512, expected mo.*1024"),
+        ("recall", {"mixture": "true", "longest": 63, "train": 9}, "longest is 63, expected at le"),
+        ("recall", {"mixture": "true", "val": 6}, "val is 6, expected at least 7, so that each of"),
+        ("recall", {"longest": 64}, "longest 64 has no effect without mixture"),
+        ("periodic", {"noise": 0.9375}, r"noise is 0.9375, expected at least 0 and below 0.9375"),
+        ("periodic", {"vocab_size": 1}, "vocab_size.*1"),
+        ("periodic", {"sequence_length": 31}, "sequence_length is 31, which has no divisor"),
+        ("periodic", {"sequence_length": 256, "periods_of_length": 20}, "periods_of_length is 20"),
+    ],
+)  # fmt: skip
+def test_bad_options_get_one_line(task: str, options: dict[str, Any], words: str) -> None:
+    overrides = [f"task.{name}={value}" for name, value in options.items()]
+    with pytest.raises(UserError, match=words) as raised:
+        compose_task(task, overrides=overrides)
+    assert "\n" not in str(raised.value)
+
+
+def test_fresh_data_may_be_longer() -> None:
+    few = {"data_seed": 5, "train": 1000, "val": 1, "test": 9}
+    groups = {"group": "S5", "inputs": "swaps", "data_seed": 4}
+    assert Groups.fresh(groups, length=None, examples=9) == few
+    task = Groups(**{**groups, **Groups.fresh(groups, length=700, examples=9)})
+    assert task.positions == {"train": 32, "val": 700, "test": 700}
+    parity = {"language": "parity", "data_seed": 4}
+    task = Languages(**{**parity, **Languages.fresh(parity, length=400, examples=9)})
+    assert (task.lengths["test"][0], task.lengths["test"][-1]) == (300, 400)
+    assert task.lengths["train"][-1] == 40
+    recall = {"length": 64, "pairs": 4, "mixture": False, "longest": 1024, "data_seed": 4}
+    task = Recall(**{**recall, **Recall.fresh(recall, length=128, examples=9)})
+    assert task.shares["test"] == {Segment(128, 4): 1} and task.counts["test"] == 9
+    mixed = {**recall, "mixture": True}
+    assert (
+        len(Recall(**{**mixed, **Recall.fresh(mixed, length=None, examples=70)}).shares["test"])
+        == 7
+    )
+    periodic = {"sequence_length": 64, "periods_of_length": None, "data_seed": 4}
+    for length in (3, 100):  # shorter than the periods, too, which stay those of training
+        longer = Periodic.fresh(periodic, length=length, examples=90)
+        again = Periodic(
+            **{**periodic, **Periodic.fresh({**periodic, **longer}, length=300, examples=9)}
+        )
+        assert again.law.periods == (4, 5, 8, 9) and again.info.max_length == 300
+
+
+@pytest.mark.parametrize("name", ["val_tokens", "ideal_predictions"])
+def test_verification_draws_again(name: str, tmp_path: Path) -> None:
+    """An array is changed, and its checksum made to fit."""
+    task = Periodic(sequence_length=64, train=70, val=20, test=30)
+    dataset = task.prepare(tmp_path)
+    path, manifest = dataset.folder / f"{name}.npy", dataset.folder / "manifest.json"
+    digest = file_facts(path).sha256
+    array = np.load(path)
+    array[3, 5] += 1
+    np.save(path, array)
+    manifest.write_text(manifest.read_text().replace(digest, file_facts(path).sha256))
+    with pytest.raises(DataError, match=f"{name} is not what its law draws; delete that folder"):
+        task.verify(task.prepare(tmp_path))
+
+
+def test_more_examples_begin_with_the_same(tmp_path: Path) -> None:
+    few, many = (Periodic(sequence_length=64, train=n).prepare(tmp_path) for n in (150, 200))
+    rows = np.arange(150)
+    assert few.splits["train"].batch(rows).inputs.equal(many.splits["train"].batch(rows).inputs)
+
+
+def test_what_the_harness_asks(tmp_path: Path) -> None:
+    task = Periodic(sequence_length=64, train=150, val=20, test=70)
+    assert task.training_examples() == 150
+    assert task.split_sizes(23_000) == {"train": 20_000, "val": 1_000, "test": 2_000}
+    assert task.split_sizes(3) == {"train": 1, "val": 1, "test": 1}
+    with pytest.raises(DataError, match="got 2 examples"):
+        task.split_sizes(2)
+    with pytest.raises(DataError, match="no official file structure"):
+        task.export(task.prepare(tmp_path), tmp_path)
