@@ -18,6 +18,7 @@ from lra.report.data import Data
 from lra.report.figures.bubbles import leaderboard_figures
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.lines import line_figures
+from lra.report.measured import speeds_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
@@ -112,6 +113,7 @@ CSVS: Mapping[str, Callable[[Data], str]] = {
     "results/leaderboard.csv": lambda data: "".join(
         leaderboard_csv(data, b) for b in _leading(data)
     ),
+    "results/speeds.csv": speeds_csv,
     "results/settings.csv": lambda _: differences_csv(),
     "docs/mixer_options.csv": lambda _: mixer_options_csv(),
 }

@@ -116,7 +116,7 @@ def _preview(
 ) -> int:
     """Print the plan, its data and its time without carrying anything out; return the exit code."""
     device = "auto" if options.launcher != "local" else options.device
-    estimates = RemainingTimes(options.results_dir, choose_device(device), limits)
+    estimates = RemainingTimes(choose_device(device), limits)
     states = [RunState.read(run, limits) for run in runs]
     _show([*runs_table(states, terminal_width(), estimates.text), ""])
     data = SweepData(opened)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
@@ -13,21 +12,19 @@ from lra.runtime.environment import device_name
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.sweep.plan import Limits, PlannedRun
-from lra.train.training_time import Speeds, count_steps
+from lra.train.training_time import count_steps, find_speed
 
 
 class RemainingTimes:
-    """The estimated training time that runs have left; `Speeds` explains the speeds.
+    """The estimated training time that runs have left; see `find_speed`.
 
     Args:
-        results_dir: folder of the user's own results, with the shipped ones in it.
         device: device of the runs.
         limits: limits of each run.
     """
 
-    def __init__(self, results_dir: Path, device: torch.device, limits: Limits) -> None:
+    def __init__(self, device: torch.device, limits: Limits) -> None:
         self.limits = limits
-        self.speeds = Speeds.read(results_dir)
         self.device_name = device_name(device)
 
     def seconds(self, run: PlannedRun) -> float | None:
@@ -39,7 +36,7 @@ class RemainingTimes:
         if train.minutes is not None:
             left = 60 * train.minutes - ((record.train_seconds or 0.0) if record else 0.0)
         else:
-            speed = self.speeds.find(run.config, self.device_name)
+            speed = find_speed(run.config, self.device_name)
             steps = count_steps(run.config)
             if speed is None or steps is None:
                 return None

@@ -18,7 +18,7 @@ from lra.train.run import Run
 from lra.train.run_folder import choose_folder
 from lra.train.scores import describe_data
 from lra.train.stopping import StopRequest
-from lra.train.training_time import Speeds, TrainingTime
+from lra.train.training_time import TrainingTime
 from models.fast.public_kernels import installed_packages
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def set_up_run(
         group=group,
         label=label,
         classifier=classifier,
-        training_time=TrainingTime(config, Speeds.read(results_dir, config), here, stop),
+        training_time=TrainingTime(config, here, stop),
     )
 
 

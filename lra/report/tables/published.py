@@ -25,7 +25,8 @@ from tasks.base import BENCHMARK
 
 if TYPE_CHECKING:
     from lra.config.schema import RunConfig
-    from lra.train.training_time import MeasuredSpeed, Speeds
+    from lra.report.measured import Speeds
+    from lra.train.training_time import MeasuredSpeed
 
 _PRINTED = (
     "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
@@ -97,7 +98,7 @@ def differences_csv() -> str:
 
 def reproduce_table(data: Data) -> Table:
     """Tabulate the steps and the time that repeating each published result takes, by task."""
-    from lra.train.training_time import Speeds
+    from lra.report.measured import Speeds
 
     speeds, found = Speeds([*data.records, *data.bench]), list(repeats())
     chosen = [_choose_device(speeds, found, of_cpu=of_cpu) for of_cpu in (True, False)]
