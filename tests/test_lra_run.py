@@ -115,7 +115,7 @@ def test_an_interrupt_saves_the_run_and_is_raised_again(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"task": 3}, "lra.run: task: got 3, expected a name"),
+        ({"task": 3}, "lra.run: task: got 3, expected "),
         ({"seed": -1}, "lra.run: seed: got -1, expected "),
         ({"seed": True}, "lra.run: seed: got True, expected "),
         ({"data_dir": "a\0b"}, "lra.run: data_dir: got 'a\\x00b', expected "),
