@@ -11,10 +11,12 @@ import yaml
 import run_task
 from lra.record.run import RunRecord
 from lra.report.data import Data
+from lra.report.measured import Speeds, speeds_csv
 from lra.report.published import repeats
 from lra.report.tables.published import reproduce_table
+from lra.train import training_time
 from lra.train.stopping import StopRequest
-from lra.train.training_time import Speeds, TrainingTime
+from lra.train.training_time import TrainingTime
 from made_results import bench_record, record, save_all
 from requested import compose
 from tasks.base import BENCHMARK
@@ -60,23 +62,33 @@ def test_what_is_nearest_to_a_run_is_taken() -> None:
 def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> None:
     speeds = Speeds([run(**other), bench_record(mode="forward", device=HERE)])
     assert speeds.find(CONFIG, HERE) is None
-    text = TrainingTime(CONFIG, speeds, HERE).describe()
-    assert text.startswith("not known, because no step of tnn was timed at this preset")
 
 
+@pytest.fixture
+def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimate from a table of one speed."""
+    save_all(tmp_path, [run()])
+    (tmp_path / "speeds.csv").write_text(speeds_csv(Data(tmp_path)))
+    monkeypatch.setattr(training_time, "SPEEDS", tmp_path / "speeds.csv")
+
+
+@pytest.mark.usefixtures("timed")
 def test_an_estimate_ends_where_the_run_does() -> None:
-    speeds = Speeds([run()])
-    here = TrainingTime(CONFIG, speeds, HERE)
-    assert here.describe() == "4.2 h of training (an earlier run made 2 steps/s)"
+    here = TrainingTime(CONFIG, HERE)
+    assert here.describe() == "4.2 h of training (earlier runs made 2 steps/s)"
     assert here.describe(15_000).startswith("2.1 h of training left (")
     assert here.seconds(40_000) == 0
-    elsewhere = TrainingTime(CONFIG, speeds, "CPU C").describe()
-    assert "an earlier run on CPU A, 2 threads made" in elsewhere
-    stopped = TrainingTime(CONFIG, speeds, HERE, StopRequest(max_steps=3000))
+    halved = compose("listops", "tnn", overrides=[f"train.batch_size={BATCH // 2}", "model.dim=16"])
+    assert "with the preset's settings made 4 steps/s" in TrainingTime(halved, HERE).describe()
+    other = TrainingTime(compose("listops", "s4"), HERE).describe()
+    assert other.startswith("not known, because no step of s4 was timed at this preset")
+    elsewhere = TrainingTime(CONFIG, "CPU C").describe()
+    assert "earlier runs on CPU A, 2 threads made" in elsewhere
+    stopped = TrainingTime(CONFIG, HERE, StopRequest(max_steps=3000))
     assert stopped.seconds() == 1500
-    assert TrainingTime(CONFIG, speeds, HERE, StopRequest(max_minutes=2)).seconds() == 120
+    assert TrainingTime(CONFIG, HERE, StopRequest(max_minutes=2)).seconds() == 120
     minutes = compose("listops", "tnn", overrides=["train.minutes=10"])
-    limited = TrainingTime(minutes, speeds, HERE)
+    limited = TrainingTime(minutes, HERE)
     assert limited.describe() == "10 min of training"
     assert limited.seconds(100, 480.0) == 120
 
@@ -89,20 +101,16 @@ def test_examples_are_known_before_the_data(task: str, examples: int) -> None:
     assert compose(task, "mean").build_task().training_examples() == examples
 
 
+@pytest.mark.usefixtures("timed")
 def test_show_config_ends_with_the_estimate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench_record(length=2048, batch_size=8, lengths="task", steps_per_second=4.0).save(
-        tmp_path / "bench"
-    )
     line = ["--task", "listops", "--mixer", "tnn", "--show-config", "--results-dir", str(tmp_path)]
     assert run_task.main([*line, "--device", "cpu"]) == 0
     shown = capsys.readouterr().out
     assert yaml.safe_load(shown)["train"]["epochs"] == 40
     last = shown.splitlines()[-1]
-    assert last == (
-        "# estimated time: 33.3 h of training (an earlier run on CPU made 0.25 steps/s)"
-    )
+    assert last.startswith("# estimated time: 4.2 h of training (earlier runs on CPU A, 2 threads")
     assert run_task.main([*line, "--device", "cuda:77"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("# estimated time: not known: --device: no device 'cuda:77' here")

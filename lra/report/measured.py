@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lra.config.compose import compose
 from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
 from lra.record.benchmark import BenchRecord
@@ -101,8 +102,6 @@ def speeds_csv(data: Data) -> str:
     """Write the speed of each mixer on each task at the settings of a preset, by device."""
     import pandas as pd
 
-    from lra.config.compose import compose
-
     speeds = Speeds([*data.records, *data.bench])
     known = {
         (r.task, r.mixer, r.preset, r.protocol, r.device)
@@ -111,16 +110,12 @@ def speeds_csv(data: Data) -> str:
     }
     rows: list[dict[str, object]] = []
     for task, mixer, preset, protocol, device in sorted(known, key=str):
-        names = {
-            "task": str(task),
-            "mixer": mixer,
-            "preset": str(preset),
-            "protocol": str(protocol),
-        }
-        config = compose(RunRequest(**names))
+        config = compose(
+            RunRequest(task=str(task), mixer=mixer, preset=str(preset), protocol=str(protocol))
+        )
         speed = speeds.find(config, device)
         if speed is not None and speed.has_settings and speed.device == device:
-            numbers = {"batch_size": config.train.batch_size}
-            text = f"{speed.steps_per_second:.4g}"
-            rows.append({**names, "device": device, **numbers, "steps_per_second": text})
+            row = {"task": task, "mixer": mixer, "preset": preset, "protocol": protocol}
+            row |= {"device": device, "batch_size": config.train.batch_size}
+            rows.append({**row, "steps_per_second": f"{speed.steps_per_second:.4g}"})
     return csv_table(pd.DataFrame(rows))
