@@ -36,7 +36,10 @@ def pack_examples(returned: object, *, reals: bool = False) -> Examples:
     given, answers, *more = returned
     examples, answers = _items(given, "sequences", FORMS), _items(answers, "labels", "a list")
     if not len(examples) or len(examples) != len(answers):
-        raise DataError(f"{len(examples)} sequences have {len(answers)} labels, expected as many")
+        raise DataError(
+            f"it returned {len(examples)} sequences and {len(answers)} labels, expected a label "
+            f"for each, and at least one"
+        )
     is_pair = [isinstance(one, tuple) and any(map(_is_sequence, one)) for one in examples]
     if any(is_pair) and not all(k and len(x) == 2 for k, x in zip(is_pair, examples, strict=True)):  # noqa: PLR2004
         raise DataError("some of its examples are tuples of two sequences, and some are not")

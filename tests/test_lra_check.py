@@ -118,7 +118,7 @@ def test_every_failure_is_named_and_the_rest_goes_on(
          "examples depend on the seed alone"),
         ("self.sizes[split])", "self.sizes[split] if split == 'train' else 0)",
          "examples(split, rng) returns sequences and labels: Parity: examples('val', rng): it "
-         "returned no examples"),
+         "returned 0 sequences and 0 labels"),
         ("self.length // 2, self.length + 1", "1, 3",
          "val examples are not in the training split"),
     ],
@@ -143,7 +143,7 @@ def test_a_fault_of_the_data_is_printed_once(capsys: pytest.CaptureFixture[str])
     assert main(["own.py:Own"]) == 1
     shown = shown_in_one_line(capsys)
     assert "1 of 2 checks failed" in shown and "passed its constructor works" in shown
-    assert shown.count("example 17 has NaN at position 3") == 1
+    assert shown.count("example 17 has nan at position 3") == 1
 
 
 @pytest.mark.parametrize(

@@ -144,9 +144,9 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
 GIVEN = DRAW + "return s, s[:, 0]"
 RETURNED = {
     "return 3": "returned a int, expected (sequences, labels)",
-    "return [], []": "0 sequences have 0 labels",
+    "return [], []": "0 sequences and 0 labels",
     "return (x for x in [[1]]), [0]": "its sequences are a generator, expected a list or array",
-    "return [[1, 2], [3]], [0]": "2 sequences have 1 labels",
+    "return [[1, 2], [3]], [0]": "2 sequences and 1 labels",
     "return [[1, 2], []], [0, 1]": "example 1 is an array of float64 (0,)",
     "return [[1, -2], [1]], [0, 1]": "tokens of example 0 reach from -2 to 1",
     "return [[1, 2], [.5]], [0, 1]": "example 1 has positions of shape (1,), and example 0 of ()",

@@ -188,11 +188,11 @@ def test_a_record_whose_accuracies_contradict_is_refused(run_folder: Path) -> No
 
 
 RETURNED = {
-    "[[-1] * 5] * 20": "no position of example 0 has a label",
-    "[[0] * 4] * 20": "example 0 has 5 positions and 4 labels",
-    "[[0, -2, 0, 0, 0]] * 20": "reach from -2 to 0, expected 0 to 999, and -1 where a position",
+    "[[-1] * 5] * 20": "example 0 has 5 positions and the labels",
+    "[[0] * 4] * 20": "example 0 has 5 positions and the labels",
+    "[[0, -2, 0, 0, 0]] * 20": "the labels of example 0 include -2",
     "[[0, 1, 0, 0, 0]] * 20, {'correct': [0] * 20}": "cannot be called 'correct'",
-    "[[0, 1, 0, 0, 0]] * 19 + [1]": "example 19 has a single label, and others have one for each",
+    "[[0, 1, 0, 0, 0]] * 19 + [1]": "labels of positions need sequences of tokens",
 }
 
 
