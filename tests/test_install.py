@@ -72,7 +72,7 @@ def test_what_is_installed_has_its_files_and_works_from_any_folder(tmp_path: Pat
         assert (installed / package / "py.typed").is_file()
     assert names(installed / "configs", "*") == names(ROOT / "configs", "*")
     assert {path.name for path in (installed / "results").iterdir()} == {
-        "published.csv", "published_perplexities.csv", "shipped", "sources.yaml",
+        "published.csv", "published_perplexities.csv", "shipped", "sources.yaml", "speeds.csv",
     }  # fmt: skip
     (working / "use.py").write_text(USE)
     environment = {**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -226,6 +227,8 @@ class ProcessGroup:
 
 
 SINGLE_PROCESS = ProcessGroup(0, 1)
+RELEASE_SECONDS = 0.2
+"""Time that gloo's threads get to free their tensors before a group is destroyed."""
 
 
 class _Gather(Function):
@@ -354,6 +357,9 @@ def join_processes(
             yield group
             is_done = True
         finally:
+            # gloo's threads need Python's lock to free the tensors of their last exchange. The
+            # destructor of the group waits for them and holds it (torch 2.13), so they go first.
+            time.sleep(RELEASE_SECONDS)
             # After a failure NCCL could wait for processes that are gone; the exit frees all.
             if dist.is_initialized() and (is_done or device.type == "cpu"):
                 dist.destroy_process_group()
