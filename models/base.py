@@ -188,7 +188,10 @@ State = Tensor | tuple[Tensor, ...]
 
 
 class Recurrence(abc.ABC):
-    """A causal mixer that processes one position at a time, with a state and a fixed cost."""
+    """A causal mixer that processes one position at a time, with a state and a fixed cost.
+
+    A `RecurrentMixer` whose state does not depend on the length may be its own recurrence.
+    """
 
     @abc.abstractmethod
     def initial_state(self, batch: int) -> State:
@@ -197,6 +200,21 @@ class Recurrence(abc.ABC):
     @abc.abstractmethod
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
         """Process a position: x (batch, dim) and a state -> (batch, dim) and the next state."""
+
+    def prefill(self, x: Tensor) -> tuple[Tensor, State]:
+        """Process the first positions of sequences, one or more: x (batch, length, dim).
+
+        A subclass can do so as fast as in a full pass.
+
+        Returns: all results, (batch, length, dim), and the state after the last. A
+            `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
+        """
+        step = self.value_and_gate if isinstance(self, GatedRecurrence) else self.step
+        state, results = self.initial_state(len(x)), []
+        for position in x.unbind(dim=1):
+            result, state = step(position, state)
+            results.append(result)
+        return torch.stack(results, dim=1), state
 
 
 class GatedRecurrence(Recurrence):
@@ -210,18 +228,6 @@ class GatedRecurrence(Recurrence):
         parts, state = self.value_and_gate(x, state)
         value, gate = parts.chunk(2, dim=-1)
         return gate * (value - x), state
-
-
-class PrefillRecurrence(Recurrence):
-    """A recurrence that can also process a prompt at once, as fast as a full pass."""
-
-    @abc.abstractmethod
-    def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """Process the first positions of sequences, one or more: x (batch, length, dim).
-
-        Returns: all results, (batch, length, dim), and the state after the last. A
-            `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
-        """
 
 
 class RecurrentMixer(Mixer):
@@ -240,9 +246,11 @@ class RecurrentMixer(Mixer):
             raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
         return self.freeze(length)
 
-    @abc.abstractmethod
     def freeze(self, length: int) -> Recurrence:
         """Build the result of `recurrence` for a causal mixer; gradients are disabled."""
+        if not isinstance(self, Recurrence):
+            raise NotImplementedError(f"{type(self).__name__} has neither freeze nor step")
+        return self
 
     def state_size(self, length: int) -> int:
         """Count the real numbers in the state of one sequence of a length; complex ones are two."""

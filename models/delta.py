@@ -24,13 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.options import Added
-from models.base import (
-    DecayingAt,
-    MixerContext,
-    PrefillRecurrence,
-    Recurrence,
-    RecurrentMixer,
-)
+from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
 from models.layers.short_convolution import ShortConvolution, draw_step_biases
@@ -54,7 +48,7 @@ def log_decays(moved: Tensor, log_rate: Tensor, step_bias: Tensor) -> Tensor:
     return -log_rate.exp() * functional.softplus(moved + step_bias)
 
 
-class Delta(RecurrentMixer):
+class Delta(RecurrentMixer, Recurrence):
     """Gated delta rule, O(length dim^2 expand / num_heads); O(dim^2 expand / num_heads) a step.
 
     If the context is not causal, the rule runs in both directions. They share the projections,
@@ -165,49 +159,38 @@ class Delta(RecurrentMixer):
         each = [self.direction(number) for number in range(len(self.directions))]
         return dict.fromkeys(p for own in each for p in (own.log_rate, own.step_bias))
 
-    def freeze(self, length: int) -> Recurrence:
-        """Return the recurrence of the convolutions and of the matrices."""
-        return _DeltaRecurrence(self)
-
-
-class _DeltaRecurrence(PrefillRecurrence):
-    def __init__(self, mixer: Delta) -> None:
-        self.mixer = mixer
-        self.direction = mixer.direction(0)
-
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """Return zeros: the matrices, (batch, heads, key size, value size), and latest inputs."""
-        latest = self.direction.convolution.initial_state(batch)
-        sizes = [part // self.mixer.num_heads for part in self.mixer.parts]
-        return latest.new_zeros(batch, self.mixer.num_heads, sizes[1], sizes[2]), latest
+        latest = self.direction(0).convolution.initial_state(batch)
+        _, key_size, value_size = (part // self.num_heads for part in self.parts)
+        return latest.new_zeros(batch, self.num_heads, key_size, value_size), latest
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        mixer, (matrix, latest) = self.mixer, state
-        convolved, latest = self.direction.convolution.step(mixer.query_key_value(x), latest)
-        query, key, value = mixer.heads(convolved)
-        rate, decay = mixer.rate_and_decay(x).chunk(2, dim=-1)
-        rate = mixer.highest_rate * torch.sigmoid(rate)
-        log_decay = log_decays(decay, self.direction.log_rate, self.direction.step_bias)
+        (matrix, latest), direction = state, self.direction(0)
+        convolved, latest = direction.convolution.step(self.query_key_value(x), latest)
+        query, key, value = self.heads(convolved)
+        rate, decay = self.rate_and_decay(x).chunk(2, dim=-1)
+        rate = self.highest_rate * torch.sigmoid(rate)
+        log_decay = log_decays(decay, direction.log_rate, direction.step_bias)
         matrix = log_decay.exp()[..., None, None] * matrix
         held = (key[..., None, :] @ matrix)[..., 0, :]
         change = rate[..., None] * (value - held)
         matrix = matrix + key[..., :, None] * change[..., None, :]
         mixed = (query[..., None, :] @ matrix)[..., 0, :]
-        return mixer.project(x, mixed), (matrix, latest)
+        return self.project(x, mixed), (matrix, latest)
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        mixer, length = self.mixer, x.shape[1]
-        projected = mixer.query_key_value(x)
-        query, *others = mixer.rule_arguments([0], projected, mixer.rate_and_decay(x))
+        projected = self.query_key_value(x)
+        query, *others = self.rule_arguments([0], projected, self.rate_and_decay(x))
         # Further positions, of key 0, change nothing, and their queries read the matrix's rows.
         size = query.shape[-1]
         rows = torch.eye(size, dtype=query.dtype, device=x.device).expand(*query.shape[:2], -1, -1)
         further = [part.new_zeros(*part.shape[:2], size, *part.shape[3:]) for part in others]
         joined = (torch.cat(pair, dim=2) for pair in zip(others, further, strict=True))
         mixed, matrix = delta_rule(torch.cat([query, rows], dim=2), *joined).tensor_split(
-            [length], dim=2
+            [x.shape[1]], dim=2
         )
-        y = mixer.project(x, mixed.transpose(1, 2))
-        return y, (matrix.clone(), self.direction.convolution.state_after(projected))
+        y = self.project(x, mixed.transpose(1, 2))
+        return y, (matrix.clone(), self.direction(0).convolution.state_after(projected))

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.ops.recurrence import scan, scan_both_ways
 
@@ -39,7 +39,7 @@ class LowerBounds(nn.Module):
         return self.logits.softmax(dim=0)[1 : layer + 1].sum(dim=0)
 
 
-class HGRN(RecurrentMixer):
+class HGRN(RecurrentMixer, Recurrence):
     """Complex gated linear recurrence, O(length dim); O(dim) a step.
 
     If the context is not causal, it runs in both directions. Each has its own phases, and all
@@ -113,30 +113,18 @@ class HGRN(RecurrentMixer):
         feature = torch.cat([states.real, states.imag], dim=-1).to(x.dtype)
         return self.output(self.norm(feature) * functional.silu(self.gate(x)))
 
-    def freeze(self, length: int) -> Recurrence:
-        """Return the recurrence of the states."""
-        return _States(self)
-
-
-class _States(PrefillRecurrence):
-    def __init__(self, mixer: HGRN) -> None:
-        self.mixer = mixer
-
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: (batch, dim) complex."""
-        phase = self.mixer.phase
-        return torch.zeros(
-            batch, phase.shape[1], dtype=phase.dtype.to_complex(), device=phase.device
-        )
+        return self.phase.new_zeros(batch, self.context.dim, dtype=self.phase.dtype.to_complex())
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        candidate, kept = self.mixer.candidates(x)
-        state = self.mixer.turned(kept)[0] * state + candidate
-        return self.mixer.project(x, state), state
+        candidate, kept = self.candidates(x)
+        state = self.turned(kept)[0] * state + candidate
+        return self.project(x, state), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        candidate, kept = self.mixer.candidates(x)
-        states = scan(self.mixer.turned(kept)[0], candidate)
-        return self.mixer.project(x, states), states[:, -1].clone()
+        candidate, kept = self.candidates(x)
+        states = scan(self.turned(kept)[0], candidate)
+        return self.project(x, states), states[:, -1].clone()

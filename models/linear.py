@@ -25,7 +25,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
 from models.ops.decaying_attention import decaying_attention
@@ -56,7 +56,7 @@ def orthogonal_directions(count: int, channels: int) -> Tensor:
     return lengths * torch.cat(blocks)[:count]
 
 
-class Linear(RecurrentMixer):
+class Linear(RecurrentMixer, Recurrence):
     """Linear attention, O(length dim^2 / num_heads); O(dim^2 / num_heads) a step.
 
     Args:
@@ -127,8 +127,7 @@ class Linear(RecurrentMixer):
         log_decay = self.log_decays(x)
         if mask is not None:
             key = key * mask[:, None, :, None]
-        weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
-        return self._attend(query, key, weighed, log_decay)
+        return self._attend(query, key, _weighed(value), log_decay)
 
     def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
         """Make queries, keys and values: (batch, length, dim) -> (batch, heads, length, size)."""
@@ -219,9 +218,37 @@ class Linear(RecurrentMixer):
         self.steps_since += 1
         return is_time
 
-    def freeze(self, length: int) -> Recurrence:
-        """Return the recurrence of the sums; with feature cos it is for max_length positions."""
-        return _LinearRecurrence(self)
+    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
+        """Return zeros: the sums, (batch, heads, features, size + 1), and the position."""
+        like = self.output.weight
+        empty = like.new_zeros(1, self.num_heads, 1, self.context.dim // self.num_heads)
+        features = self.key_features(empty, torch.zeros(1, device=like.device)).shape[-1]
+        sums = like.new_zeros(batch, self.num_heads, features, empty.shape[-1] + 1)
+        return sums, torch.zeros(batch, dtype=torch.long, device=like.device)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """See `Recurrence.step`; with feature cos there are at most max_length positions."""
+        (sums, position), one = state, x[:, None]
+        query, key, value = self._heads(one)
+        query = self.query_features(query, position[:1])
+        sums = sums + self.key_features(key, position[:1]).mT @ _weighed(value)
+        y = self._divided(query @ sums)[:, 0]
+        return y, (self.log_decays(one).exp() * sums, position + 1)
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        batch, length, _ = x.shape
+        _, key, value = self._heads(x)
+        key = self.key_features(key, torch.arange(length, device=x.device))
+        to_end = cumulative_sum(self.log_decays(x).flip(-2), -2).flip(-2)
+        sums = (to_end.exp() * key).mT @ _weighed(value)
+        return self(x), (sums, torch.full((batch,), length, device=x.device))
+
+
+def _weighed(value: Tensor) -> Tensor:
+    """Append 1 to values, so that sums of them hold the sum of weights, too."""
+    return torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
 
 
 def _positive(exponent: Tensor) -> Tensor:
@@ -233,39 +260,3 @@ def _fading(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Ten
     """Attend to keys that fade by the decays from their own to the one before the query's."""
     before = functional.pad(log_decay[..., :-1, :], (0, 0, 1, 0))
     return decaying_attention(query, key, value, before)
-
-
-class _LinearRecurrence(PrefillRecurrence):
-    def __init__(self, mixer: Linear) -> None:
-        self.mixer = mixer
-
-    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
-        """Return zeros: the sums, (batch, heads, features, size + 1), and the position."""
-        mixer, like = self.mixer, self.mixer.output.weight
-        size = mixer.context.dim // mixer.num_heads
-        empty = like.new_zeros(1, mixer.num_heads, 1, size)
-        count = mixer.key_features(empty, torch.zeros(1, device=like.device)).shape[-1]
-        sums = like.new_zeros(batch, mixer.num_heads, count, size + 1)
-        return sums, torch.zeros(batch, dtype=torch.long, device=like.device)
-
-    @torch.no_grad()
-    def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        sums, position = state
-        mixer, one = self.mixer, x[:, None]
-        query, key, value = mixer._heads(one)
-        query = mixer.query_features(query, position[:1])
-        key = mixer.key_features(key, position[:1])
-        weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
-        sums = sums + key.mT @ weighed
-        y = mixer._divided(query @ sums)[:, 0]
-        return y, (mixer.log_decays(one).exp() * sums, position + 1)
-
-    @torch.no_grad()
-    def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        mixer, (batch, length, _) = self.mixer, x.shape
-        _, key, value = mixer._heads(x)
-        key = mixer.key_features(key, torch.arange(length, device=x.device))
-        weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
-        to_end = cumulative_sum(mixer.log_decays(x).flip(-2), -2).flip(-2)
-        sums = (to_end.exp() * key).mT @ weighed
-        return mixer(x), (sums, torch.full((batch,), length, device=x.device))

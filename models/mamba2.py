@@ -30,13 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.options import Added
-from models.base import (
-    DecayingAt,
-    MixerContext,
-    PrefillRecurrence,
-    Recurrence,
-    RecurrentMixer,
-)
+from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.selective_states import (
     BlockBiasedStates,
@@ -107,7 +101,7 @@ class Direction(nn.Module):
             return self.states.select(convolved.to(working), direct.to(working)).masked(mask)
 
 
-class Mamba2(RecurrentMixer):
+class Mamba2(RecurrentMixer, Recurrence):
     """A short convolution, a selective state space and a gate, O(length dim).
 
     If the context is not causal, it runs in both directions. They share the input map and the
@@ -225,41 +219,30 @@ class Mamba2(RecurrentMixer):
             rates |= dict.fromkeys(undecayed["steps"], self.step_lr)
         return rates
 
-    def freeze(self, length: int) -> Recurrence:
-        """Return the recurrence of the convolution and of the states."""
-        return _MambaRecurrence(self, self._direction(0))
-
-
-class _MambaRecurrence(PrefillRecurrence):
-    def __init__(self, mixer: Mamba2, direction: Direction) -> None:
-        self.mixer = mixer
-        self.states = direction.states
-        self.convolution = direction.convolution
-
     def initial_state(self, batch: int) -> tuple[Tensor, ...]:
         """Return zeros: the states and, with a convolution, the latest inputs."""
-        states = self.states.initial_state(batch)
-        return (
-            states,
-            *([] if self.convolution is None else [self.convolution.initial_state(batch)]),
-        )
+        direction = self._direction(0)
+        states = direction.states.initial_state(batch)
+        if direction.convolution is None:
+            return (states,)
+        return states, direction.convolution.initial_state(batch)
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        states, *latest = state
-        gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
-        if self.convolution is not None:
-            convolved, inputs = self.convolution.step(convolved, latest[0])
+        (states, *latest), direction = state, self._direction(0)
+        gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
+        if direction.convolution is not None:
+            convolved, inputs = direction.convolution.step(convolved, latest[0])
             convolved, latest = functional.silu(convolved), [inputs]
-        mixed, states = self.states.step(convolved, direct, states)
-        return self.mixer.project(mixed.to(x.dtype), gate), (states, *latest)
+        mixed, states = direction.states.step(convolved, direct, states)
+        return self.project(mixed.to(x.dtype), gate), (states, *latest)
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
-        latest = []
-        if self.convolution is not None:
-            latest = [self.convolution.state_after(convolved)]
-            convolved = functional.silu(self.convolution(convolved))
-        mixed, states = self.states.prefill(convolved, direct)
-        return self.mixer.project(mixed.to(x.dtype), gate), (states, *latest)
+        direction, latest = self._direction(0), []
+        gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
+        if direction.convolution is not None:
+            latest = [direction.convolution.state_after(convolved)]
+            convolved = functional.silu(direction.convolution(convolved))
+        mixed, states = direction.states.prefill(convolved, direct)
+        return self.project(mixed.to(x.dtype), gate), (states, *latest)

@@ -29,7 +29,6 @@ from models.base import (
     GatedMixer,
     GatedRecurrence,
     MixerContext,
-    PrefillRecurrence,
     RecurrentMixer,
 )
 from models.layers.basic import LinearMap, build_dropout
@@ -184,7 +183,7 @@ class Mega(GatedMixer, RecurrentMixer):
 MegaState = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-class _Chunked(GatedRecurrence, PrefillRecurrence):
+class _Chunked(GatedRecurrence):
     """Averages, and attention to the keys and values of this chunk so far."""
 
     def __init__(self, mixer: Mega, size: int) -> None:

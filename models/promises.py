@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from models.base import Mixer, PrefillRecurrence, RecurrentMixer, State, begin_step
+from models.base import Mixer, RecurrentMixer, State, begin_step
 
 TOLERANCES = {torch.float32: (1e-3, 1e-4), torch.float64: (1e-9, 1e-9)}
 """Relative and absolute tolerance of comparisons, by the type of x."""
@@ -252,11 +252,10 @@ def check_recurrence(mixer: RecurrentMixer, x: Tensor) -> None:
     if difference := _difference(torch.stack(rows, dim=1), expected, STEPWISE):
         raise BrokenPromise(f"its recurrence differs from forward {difference}")
     # The result of a gated prefill is not that of forward; the state after it has to be.
-    if isinstance(recurrence, PrefillRecurrence):
-        _, state = recurrence.prefill(x[:, :-1])
-        last, _ = recurrence.step(x[:, -1], state)
-        if difference := _difference(last, expected[:, -1], STEPWISE):
-            raise BrokenPromise(f"a step after its prefill differs from forward {difference}")
+    _, state = recurrence.prefill(x[:, :-1])
+    last, _ = recurrence.step(x[:, -1], state)
+    if difference := _difference(last, expected[:, -1], STEPWISE):
+        raise BrokenPromise(f"a step after its prefill differs from forward {difference}")
 
 
 @torch.no_grad()

@@ -28,25 +28,18 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import (
-    DecayingAt,
-    GridModule,
-    MixerContext,
-    PrefillRecurrence,
-    RecurrentMixer,
-    State,
-)
+from models.base import DecayingAt, GridModule, MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.basic import LinearMap
 from models.layers.heads import latest_in_slots
 from models.ops.rotary import turn
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Harmonics, Reach, Torus, pairs_of
+from models.ops.torus import Harmonics, Reach, Torus
 
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]
 Window = Annotated[int, Field(ge=1, le=2**31)]
-Fusion = Literal["low_rank", "attention", "mean", "none"]
+Fusion = Literal["low_rank", "none"]
 
 
 class LowRankFusion(nn.Module):
@@ -65,110 +58,41 @@ class LowRankFusion(nn.Module):
         return x + self.left @ (self.right.T @ x)
 
 
-class AttentionFusion(nn.Module):
-    """Attention between platters, softmax(Q K^T / sqrt(channels)) V.
-
-    Q, K and V are linear maps from platters to platters that all channels share.
-    """
-
-    def __init__(self, num_platters: int) -> None:
-        super().__init__()
-        self.query_key_value = nn.Parameter(
-            torch.randn(3, num_platters, num_platters) * num_platters**-0.5
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        query, key, value = (weight @ x for weight in self.query_key_value)
-        scores = query @ key.transpose(-1, -2) * x.shape[-1] ** -0.5
-        return scores.softmax(dim=-1) @ value
-
-
-class MeanFusion(nn.Module):
-    """Replace each platter by the mean of all platters."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean(dim=-2, keepdim=True).expand_as(x)
-
-
-def build_fusion(fusion: Fusion, num_platters: int, rank: int | None = None) -> nn.Module:
-    """Build a fusion; a low rank of None is a quarter of the platters, at least 1.
-
-    Raises: ValueError for a rank of another fusion, a rank above the platters, and a fusion by mean
-        or attention of one platter.
-    """
-    if rank is not None and fusion != "low_rank":
-        raise ValueError(f"fusion_rank {rank} has no effect: fusion is {fusion}; leave it out")
-    if rank is not None and rank > num_platters:
-        raise ValueError(f"fusion_rank {rank} exceeds num_platters {num_platters}")
-    if num_platters == 1 and fusion in ("mean", "attention"):
-        raise ValueError(f"fusion {fusion} has no effect: num_platters is 1; use fusion none")
-    return {
-        "low_rank": lambda: LowRankFusion(num_platters, rank or max(1, num_platters // 4)),
-        "attention": lambda: AttentionFusion(num_platters),
-        "mean": MeanFusion,
-        "none": nn.Identity,
-    }[fusion]()
-
-
 class TorusPositions(nn.Module):
-    """The torus of a context's positions, with one weight of the distance per head.
-
-    The torus is the context's, and channels are those of a head on a platter; see `Toroidal`.
-    """
+    """The torus of a context's positions, with one weight of the distance per head or none."""
 
     def __init__(
-        self,
-        context: MixerContext,
-        *,
-        num_heads: int,
-        torus: Torus,
-        channels: int,
-        harmonics: Harmonics,
-        distance_weight: float,
+        self, context: MixerContext, torus: Torus, num_heads: int, distance_weight: float
     ) -> None:
         super().__init__()
         self.grid = None if context.grid is None else GridModule(context.grid)
         self.first_torus = torus
-        self.channels = channels
-        self.harmonics: Harmonics = harmonics
         self.distance_logit = None
         if distance_weight:
             # softplus of it is the weight
             logit = distance_weight + math.log(-math.expm1(-distance_weight))
             self.distance_logit = nn.Parameter(torch.full((num_heads,), logit))
 
-    @property
-    def torus(self) -> Torus:
-        """The torus on which positions and platters lie."""
-        own = self.first_torus
-        return own if self.grid is None else replace(own, sizes=self.grid.grid)
+    def torus(self, length: int) -> Torus:
+        """Return the torus of sequences; ValueError for a length that is not that of the grid."""
+        if self.grid is None:
+            return self.first_torus
+        self.grid.check_length(length)
+        return replace(self.first_torus, sizes=self.grid.grid)
 
     @property
     def distance_weight(self) -> Tensor | None:
         """The weight of the distance in the scores of each head, (heads,); None if it has none."""
         return None if self.distance_logit is None else functional.softplus(self.distance_logit)
 
-    def angles(self, places: Tensor, periods: Tensor | None = None) -> Tensor:
-        """Compute the angles that encode places; see `Torus.angles`."""
-        return self.torus.angles(places, self.channels, self.harmonics, periods)
-
-    def angles_of_all(self, length: int, device: torch.device) -> Tensor:
-        """Return the angles of all positions, which are kept: (1, length, platters, channels / 2).
-
-        Raises: ValueError for another number of positions than the grid has.
-        """
-        if self.grid is not None:
-            self.grid.check_length(length)
-        return _angles_of_all(self.torus, length, self.channels, self.harmonics, device)
-
 
 @functools.lru_cache(maxsize=16)
 def _angles_of_all(
     torus: Torus, length: int, channels: int, harmonics: Harmonics, device: torch.device
 ) -> Tensor:
+    """Return the angles of all positions: (1, length, platters, channels / 2)."""
     with torch.inference_mode(False):  # a training run may use them next
-        places = torus.coordinates(torch.arange(length, device=device))[None]
-        return torus.angles(places, channels, harmonics)
+        return torus.angles(torch.arange(length, device=device)[None], channels, harmonics)
 
 
 class Toroidal(RecurrentMixer):
@@ -199,12 +123,13 @@ class Toroidal(RecurrentMixer):
             the distance: the steps between positions divided by the circle's length, plus the
             steps between platters divided by their number. Each head learns its weight, without
             weight decay. 0: scores do not depend on the distance.
-        fusion: how the platters are combined after attention.
+        fusion: whether the platters are combined after attention, by a matrix I + U V^T of
+            "low_rank" U and V.
         fusion_rank: rank of fusion "low_rank". None: a quarter of the platters, at least 1.
     Raises: ValueError if heads and platters do not divide the channels, or if the channels of a
-        head are not divisible by two (on a grid by four); for real_length without wrap, with a
-        window, on a grid, in a causal context or with spectral; for spectral in a causal context;
-        for a depth_wrap or a fusion without effect, and for a rank that the fusion cannot have.
+        head are not divisible by two (on a grid by four); for real_length on a grid, for it and
+        spectral in a causal context, for a depth_wrap of one platter, and for a rank that the
+        fusion cannot have.
     """
 
     name = "toroidal"
@@ -227,48 +152,63 @@ class Toroidal(RecurrentMixer):
         fusion_rank: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        self.head_channels = _head_channels(context, num_heads, num_platters)
-        if circle == "real_length":
-            _check_real_length(context, window=window, wrap=wrap, mode=mode)
+        parts, axes = num_heads * num_platters, 1 if context.grid is None else 2
+        if context.dim % (2 * axes * parts):
+            raise ValueError(
+                f"num_heads {num_heads} times num_platters {num_platters} does not divide "
+                f"model.dim {context.dim} into parts of a multiple of {2 * axes} channels"
+            )
+        if circle == "real_length" and (context.causal or context.grid is not None):
+            raise ValueError(
+                "circle real_length: a causal mixer may not know how long a sequence will be, and "
+                "a grid is as large as it is; use circle max_length"
+            )
         if mode == "spectral" and context.causal:
             raise ValueError(
-                "mode spectral averages scores over all positions, later ones, too: it cannot be "
-                "causal; use mode attention"
+                "mode spectral averages over all positions: it cannot be causal; use mode attention"
             )
-        if depth_wrap:
-            _check_depth_wrap(num_platters, harmonics, distance_weight, mode)
+        if depth_wrap and num_platters == 1:
+            raise ValueError("depth_wrap has no effect: num_platters is 1; leave it out")
+        if fusion_rank is not None and (fusion != "low_rank" or fusion_rank > num_platters):
+            raise ValueError(
+                f"fusion_rank {fusion_rank}: expected fusion low_rank and a rank up to "
+                f"num_platters {num_platters}; fusion is {fusion}"
+            )
         self.num_heads = num_heads
         self.num_platters = num_platters
+        self.head_channels = context.dim // parts
         self.window = window
         self.has_own_circle = circle == "real_length"
         self.mode = mode
+        self.harmonics: Harmonics = harmonics
         self.context = context
         self.query_key_value = LinearMap(context.dim, 3 * context.dim)
         sizes = (context.max_length,) if context.grid is None else context.grid
-        self.positions = TorusPositions(
-            context,
-            num_heads=num_heads,
-            torus=Torus(sizes, num_platters, wrap=wrap, depth_wrap=depth_wrap),
-            channels=self.head_channels,
-            harmonics=harmonics,
-            distance_weight=distance_weight,
-        )
-        self.fusion = build_fusion(fusion, num_platters, fusion_rank)
+        torus = Torus(sizes, num_platters, wrap=wrap, depth_wrap=depth_wrap)
+        self.positions = TorusPositions(context, torus, num_heads, distance_weight)
+        rank = fusion_rank or max(1, num_platters // 4)
+        self.fusion = nn.Identity() if fusion == "none" else LowRankFusion(num_platters, rank)
         self.output = LinearMap(context.dim, context.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        length, torus = x.shape[1], self.positions.torus
-        angles = self.positions.angles_of_all(length, x.device)
         if mask is not None:
             # Their weights are 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
-        periods = None
-        if self.has_own_circle:
-            periods = torch.full((1, 1), length, device=x.device)
-            if mask is not None:
-                periods = mask.sum(dim=1, keepdim=True).clamp(min=1)
-            places = torus.coordinates(torch.arange(length, device=x.device))[None]
-            angles = self.positions.angles(places, periods)
+        torus = self.positions.torus(x.shape[1])
+        if not self.has_own_circle:
+            return self._mix(x, mask, torus)
+        if mask is None:
+            return self._mix(x, None, replace(torus, sizes=(x.shape[1],)))
+        # Sequences of the same length lie on the same circle.
+        mixed, lengths = torch.zeros_like(x), mask.sum(dim=1)
+        for length in lengths.unique().tolist():
+            rows = lengths == length
+            own = self._mix(x[rows, :length], None, replace(torus, sizes=(max(1, length),)))
+            mixed[rows, :length] = own.to(x.dtype)
+        return mixed
+
+    def _mix(self, x: Tensor, mask: Tensor | None, torus: Torus) -> Tensor:
+        angles = _angles_of_all(torus, x.shape[1], self.head_channels, self.harmonics, x.device)
         query, key, value = self.heads(x, angles)
         weight = self.positions.distance_weight
         if self.mode == "spectral":
@@ -277,9 +217,7 @@ class Toroidal(RecurrentMixer):
             )
         else:
             reach = Reach(torus, causal=self.context.causal, window=self.window)
-            mixed = toroidal_attention(
-                query, key, value, reach, weight=weight, mask=mask, periods=periods
-            )
+            mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
         return self.joined(mixed)
 
     def heads(self, x: Tensor, angles: Tensor) -> list[Tensor]:
@@ -311,12 +249,13 @@ class Toroidal(RecurrentMixer):
         return RingBuffer(self, min(self.window or length, length))
 
 
-class RingBuffer(PrefillRecurrence):
+class RingBuffer(Recurrence):
     """Attention to the latest keys and values; each new position replaces the oldest one."""
 
     def __init__(self, mixer: Toroidal, size: int) -> None:
         self.mixer = mixer
         self.size = size
+        self.reach = Reach(mixer.positions.first_torus, causal=True)
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return empty keys and values, (batch, heads, size, platters, channels), at position 0."""
@@ -327,79 +266,27 @@ class RingBuffer(PrefillRecurrence):
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, State]:
         keys, values, position = state
-        torus, place = self.mixer.positions.torus, position[:, None, None]
-        query, key, value = self.mixer.heads(x[:, None], self.mixer.positions.angles(place))
-        age = (position[:, None] - torch.arange(self.size, device=x.device)) % self.size
+        mixer, here = self.mixer, position[:, None]
+        angles = self.reach.torus.angles(here, mixer.head_channels, mixer.harmonics)
+        query, key, value = mixer.heads(x[:, None], angles)
+        age = (here - torch.arange(self.size, device=x.device)) % self.size
         is_new = (age == 0)[:, None, :, None, None]
         keys, values = torch.where(is_new, key, keys), torch.where(is_new, value, values)
-        steps = torus.count_steps(place, place - age[..., None])
-        pairs = pairs_of(torus, steps, (age <= position[:, None])[:, None])
-        bias = pairs.bias(self.mixer.positions.distance_weight, query.dtype)
+        exists = (age <= here).repeat_interleave(mixer.num_platters, dim=1)
+        pairs = self.reach.pairs(here, here - age).among(exists)
+        bias = pairs.bias(mixer.positions.distance_weight, query.dtype)
         mixed = functional.scaled_dot_product_attention(
             query.flatten(2, 3), keys.flatten(2, 3), values.flatten(2, 3), attn_mask=bias
         )
-        joined = self.mixer.joined(mixed.unflatten(2, (1, self.mixer.num_platters)))
+        joined = mixer.joined(mixed.unflatten(2, (1, mixer.num_platters)))
         return joined[:, 0], (keys, values, position + 1)
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
         mixer, (batch, length, _) = self.mixer, x.shape
-        heads = mixer.heads(x, mixer.positions.angles_of_all(length, x.device))[1:]
+        given = length, mixer.head_channels, mixer.harmonics, x.device
+        heads = mixer.heads(x, _angles_of_all(self.reach.torus, *given))[1:]
         keys, values = (
             latest_in_slots(part.transpose(1, 2), self.size).transpose(1, 2) for part in heads
         )
         return mixer(x), (keys, values, torch.full((batch,), length, device=x.device))
-
-
-def _head_channels(context: MixerContext, num_heads: int, num_platters: int) -> int:
-    """Return the channels of a head on a platter.
-
-    Raises: ValueError if they are not whole pairs, of each axis as many.
-    """
-    parts, axes = num_heads * num_platters, 1 if context.grid is None else 2
-    if context.dim % parts:
-        raise ValueError(
-            f"num_heads {num_heads} times num_platters {num_platters} does not divide model.dim "
-            f"{context.dim}"
-        )
-    channels = context.dim // parts
-    if channels % (2 * axes):
-        raise ValueError(
-            f"num_heads {num_heads} and num_platters {num_platters} leave each head {channels} of "
-            f"model.dim {context.dim}, expected a multiple of {2 * axes}: harmonics turn pairs"
-        )
-    return channels
-
-
-def _check_depth_wrap(num_platters: int, harmonics: Harmonics, weight: float, mode: Mode) -> None:
-    """Raise ValueError for platters on a circle where that changes nothing."""
-    circle, line = (Torus((1,), num_platters, depth_wrap=wrap) for wrap in (True, False))
-    here = torch.device("cpu")
-    same = circle.platter_distance(here).equal(line.platter_distance(here))
-    by_distance = harmonics == "rope" and mode == "attention"
-    reasons = {
-        "num_platters is 1": num_platters == 1,
-        "harmonics rope do not turn with it, and two platters are as far apart on a line": (
-            by_distance and same
-        ),
-        "harmonics rope do not turn with it, and distance_weight is 0": by_distance and weight == 0,
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise ValueError(f"depth_wrap has no effect: {reason}; leave it out")
-
-
-def _check_real_length(
-    context: MixerContext, *, window: int | None, wrap: bool, mode: Mode
-) -> None:
-    """Raise ValueError for circles of the sequences' own where they cannot be."""
-    reasons = {
-        "wrap is false, and there is no circle": not wrap,
-        "a causal mixer may not know how long a sequence will be": context.causal,
-        "a grid is as large as it is": context.grid is not None,
-        "a window is of the circle that all share (mixer.window=null: none)": window is not None,
-        "mode spectral has one circle for all sequences": mode == "spectral",
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise ValueError(f"circle real_length: {reason}; use circle max_length")

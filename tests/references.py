@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, State
+from models.base import GatedRecurrence, Recurrence, State
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
@@ -110,7 +110,6 @@ def assert_prefill_equals_steps(recurrence: Recurrence, x: Tensor, counts: Seque
         x: (batch, length, channels), of double precision.
         counts: how many positions to take at once, each time from the start.
     """
-    assert isinstance(recurrence, PrefillRecurrence)
     is_gated = isinstance(recurrence, GatedRecurrence)
     step = recurrence.value_and_gate if is_gated else recurrence.step
     state: State = recurrence.initial_state(x.shape[0])

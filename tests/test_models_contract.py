@@ -105,8 +105,8 @@ FORMS: dict[str, list[Options]] = {
         {"decay_learned": True, "inner_norm": "layer", "rpe_input": "scaled"},
     ],
     "toroidal": [
-        {"window": 7, "num_platters": 4, "num_heads": 1, "fusion": "attention"},
-        {"wrap": False, "harmonics": "rope", "distance_weight": 0.0, "fusion": "mean"},
+        {"window": 7, "num_platters": 4, "num_heads": 1, "fusion_rank": 2},
+        {"wrap": False, "harmonics": "rope", "distance_weight": 0.0, "fusion": "none"},
         {"mode": "spectral"},
         {"circle": "real_length"},
     ],
@@ -308,8 +308,7 @@ REFUSED: list[tuple[str, Options, str]] = [
     ("tnn", {"decay": None, "decay_learned": True}, "decay_learned needs a decay"),
     ("toroidal", {"num_heads": 3}, "num_heads 3 times num_platters 2 does not divide model.dim"),
     ("toroidal", {"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters"),
-    ("toroidal", {"fusion": "mean", "fusion_rank": 2}, "fusion_rank 2 has no effect: fusion is"),
-    ("toroidal", {"circle": "real_length", "window": 3}, "circle real_length: a window"),
+    ("toroidal", {"fusion": "none", "fusion_rank": 2}, "expected fusion low_rank and a rank up to"),
     ("transformer", {"num_heads": 8, "rotary": True}, "rotary turns pairs of channels"),
 ]
 """Options that do not work together, or that would be ignored."""

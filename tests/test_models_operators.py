@@ -220,18 +220,6 @@ def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) 
     return run, [query, key, value, weight]
 
 
-def on_own_circles(n: int) -> Given:
-    query, key, value = (leaf(2, 2, n, 2, 4) for _ in range(3))
-    mask, reach = ragged(n), Reach(Torus((64,), 2))
-    periods = mask.sum(dim=1, keepdim=True)
-
-    def run() -> Tensor:
-        mixed = toroidal_attention(query, key, value, reach, mask=mask, periods=periods)
-        return mixed * mask[:, None, :, None, None]
-
-    return run, [query, key, value]
-
-
 def spectral(n: int, *, torus: Torus, window: int | None) -> Given:
     query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
     weight, mask = torch.rand(2, dtype=torch.float64, requires_grad=True), ragged(n)
@@ -293,7 +281,6 @@ for _causal in (False, True):
     add(f"torus, window, {_causal}", on_torus, torus=Torus((31,), 3), window=3, causal=_causal)
     add(f"line longer than it, {_causal}", on_torus,
         torus=Torus((9,), 1, wrap=False), window=5, causal=_causal)  # fmt: skip
-add("circles of their own", on_own_circles)
 add("spectral attention", spectral, torus=Torus((31,), 2), window=None)
 add("spectral attention, line", spectral, torus=Torus((31,), 2, wrap=False), window=3)
 add("cauchy", cauchy)

@@ -17,7 +17,7 @@ from torch import Tensor
 from models.base import MixerContext
 from models.ops.spectral_attention import spectral_attention
 from models.ops.torus import Reach, Torus
-from models.toroidal import Toroidal, build_fusion
+from models.toroidal import Toroidal
 from models.transformer import Transformer
 from references import close, randomize
 
@@ -31,6 +31,10 @@ def build(
     context = MixerContext.of(dim=dim, length=length, causal=causal, grid=grid)
     mixer = Toroidal(context, **options).double().eval()
     return randomize(mixer)
+
+
+def places_of(torus: Torus, length: int) -> list[list[int]]:
+    return torch.stack(torus.coordinates(torch.arange(length)), dim=-1).tolist()
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 9])
@@ -81,14 +85,6 @@ def test_a_window_beyond_half_of_the_circle_is_none() -> None:
         assert (build(window=16, mode=mode)(x) - build(mode=mode)(x)).abs().max() > 1e-3
 
 
-def test_fusion_by_attention_is_what_its_formula_says() -> None:
-    fusion = build_fusion("attention", 3).double()
-    x = torch.randn(2, 3, 5, dtype=torch.float64)
-    query, key, value = torch.einsum("skl,blc->sbkc", fusion.query_key_value, x)
-    weights = torch.einsum("bkc,blc->bkl", query, key).div(5**0.5).softmax(dim=2)
-    close(fusion(x), torch.einsum("bkl,blc->bkc", weights, value))
-
-
 def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
     x = torch.randn(2, 20, 16, dtype=torch.float64)
     mask = torch.arange(20) < torch.tensor([[20], [14]])
@@ -108,7 +104,7 @@ def by_definition(parts: Sequence[Tensor], torus: Torus, window: int | None) -> 
         *((size, torus.wrap) for size in torus.sizes),
         (torus.num_platters, torus.depth_wrap),
     ]
-    places = torus.coordinates(torch.arange(len(query))).tolist()
+    places = places_of(torus, len(query))
     cells: dict[tuple[int, ...], tuple[int, int]] = {
         (*place, platter): (position, platter)
         for position, place in enumerate(places)
@@ -166,9 +162,9 @@ def test_spectral_attention_is_what_its_words_say(
 def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None:
     count = torch.Size(torus.sizes).numel()
     channels, scale = 8, max(2 * torus.num_platters, 3)
-    angles = torus.angles(torus.coordinates(torch.arange(count)), channels, "rope")
+    angles = torus.angles(torch.arange(count), channels, "rope")
     assert angles.dtype == torch.float64
-    for position, place in enumerate(torus.coordinates(torch.arange(count)).tolist()):
+    for position, place in enumerate(places_of(torus, count)):
         for platter in range(torus.num_platters):
             for pair in range(channels // 2):
                 axis = pair % len(torus.sizes)
@@ -189,7 +185,7 @@ def test_who_attends_to_whom_and_how_far_apart_pair_by_pair(
     """Also where sequences are longer than the torus, which a circle goes around and a line not."""
     torus = Torus(sizes, 2, wrap=wrap)
     position = torch.arange(length)
-    places = torus.coordinates(position).tolist()
+    places = places_of(torus, length)
     beneath = torch.tensor([[0, 0.5], [0.5, 0]], dtype=torch.float64)
     for window in (None, 1, 2, 3):
         pairs = Reach(torus, causal=causal, window=window).pairs(position, position)

@@ -15,7 +15,7 @@ from common.progress import progress
 from lra.classifier.block import Block
 from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
-from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.base import GatedRecurrence, Recurrence, RecurrentMixer
 
 LONG_PROMPT = 1000
 """Least length of a prompt whose progress is shown."""
@@ -87,7 +87,7 @@ class Decoder(abc.ABC):
 class RecurrentDecoder(Decoder):
     """Decoding by the recurrences of the mixers: each position has the same cost.
 
-    The first positions go through each block together, if its recurrence can do so.
+    The first positions go through each block together.
 
     Raises: ValueError for a mixer that has no recurrence with its options.
     """
@@ -103,17 +103,11 @@ class RecurrentDecoder(Decoder):
 
     def take(self, tokens: Tensor) -> Tensor:
         """See `Decoder.take`."""
-        x = self._prefill(tokens) if self._can_prefill(tokens) else self._walk(tokens)
+        is_prompt = self.num_positions == 0 and len(tokens) > 1
+        x = self._prefill(tokens) if is_prompt else self._walk(tokens)
         if self.model.norm is not None:
             x = self.model.norm(x)
         return self.model.output(x)[0]
-
-    def _can_prefill(self, tokens: Tensor) -> bool:
-        return (
-            self.num_positions == 0
-            and len(tokens) > 1
-            and all(isinstance(recurrence, PrefillRecurrence) for recurrence in self.recurrences)
-        )
 
     def _prefill(self, tokens: Tensor) -> Tensor:
         """Read the first positions together; `_walk` reads them one by one."""
@@ -131,9 +125,7 @@ class RecurrentDecoder(Decoder):
         return x[-1:]
 
     def _mix_prefix(self, layer: int, x: Tensor) -> Tensor:
-        recurrence = self.recurrences[layer]
-        assert isinstance(recurrence, PrefillRecurrence)
-        mixed, self.states[layer] = recurrence.prefill(x[None])
+        mixed, self.states[layer] = self.recurrences[layer].prefill(x[None])
         return mixed[0]
 
     def _walk(self, tokens: Tensor) -> Tensor:

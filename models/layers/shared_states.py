@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap, build_dropout, linear_map
 from models.layers.long_convolution import PositionOperator, compute_once
 from models.layers.state_space import complex_parameter
@@ -140,7 +140,7 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         return _SharedRecurrence(self)
 
 
-class _SharedRecurrence(PrefillRecurrence):
+class _SharedRecurrence(Recurrence):
     def __init__(self, mixer: SharedStateMixer[Any]) -> None:
         self.mixer = mixer
         self.poles, self.into, (self.readout, *_) = mixer.states.matrices()

@@ -17,7 +17,6 @@ from models.base import (
     DecayingAt,
     Mixer,
     MixerContext,
-    PrefillRecurrence,
     Recurrence,
     RecurrentMixer,
 )
@@ -213,7 +212,7 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
         return _StateSpaceRecurrence(self, length)
 
 
-class _StateSpaceRecurrence(PrefillRecurrence):
+class _StateSpaceRecurrence(Recurrence):
     def __init__(self, mixer: StateSpaceMixer, length: int) -> None:
         self.inner = mixer.convolution.recurrence(length)
         self.convolve = functools.partial(mixer.convolution.convolve_prefix, length=length)

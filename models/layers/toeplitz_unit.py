@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import GridModule, MixerContext, PrefillRecurrence, RecurrentMixer
+from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import (
     ACTIVATIONS,
     Activation,
@@ -188,7 +188,7 @@ class ToeplitzMixer(RecurrentMixer):
         return ToeplitzRecurrence(self.unit, self.unit.operator, length)
 
 
-class ToeplitzRecurrence(PrefillRecurrence):
+class ToeplitzRecurrence(Recurrence):
     """The unit with a state space for T, s' = poles * s + weights * x and y = Re(sum of s').
 
     This is the closed form of ETSC (Qin and Zhong, "Accelerating Toeplitz Neural Network with
@@ -216,7 +216,7 @@ class ToeplitzRecurrence(PrefillRecurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `PrefillRecurrence.prefill`; the state is a Fourier transform of the values."""
+        """See `Recurrence.prefill`; the state is a Fourier transform of the values."""
         value = self.unit.activation(self.unit.value(x))
         y = self.unit.project(self.unit.gate(x), self.convolve(value))
         backwards = value.to(self.weights.real.dtype).transpose(1, 2).flip(-1)

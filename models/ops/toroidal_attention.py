@@ -32,21 +32,23 @@ def toroidal_attention_reference(
     *,
     weight: Tensor | None = None,
     mask: Tensor | None = None,
-    periods: Tensor | None = None,
 ) -> Tensor:
     """Compute `toroidal_attention` with a table of all pairs of places and platters."""
     if query.shape[2] == 0:
         return torch.zeros_like(query)
     position = torch.arange(query.shape[2], device=query.device)
-    pairs = reach.pairs(position, position, periods)
+    pairs = reach.pairs(position, position)
     if mask is not None:
         place = position.repeat_interleave(query.shape[3])
         real = mask.repeat_interleave(query.shape[3], dim=1)
         pairs = pairs.among(real, place[:, None] == place)
-    bias = pairs.bias(weight, query.dtype)
-    mixed = functional.scaled_dot_product_attention(
-        query.flatten(2, 3), key.flatten(2, 3), value.flatten(2, 3), attn_mask=bias
-    )
+    return _attend(query, key, value, attn_mask=pairs.bias(weight, query.dtype))
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    """Attend between all places and platters, with the options of torch's attention."""
+    parts = (x.flatten(2, 3) for x in (query, key, value))
+    mixed = functional.scaled_dot_product_attention(*parts, **options)
     return mixed.unflatten(2, query.shape[2:4])
 
 
@@ -59,7 +61,6 @@ def toroidal_attention(
     *,
     weight: Tensor | None = None,
     mask: Tensor | None = None,
-    periods: Tensor | None = None,
 ) -> Tensor:
     """Attend from every place and platter to those within reach.
 
@@ -71,23 +72,24 @@ def toroidal_attention(
         reach: which places attend to which.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         mask: (batch, length) bool, True at real positions. None: all are real.
-        periods: (batch, 1), of the one axis, where they are not the torus's own; not with a
-            window.
     Returns: (batch, heads, length, platters, channels).
     """
-    is_plain = weight is None and reach.window is None
-    if is_plain and (not reach.causal or (query.shape[3] == 1 and mask is None)):
-        return _attend_to_all(query, key, value, mask, is_causal=reach.causal)
+    real = None
+    if mask is not None:
+        real = mask if reach.is_limited else mask | ~mask.any(dim=1, keepdim=True)  # never read
+        real = real.repeat_interleave(query.shape[3], dim=1)
+    if weight is None and reach.window is None:
+        # Attention without a table of pairs: all to all or, on one platter, to those before.
+        if not reach.causal:
+            allowed = None if real is None else real[:, None, None, :]
+            return _attend(query, key, value, attn_mask=allowed)
+        if query.shape[3] == 1 and mask is None:
+            return _attend(query, key, value, is_causal=True)
     # Gradients of weights need sums over many pairs: in single precision at least.
     working = torch.promote_types(torch.float32, query.dtype)
     parts = (x.to(working).flatten(2, 3) for x in (query, key, value))
     with torch.autocast(query.device.type, enabled=False):
-        real = None if mask is None else mask.repeat_interleave(query.shape[3], dim=1)
-        if real is not None and not reach.is_limited:
-            real = real | ~real.any(
-                dim=1, keepdim=True
-            )  # of a row without any, which is never read
-        mixed: Any = _InBlocks.apply(*parts, weight, reach, real, periods)
+        mixed: Any = _InBlocks.apply(*parts, weight, reach, real)
     return mixed.unflatten(2, query.shape[2:4]).to(query.dtype)
 
 
@@ -96,29 +98,29 @@ class _InBlocks(Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        query, key, value, weight, reach, real, periods = inputs
+        query, key, value, weight, reach, real = inputs
         mixed = torch.empty_like(query)
-        for queries, keys, pairs in _blocks(query, reach, real, periods):
+        for queries, keys, pairs in _blocks(query, reach, real):
             mixed[:, :, queries] = functional.scaled_dot_product_attention(
                 query[:, :, queries],
                 key[:, :, keys],
                 value[:, :, keys],
                 attn_mask=pairs.bias(weight, query.dtype),
             )
-        ctx.save_for_backward(query, key, value, weight, real, periods, mixed)
+        ctx.save_for_backward(query, key, value, weight, real, mixed)
         ctx.reach = reach
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_mixed: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        query, key, value, weight, real, periods, mixed = ctx.saved_tensors
+        query, key, value, weight, real, mixed = ctx.saved_tensors
         scale = query.shape[-1] ** -0.5
         to_query = torch.empty_like(query)
         to_key, to_value = torch.zeros_like(key), torch.zeros_like(value)
         to_weight = None if weight is None else torch.zeros_like(weight, dtype=query.dtype)
         along = (to_mixed * mixed).sum(dim=-1, keepdim=True)
-        for queries, keys, pairs in _blocks(query, ctx.reach, real, periods):
+        for queries, keys, pairs in _blocks(query, ctx.reach, real):
             some, above = query[:, :, queries] * scale, to_mixed[:, :, queries]
             near = key[:, :, keys]
             scores = some @ near.mT
@@ -127,12 +129,13 @@ class _InBlocks(Function):
             _add(to_value, keys, weights.mT @ above)
             to_scores = (above @ value[:, :, keys].mT).sub_(along[:, :, queries]).mul_(weights)
             if to_weight is not None:
-                to_weight -= pairs.summed(to_scores)
+                distance = pairs.distance.to(query.dtype).flatten()
+                to_weight -= to_scores.sum(dim=0).flatten(1) @ distance
             to_query[:, :, queries] = (to_scores @ near).mul_(scale)
             _add(to_key, keys, to_scores.mT @ some)
         if weight is not None and to_weight is not None:
             to_weight = to_weight.to(weight.dtype)
-        return to_query, to_key, to_value, to_weight, None, None, None
+        return to_query, to_key, to_value, to_weight, None, None
 
 
 def _add(total: Tensor, keys: slice | Tensor, part: Tensor) -> None:
@@ -144,19 +147,18 @@ def _add(total: Tensor, keys: slice | Tensor, part: Tensor) -> None:
 
 
 def _blocks(
-    query: Tensor, reach: Reach, real: Tensor | None, periods: Tensor | None
+    query: Tensor, reach: Reach, real: Tensor | None
 ) -> Iterator[tuple[slice, slice | Tensor, Pairs]]:
     """Cut queries (batch, heads, length * platters, channels) into blocks with their keys.
 
     Real ones are (batch, keys). Queries and keys are rows and columns of the table of all pairs.
     """
-    platters = reach.torus.num_platters
-    length = query.shape[2] // platters
+    length = query.shape[2] // reach.torus.num_platters
     most = BLOCK
     if _is_gpu(query.device):
         most = reach.most_queries(length, SCORES // query.shape[:2].numel())
     for span in _spans(reach, length, most, query.device):
-        pairs = span.pairs if span.is_kept and periods is None else span.build_pairs(periods)
+        pairs = span.kept if span.is_kept else reach.pairs(span.here, span.near)
         if real is not None:
             pairs = pairs.among(real[:, span.keys], span.same if reach.is_limited else None)
         yield span.queries, span.keys, pairs
@@ -168,7 +170,7 @@ def _is_gpu(device: torch.device) -> bool:
 
 @dataclass(frozen=True)
 class _Span:
-    """The positions of a block of queries and of its keys, and their tables, on the device."""
+    """The positions of a block of queries and of its keys, on the device."""
 
     reach: Reach
     here: Tensor
@@ -180,15 +182,11 @@ class _Span:
     is_kept: bool
     """Whether its tables are small, and on a GPU, where building them takes many launches."""
 
-    def build_pairs(self, periods: Tensor | None) -> Pairs:
-        """Build the tables of its queries and keys, see `Reach.pairs`."""
-        return self.reach.pairs(self.here, self.near, periods)
-
     @functools.cached_property
-    def pairs(self) -> Pairs:
+    def kept(self) -> Pairs:
         """Its tables, kept for the next layer and for the backward pass."""
         with torch.inference_mode(False):  # a training run may use them next
-            pairs = self.build_pairs(None)
+            pairs = self.reach.pairs(self.here, self.near)
         return Pairs(pairs.distance.to(torch.get_default_dtype()), pairs.allowed)
 
     @property
@@ -206,44 +204,24 @@ def _spans(reach: Reach, length: int, most: int, device: torch.device) -> list[_
     blocks = reach.blocks(length, most)
     total = sum(len(here) * len(near) for here, near in blocks) * platters**2
     is_kept = _is_gpu(device) and total <= KEPT
-    return [_span(reach, here, near, device, is_kept=is_kept) for here, near in blocks]
-
-
-def _span(
-    reach: Reach, here: Tensor, near: Tensor, device: torch.device, *, is_kept: bool
-) -> _Span:
-    platters = reach.torus.num_platters
-    ends = [int(near[0]), *_gaps(near), int(near[-1]) + 1]
-    runs = [(start, stop) for start, stop in zip(ends[::2], ends[1::2], strict=True)]
-    # Made on the device, as a copy to it would wait.
-    near = torch.cat([torch.arange(*run, device=device) for run in runs])
-    keys: slice | Tensor = slice(ends[0] * platters, ends[-1] * platters)
-    if len(runs) > 1:
-        keys = torch.cat(
-            [torch.arange(start * platters, stop * platters, device=device) for start, stop in runs]
-        )
-    first, last = int(here[0]), int(here[-1]) + 1
-    queries = slice(first * platters, last * platters)
-    return _Span(reach, torch.arange(first, last, device=device), near, queries, keys, is_kept)
+    spans: list[_Span] = []
+    for queries, keys in blocks:
+        ends = [int(keys[0]), *_gaps(keys), int(keys[-1]) + 1]
+        runs = list(zip(ends[::2], ends[1::2], strict=True))
+        # Made on the device, as a copy to it would wait.
+        near = torch.cat([torch.arange(*run, device=device) for run in runs])
+        columns: slice | Tensor = slice(ends[0] * platters, ends[-1] * platters)
+        if len(runs) > 1:
+            columns = near[:, None] * platters + torch.arange(platters, device=device)
+            columns = columns.flatten()
+        first, last = int(queries[0]), int(queries[-1]) + 1
+        rows = slice(first * platters, last * platters)
+        here = torch.arange(first, last, device=device)
+        spans.append(_Span(reach, here, near, rows, columns, is_kept))
+    return spans
 
 
 def _gaps(positions: Tensor) -> list[int]:
     """List where runs of increasing positions stop and the next ones start, alternately."""
     (behind,) = (positions.diff() > 1).nonzero(as_tuple=True)
     return torch.stack([positions[behind] + 1, positions[behind + 1]], dim=1).flatten().tolist()
-
-
-def _attend_to_all(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, is_causal: bool
-) -> Tensor:
-    """Attend to all real positions, or on one platter to those before, with no table of pairs."""
-    allowed = None
-    if mask is not None:
-        is_alone = ~mask.any(dim=1, keepdim=True)  # of a row without any, which is never read
-        real = (mask | is_alone).repeat_interleave(query.shape[3], dim=1)
-        allowed = real[:, None, None, :]
-    mixed = functional.scaled_dot_product_attention(
-        query.flatten(2, 3), key.flatten(2, 3), value.flatten(2, 3),
-        attn_mask=allowed, is_causal=is_causal,
-    )  # fmt: skip
-    return mixed.unflatten(2, query.shape[2:4])

@@ -13,7 +13,9 @@ Symbols of the description and their names here:
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -56,19 +58,14 @@ class Torus:
             return replace(self, sizes=(length,))
         return self
 
-    def coordinates(self, position: Tensor) -> Tensor:
-        """Return the coordinates of positions (...) int64, in raster order: (..., axes) int64."""
+    def coordinates(self, position: Tensor) -> list[Tensor]:
+        """Return the coordinate of positions (...) int64, in raster order, along each axis."""
         if len(self.sizes) == 1:
-            return position[..., None]
-        coordinates: list[Tensor] = []
-        for size in reversed(self.sizes):
-            coordinates.insert(0, position % size)
-            position = position // size
-        return torch.stack(coordinates, dim=-1)
+            return [position]
+        height, width = self.sizes
+        return [torch.div(position, width, rounding_mode="floor") % height, position % width]
 
-    def angles(
-        self, places: Tensor, channels: int, harmonics: Harmonics, periods: Tensor | None = None
-    ) -> Tensor:
+    def angles(self, position: Tensor, channels: int, harmonics: Harmonics) -> Tensor:
         """Compute the angles that encode places and platters.
 
         With integer harmonics pair m turns h[m] times around each circle, h from 1 up to half of
@@ -80,56 +77,48 @@ class Torus:
         The first axis has every pair, or on two axes every second one; all turn with the platters.
 
         Args:
-            places: (..., positions, axes) int64.
+            position: (..., positions) int64.
             channels: of a head on a platter.
-            periods: (..., 1), of the one axis, where they are not the torus's own.
         Returns: (..., positions, num_platters, channels / 2) in radians, double precision.
         """
-        pairs = channels // 2
-        own = torch.zeros((), dtype=torch.float64, device=places.device)
-        platters = torch.arange(self.num_platters, device=places.device)
-        if harmonics == "rope":
-            scale = max(2 * self.num_platters, 3)
-            rates = geometric_rates(pairs, own, channels * scale) / self.num_platters
-            beneath = 2 * math.pi * platters.double()[:, None] * rates
-        else:
+        pairs, axes = channels // 2, len(self.sizes)
+        coordinates = list(zip(self.coordinates(position), self.periods, strict=True))
+        platters = torch.arange(self.num_platters, device=position.device)
+        if harmonics == "integer":
+            across = [_turns(place, pairs // axes, period) for place, period in coordinates]
             beneath = _turns(platters, pairs, self.platter_period)
-        across: list[Tensor] = []
-        for axis, period in enumerate(self.periods):
-            place = places[..., axis]
-            if harmonics == "integer":
-                across.append(_turns(place, pairs // len(self.sizes), period, periods))
-                continue
-            around = period if periods is None else periods.double()
-            unit = 2 * math.pi / around if self.wrap else 1.0
-            rates = geometric_rates(pairs, own)[axis :: len(self.sizes)]
-            across.append((place.double() * unit)[..., None] * rates)
-        dealt = torch.stack(across, dim=-1).flatten(-2)
-        return dealt[..., None, :] + beneath
+        else:
+            like = torch.zeros((), dtype=torch.float64, device=position.device)
+            rates = geometric_rates(pairs, like)
+            units = [2 * math.pi / period if self.wrap else 1.0 for period in self.periods]
+            across = [
+                (place.double() * units[axis])[..., None] * rates[axis::axes]
+                for axis, (place, _) in enumerate(coordinates)
+            ]
+            rates = geometric_rates(pairs, like, channels * max(2 * self.num_platters, 3))
+            beneath = 2 * math.pi * platters.double()[:, None] * (rates / self.num_platters)
+        return torch.stack(across, dim=-1).flatten(-2)[..., None, :] + beneath
 
-    def count_steps(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Tensor:
-        """Count the steps between places along each axis, on a circle the shorter way around.
+    def count_steps(self, query: Tensor, key: Tensor) -> list[Tensor]:
+        """Count the steps between positions along each axis, on a circle the shorter way around.
 
-        Places are (..., queries or keys, axes), steps (..., queries, keys, axes); see `angles`.
+        Returns: (..., queries, keys) int64 for each axis.
         """
-        lag = (query[..., :, None, :] - key[..., None, :, :]).abs()
-        if not self.wrap:
-            return lag
-        around = (
-            _filled(self.periods, lag.device) if periods is None else periods[..., None, None, :]
-        )
-        lag = lag % around
-        return torch.minimum(lag, around - lag)
+        steps: list[Tensor] = []
+        for at, to, period in zip(
+            self.coordinates(query), self.coordinates(key), self.periods, strict=True
+        ):
+            lag = (at[..., :, None] - to[..., None, :]).abs()
+            if self.wrap:
+                lag = lag % period
+                lag = torch.minimum(lag, period - lag)
+            steps.append(lag)
+        return steps
 
-    def distance(self, steps: Tensor, periods: Tensor | None = None) -> Tensor:
-        """Divide the steps of `count_steps` along each axis by its size, and sum: float64.
-
-        The result, (..., queries, keys), is at most half for each circle.
-        """
-        around = (
-            _filled(self.sizes, steps.device) if periods is None else periods[..., None, None, :]
-        )
-        return (steps / around.double()).sum(dim=-1)
+    def distance(self, steps: Sequence[Tensor]) -> Tensor:
+        """Divide steps along each axis by its size, and sum: float64, at most half a circle."""
+        parts = [some.double() / size for some, size in zip(steps, self.sizes, strict=True)]
+        return functools.reduce(torch.add, parts)
 
     def platter_distance(self, device: torch.device) -> Tensor:
         """Return steps between platters divided by their number: (platters, platters) float64."""
@@ -138,27 +127,14 @@ class Torus:
         return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters
 
 
-def _filled(numbers: tuple[int, ...], device: torch.device) -> Tensor:
-    """Write whole numbers to a device, (numbers,) int64, without a copy that waits for a GPU."""
-    return torch.cat([torch.full((1,), number, device=device) for number in numbers])
-
-
-def integer_harmonics(count: int, periods: Tensor) -> Tensor:
-    """Return whole numbers from 1 to half of each period, evenly on a log axis: (..., count)."""
-    highest = torch.div(periods, 2, rounding_mode="floor").clamp(min=1).double()
-    exponents = torch.linspace(0, 1, count, dtype=torch.float64, device=periods.device)
-    return (highest[..., None] ** exponents).round()
-
-
-def _turns(place: Tensor, count: int, period: int, periods: Tensor | None = None) -> Tensor:
+def _turns(place: Tensor, count: int, period: int) -> Tensor:
     """Return the angles of places with integer harmonics: (..., positions, count).
 
     Whole numbers are divided by the period last, so that the angles are exactly periodic.
     """
-    if periods is None:
-        periods = _filled((period,), place.device)
-    around = periods[..., None]
-    return 2 * math.pi * ((place[..., None] * integer_harmonics(count, periods)) % around) / around
+    exponents = torch.linspace(0, 1, count, dtype=torch.float64, device=place.device)
+    harmonics = (float(max(1, period // 2)) ** exponents).round()
+    return 2 * math.pi * ((place[..., None] * harmonics) % period) / period
 
 
 @dataclass(frozen=True)
@@ -170,7 +146,7 @@ class Pairs:
     allowed: Tensor | None
     """Whether the query may attend to the key. None: every query may attend to every key."""
 
-    def among(self, real: Tensor, same: Tensor | None) -> Pairs:
+    def among(self, real: Tensor, same: Tensor | None = None) -> Pairs:
         """Allow attention to real places, (batch, keys), and to the same place, (queries, keys).
 
         Else a padded place might be left with nothing to attend to.
@@ -194,30 +170,6 @@ class Pairs:
             table = table.masked_fill(~self.allowed[:, None], -torch.inf)
         return table
 
-    def summed(self, x: Tensor) -> Tensor:
-        """Sum over pairs (batch, heads, queries, keys), each times its distance: (heads,)."""
-        distance = self.distance.to(x.dtype)
-        if len(distance) == 1:
-            return x.sum(dim=0).flatten(1) @ distance.flatten()
-        return torch.einsum("bhqk,bqk->h", x, distance)
-
-
-def pairs_of(
-    torus: Torus, steps: Tensor, allowed: Tensor | None, periods: Tensor | None = None
-) -> Pairs:
-    """Build the tables of all platters from the steps between places, see `Torus.count_steps`.
-
-    Attention is allowed, (..., queries, keys), between all if that is None.
-    """
-    platters = torus.num_platters
-    across = torus.distance(steps, periods)
-    across = across.view(-1, across.shape[-2], 1, across.shape[-1], 1)
-    distance = (across + torus.platter_distance(steps.device)[:, None]).flatten(3).flatten(1, 2)
-    if allowed is not None:
-        allowed = allowed.reshape(-1, *allowed.shape[-2:])
-        allowed = allowed.repeat_interleave(platters, 1).repeat_interleave(platters, 2)
-    return Pairs(distance, allowed)
-
 
 @dataclass(frozen=True)
 class Reach:
@@ -234,38 +186,41 @@ class Reach:
         """Whether a place may not attend to every other."""
         return self.causal or self.window is not None
 
-    def pairs(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Pairs:
-        """Build the tables of queries and keys, int64 positions in increasing order."""
-        steps = self.torus.count_steps(
-            self.torus.coordinates(query), self.torus.coordinates(key), periods
-        )
-        allowed = self._allowed(query, key, steps)
-        return pairs_of(self.torus, steps, allowed, periods)
+    @property
+    def _looks_back(self) -> bool:
+        """Whether a window is one of earlier positions, on a line."""
+        return self.causal and len(self.torus.sizes) == 1
 
-    def _allowed(self, query: Tensor, key: Tensor, steps: Tensor) -> Tensor | None:
-        """Tell which position may attend to which: ((batch), queries, keys); None for all."""
-        allowed = None
-        if self.causal:
-            allowed = query[:, None] >= key
+    def pairs(self, query: Tensor, key: Tensor) -> Pairs:
+        """Build the tables of queries and keys, positions (..., queries or keys) int64."""
+        torus, platters = self.torus, self.torus.num_platters
+        steps = torus.count_steps(query, key)
+        across = torus.distance(steps)
+        across = across.view(-1, across.shape[-2], 1, across.shape[-1], 1)
+        beneath = torus.platter_distance(query.device)[:, None]
+        distance = (across + beneath).flatten(3).flatten(1, 2)
+        if not self.is_limited:
+            return Pairs(distance, None)
+        lag = query[..., :, None] - key[..., None, :]
+        limits = [lag >= 0] if self.causal else []
         if self.window is not None:
-            if self.causal and len(self.torus.sizes) == 1:
-                near = query[:, None] - key < self.window
-            else:
-                near = (steps < self.window).all(dim=-1)
-            allowed = near if allowed is None else allowed & near
-        return allowed
+            limits += [some < self.window for some in ([lag] if self._looks_back else steps)]
+        allowed = functools.reduce(torch.logical_and, limits)
+        allowed = allowed.reshape(-1, *allowed.shape[-2:])
+        allowed = allowed.repeat_interleave(platters, 1).repeat_interleave(platters, 2)
+        return Pairs(distance, allowed)
 
     def _keys_of(self, start: int, stop: int, length: int) -> Tensor:
         """List the positions that any of the queries in a range may attend to: (keys,) int64."""
         key = torch.arange(stop if self.causal else length)
         if self.window is None:
             return key
-        if self.causal and len(self.torus.sizes) == 1:
+        if self._looks_back:
             return key[max(0, start - self.window + 1) :]
-        rows = self.torus.coordinates(key)[:, 0]
+        rows = self.torus.coordinates(key)[0]
         first, last = int(rows[start]), int(rows[stop - 1])
         period = self.torus.periods[0]
-        ahead = (rows[key] - first) % period  # steps along the circle from the first query
+        ahead = (rows - first) % period  # steps along the circle from the first query
         extent = last - first  # may be more than a period
         near = (ahead < extent + self.window) | (period - ahead < self.window)
         return key[near]
