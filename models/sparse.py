@@ -29,15 +29,14 @@ from torch import Tensor
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.ops.sparse_attention import (
-    Fixed,
-    Local,
+from models.ops.sparse_attention import attend_to_all, sparse_attention
+from models.ops.sparse_patterns import (
     Pattern,
-    RandomBlocks,
-    Strided,
-    Window,
-    attend_to_all,
-    sparse_attention,
+    fixed_pattern,
+    local_pattern,
+    random_pattern,
+    strided_pattern,
+    window_pattern,
 )
 
 PatternName = Literal["strided", "fixed", "longformer", "bigbird", "local"]
@@ -208,19 +207,19 @@ class Sparse(Mixer):
         # A block beyond every sequence is cut, which changes no result.
         size = min(self.block_size, max(longest, BLOCK_SIZE))
         if self.pattern == "strided":
-            return Strided(size), inner
+            return strided_pattern(size), inner
         if self.pattern == "fixed":
-            return Fixed(size, min(self.num_summary, size - 1)), inner
+            return fixed_pattern(size, min(self.num_summary, size - 1)), inner
         if self.pattern == "local":
-            return Local(size, self.context.causal), inner
+            return local_pattern(size, causal=self.context.causal), inner
         if self.pattern == "longformer":
             block = min(-(-self.window_size // 4), max(longest, WINDOW_SIZE // 4))
-            return Window(max(16, block), *self._window()), inner
+            return window_pattern(max(16, block), *self._window()), inner
         table = self.random_blocks
         if longest > self.context.max_length:
             table = self._draw_blocks(longest).to(table.device)
         last = (-(-longest // size) - 1) * size
-        return RandomBlocks(size, table), (size, last)
+        return random_pattern(size, table), (size, last)
 
     def _window(self) -> tuple[int, int]:
         """Return the numbers of positions behind and ahead in the window of longformer."""

@@ -1,250 +1,16 @@
 """Softmax attention between the pairs of a sparse pattern, without a table of all pairs.
 
-Queries are in blocks. A pattern chooses a few sets of keys for each block (`KeySet`), and one
-softmax goes over all of them. No pair is in two sets.
+Queries are in blocks, and one softmax goes over all keys that the pattern chooses for a block.
 """
 
 from __future__ import annotations
-
-import abc
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from models.ops.reference import fast_form_of
-
-Pairs = Callable[[Tensor, Tensor], Tensor]
-"""Whether queries at positions i attend to keys at positions j, by broadcasting."""
-
-
-def every_pair(i: Tensor, j: Tensor) -> Tensor:
-    """Let all queries attend to all keys; see `Pairs`."""
-    return torch.ones_like(i + j, dtype=torch.bool)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How queries are grouped, so that the queries of a group have the same keys."""
-
-    group: Callable[[Tensor], Tensor]
-    """(batch, heads, blocks, block, ...) -> (batch, heads, groups, queries, ...)."""
-    ungroup: Callable[[Tensor, int], Tensor]
-    """The inverse; its second argument is the number of blocks."""
-
-
-BY_BLOCK = Layout(lambda x: x, lambda x, blocks: x)
-"""A group for each block."""
-TOGETHER = Layout(
-    lambda x: x.flatten(2, 3)[:, :, None],
-    lambda x, blocks: x[:, :, 0].unflatten(2, (blocks, -1)),
-)
-"""One group of all queries."""
-BY_PLACE = Layout(lambda x: x.transpose(2, 3), lambda x, blocks: x.transpose(2, 3))
-"""A group for each place within a block: the queries whose distances are multiples of a block."""
-
-
-@dataclass(frozen=True)
-class KeySet:
-    """Keys for groups of queries."""
-
-    key: Tensor
-    """(batch, heads, groups, keys, channels)."""
-    value: Tensor
-    """(batch, heads, groups, keys, channels)."""
-    number: Tensor
-    """(1 or batch, 1 or heads, groups, keys, 1), the positions of the keys plus 1, and 0 where
-    there is no key or it is padding."""
-    layout: Layout
-    """The groups of queries."""
-    pairs: Pairs
-    """Which of the pairs count."""
-
-
-class Pattern(abc.ABC):
-    """A sparse pattern over positions 0, 1, 2, ...
-
-    Every position attends to itself.
-    """
-
-    block: int
-    """Number of queries in a block."""
-
-    @abc.abstractmethod
-    def pairs(self, i: Tensor, j: Tensor) -> Tensor:
-        """See `Pairs`; i and j are not negative. The result may have heads before the pairs."""
-
-    @abc.abstractmethod
-    def key_sets(self, key: Tensor, value: Tensor, number: Tensor) -> list[KeySet]:
-        """Choose keys for each block of queries.
-
-        Args:
-            key,     value: (batch, heads, blocks, block, channels).
-            number: (1 or batch, 1, blocks, block, 1), see `KeySet`.
-        """
-
-
-def _choose(
-    chosen: Callable[[Tensor], Tensor], parts: tuple[Tensor, ...], layout: Layout, pairs: Pairs
-) -> KeySet:
-    """Make a set of the same choice of keys, values and numbers."""
-    key, value, number = map(chosen, parts)
-    return KeySet(key, value, number, layout, pairs)
-
-
-def neighbours(blocks: Tensor, behind: int, ahead: int) -> Tensor:
-    """Join each block with a number of blocks before and after it, zeros beyond the ends.
-
-    Blocks are (batch, heads, blocks, block, channels); the results are longer in the fourth.
-    """
-    count = blocks.shape[2]
-    padded = functional.pad(blocks, (0, 0, 0, 0, behind, ahead))
-    shifted = [padded[:, :, shift : shift + count] for shift in range(behind + 1 + ahead)]
-    return torch.cat(shifted, dim=3)
-
-
-@dataclass(frozen=True)
-class Window(Pattern):
-    """Positions from `behind` before to `ahead` after the query (Longformer, section 3.1)."""
-
-    block: int
-    behind: int
-    ahead: int
-
-    def pairs(self, i: Tensor, j: Tensor) -> Tensor:
-        """See `Pairs`."""
-        return (j - i >= -self.behind) & (j - i <= self.ahead)
-
-    def key_sets(self, key: Tensor, value: Tensor, number: Tensor) -> list[KeySet]:
-        """Choose the blocks that the window reaches."""
-        others = key.shape[2] - 1
-        behind, ahead = (min(others, -(-n // self.block)) for n in (self.behind, self.ahead))
-
-        def near(x: Tensor) -> Tensor:
-            return neighbours(x, behind, ahead)
-
-        return [_choose(near, (key, value, number), BY_BLOCK, self.pairs)]
-
-
-@dataclass(frozen=True)
-class Local(Pattern):
-    """The query's own block, in a causal model up to the query."""
-
-    block: int
-    causal: bool
-
-    def pairs(self, i: Tensor, j: Tensor) -> Tensor:
-        """See `Pairs`."""
-        near = i // self.block == j // self.block
-        return near & (j <= i) if self.causal else near
-
-    def key_sets(self, key: Tensor, value: Tensor, number: Tensor) -> list[KeySet]:
-        """Choose the block itself."""
-        return [KeySet(key, value, number, BY_BLOCK, self.pairs)]
-
-
-@dataclass(frozen=True)
-class Strided(Pattern):
-    """The last `block` positions, and those at multiples of `block` behind (Child et al., 4.3).
-
-    Both heads of the paper are merged (section 5.2, equation 7). No position attends to later ones.
-    """
-
-    block: int
-
-    def pairs(self, i: Tensor, j: Tensor) -> Tensor:
-        """See `Pairs`."""
-        lag = i - j
-        return (lag >= 0) & ((lag <= self.block) | (lag % self.block == 0))
-
-    def key_sets(self, key: Tensor, value: Tensor, number: Tensor) -> list[KeySet]:
-        """Choose two blocks, and the keys at the query's place in all blocks."""
-        parts = key, value, number
-
-        def is_near(i: Tensor, j: Tensor) -> Tensor:
-            return (j <= i) & (i - j <= self.block)
-
-        def is_far(i: Tensor, j: Tensor) -> Tensor:
-            return i - j > self.block
-
-        near = _choose(lambda x: neighbours(x, 1, 0), parts, BY_BLOCK, is_near)
-        far = _choose(lambda x: x.transpose(2, 3), parts, BY_PLACE, is_far)
-        return [near, far]
-
-
-@dataclass(frozen=True)
-class Fixed(Pattern):
-    """The query's block up to the query, and summaries of blocks behind (Child et al., 4.3).
-
-    Summaries are the first position of a block and its last `num_summary`: the paper's places are
-    block - num_summary to block, modulo block. Both heads of the paper are merged (section 5.2,
-    equation 7). No position attends to later ones.
-    """
-
-    block: int
-    num_summary: int
-
-    def pairs(self, i: Tensor, j: Tensor) -> Tensor:
-        """See `Pairs`."""
-        place = j % self.block
-        is_summary = (place == 0) | (place >= self.block - self.num_summary)
-        return (j <= i) & ((i // self.block == j // self.block) | is_summary)
-
-    def key_sets(self, key: Tensor, value: Tensor, number: Tensor) -> list[KeySet]:
-        """Choose the block itself, and all summaries."""
-        parts = key, value, number
-
-        def summaries(x: Tensor) -> Tensor:
-            ends = torch.cat([x[..., :1, :], x[..., self.block - self.num_summary :, :]], dim=3)
-            return TOGETHER.group(ends)
-
-        def is_near(i: Tensor, j: Tensor) -> Tensor:
-            return j <= i
-
-        def is_far(i: Tensor, j: Tensor) -> Tensor:
-            return j // self.block < i // self.block
-
-        near = KeySet(*parts, BY_BLOCK, is_near)
-        return [near, _choose(summaries, parts, TOGETHER, is_far)]
-
-
-@dataclass(frozen=True)
-class RandomBlocks(Pattern):
-    """The query's block, the ones beside it, and blocks drawn at random (BigBird, section 2).
-
-    Attributes:
-        block: positions in a block.
-        table: (heads, blocks, drawn), the numbers of the drawn blocks, and -1 for none. They are
-            different from each other and from the query's block and its neighbours.
-    """
-
-    block: int
-    table: Tensor
-
-    def pairs(self, i: Tensor, j: Tensor) -> Tensor:
-        """See `Pairs`; i and j have the shapes (length, 1) and (1, length)."""
-        of_query, of_key = i // self.block, j // self.block
-        drawn = self.table[:, of_query.flatten()]
-        return ((of_query - of_key).abs() <= 1) | (drawn[..., None] == of_key[None]).any(dim=-2)
-
-    def key_sets(self, key: Tensor, value: Tensor, number: Tensor) -> list[KeySet]:
-        """Choose three blocks, and the drawn ones, which differ by head."""
-        blocks = key.shape[2]
-        table = self.table[:, :blocks]
-        heads = torch.arange(len(table), device=table.device)[:, None, None]
-        exists = (table >= 0) & (table < blocks)
-        source = torch.where(exists, table, 0)
-
-        def drawn(x: Tensor) -> Tensor:
-            return x.expand(-1, len(table), -1, -1, -1)[:, heads, source].flatten(3, 4)
-
-        parts = key, value, number
-        near = _choose(lambda x: neighbours(x, 1, 1), parts, BY_BLOCK, every_pair)
-        far = _choose(drawn, parts, BY_BLOCK, every_pair)
-        exists = exists.repeat_interleave(self.block, dim=-1)[None, ..., None]
-        return [near, KeySet(far.key, far.value, far.number * exists, BY_BLOCK, every_pair)]
+from models.ops.sparse_patterns import TOGETHER, KeySet, Pattern, every_pair
 
 
 def sparse_attention_reference(
@@ -319,7 +85,7 @@ def sparse_attention(
         )
         numbers = outer(number[:, None, :, None])
         groups = [x[:, :, None] for x in (outer(key), outer(value), numbers)]
-        shared = [KeySet(groups[0], groups[1], groups[2], TOGETHER, every_pair)]
+        shared = [KeySet(groups, every_pair, TOGETHER)]
     if first == stop:
         return mixed
     numbers = (number[:, first:stop] - first).clamp(min=0)
@@ -367,12 +133,7 @@ def _attend_in_blocks(
 ) -> Tensor:
     """Attend to the sets of a pattern and to the shared ones by one softmax.
 
-    Args:
-        heads: queries, keys and values, each (batch, heads, length, channels).
-        number: (1 or batch, length), see `KeySet`.
-        pattern: which keys each block has.
-        shared: sets of keys for all queries.
-        dropout: fraction of attention weights dropped.
+    Queries, keys and values are (batch, heads, length, channels), numbers (1 or batch, length).
     """
     query, key, value = heads
     length, channels = query.shape[2:]
@@ -389,10 +150,11 @@ def _attend_in_blocks(
     place = place.view(1, 1, blocks, pattern.block, 1)
     scores = torch.cat([_scores(query, place, keys) for keys in sets], dim=-1)
     weights = functional.dropout(scores.softmax(dim=-1), dropout).to(value.dtype)
-    parts = weights.split([keys.key.shape[3] for keys in sets], dim=-1)
+    values = [keys.parts[1] for keys in sets]
+    parts = weights.split([some.shape[3] for some in values], dim=-1)
     mixed = [
-        keys.layout.ungroup(keys.layout.group(part) @ keys.value, blocks)
-        for part, keys in zip(parts, sets, strict=True)
+        keys.layout.ungroup(keys.layout.group(part) @ some, blocks)
+        for keys, part, some in zip(sets, parts, values, strict=True)
     ]
     return sum(mixed[1:], mixed[0]).flatten(2, 3)[:, :, :length]
 
@@ -404,8 +166,8 @@ def _scores(query: Tensor, place: Tensor, keys: KeySet) -> Tensor:
 
     Returns: (batch, heads, blocks, block, keys).
     """
-    group, number = keys.layout.group, keys.number.mT
-    allowed = keys.pairs(group(place), number - 1) & (number > 0)
-    scores = group(query) @ keys.key.mT
+    (key, _, number), group = keys.parts, keys.layout.group
+    allowed = keys.pairs(group(place), number.mT - 1) & (number.mT > 0)
+    scores = group(query) @ key.mT
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     return keys.layout.ungroup(scores, query.shape[2])

@@ -47,8 +47,9 @@ def toroidal_attention_reference(
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """Attend between all places and platters, with the options of torch's attention."""
-    parts = (x.flatten(2, 3) for x in (query, key, value))
-    mixed = functional.scaled_dot_product_attention(*parts, **options)
+    mixed = functional.scaled_dot_product_attention(
+        query.flatten(2, 3), key.flatten(2, 3), value.flatten(2, 3), **options
+    )
     return mixed.unflatten(2, query.shape[2:4])
 
 
