@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
-from models.ops.recurrence import scan, scan_both_ways
+from models.ops.recurrences import scan, scan_both_ways
 
 
 class LowerBounds(nn.Module):

@@ -28,8 +28,8 @@ from torch.nn import functional
 from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
-from models.ops.decaying_attention import decaying_attention
 from models.ops.deterministic import cumulative_sum
+from models.ops.recurrences import decaying_attention
 
 Feature = Literal["elu", "relu", "silu", "cos", "favor"]
 Decay = Literal["none", "fixed", "selective"]

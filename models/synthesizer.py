@@ -8,7 +8,7 @@ Symbols of the paper and their names here:
     N, l: context.max_length
     d: context.dim
     G(X): value
-    B, C, R, R_1 R_2^T: TableScores and LowRankScores
+    B, R, R_1 R_2^T: DenseScores, RandomScores, FactorizedRandomScores
     k: rank
 """
 
@@ -27,11 +27,14 @@ from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads, split_parts
 from models.ops.local_attention import allowed_pairs
 
-ScoreKind = Literal["random", "factorized_random", "dense", "factorized_dense"]
+ScoreKind = Literal["random", "factorized_random", "dense"]
 
 
 class RandomScores(nn.Module):
-    """Random Synthesizer: a learned score for each pair of positions (section 3.1.3)."""
+    """Random Synthesizer: a learned score for each pair of positions (section 3.1.3).
+
+    Entry [..., i, j] is the score of position j for the query at position i.
+    """
 
     def __init__(self, heads: int, max_length: int) -> None:
         super().__init__()
@@ -43,7 +46,10 @@ class RandomScores(nn.Module):
 
 
 class FactorizedRandomScores(nn.Module):
-    """Factorized Random Synthesizer: a learned table of pairs of a rank (section 3.1.4)."""
+    """Factorized Random Synthesizer: a learned table of pairs of a rank (section 3.1.4).
+
+    Scores are products of what stands for queries and for keys, (1 or batch, heads, length, rank).
+    """
 
     def __init__(self, heads: int, max_length: int, rank: int) -> None:
         super().__init__()
@@ -79,35 +85,6 @@ class DenseScores(nn.Module):
         return query, key[None]
 
 
-class FactorizedDenseScores(nn.Module):
-    """Factorized Dense Synthesizer: each score is a product of two that a position computes.
-
-    Section 3.1.2. Position j of a sequence stands for a row and a column of a table that is as
-    square as possible. Each position computes one factor for each row and one for each column. In
-    the paper the number of rows times that of columns is max_length; here it may be larger.
-    """
-
-    def __init__(self, dim: int, heads: int, hidden: int, max_length: int, *, bias: bool) -> None:
-        super().__init__()
-        self.heads = heads
-        self.columns = math.isqrt(max_length - 1) + 1
-        self.rows = -(-max_length // self.columns)
-        self.hidden = LinearMap(dim, hidden, bias=bias)
-        channels = hidden // heads
-        shape = heads, channels, self.rows + self.columns
-        self.weight = nn.Parameter(torch.randn(shape) * channels**-0.5)
-        self.bias = nn.Parameter(torch.zeros(heads, 1, shape[-1])) if bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        factors = split_heads(functional.relu(self.hidden(x)), self.heads) @ self.weight
-        if self.bias is not None:
-            factors = factors + self.bias
-        of_row, of_column = factors.split([self.rows, self.columns], dim=-1)
-        of_row = of_row[..., : -(-x.shape[1] // self.columns)]
-        table = of_row[..., :, None] * of_column[..., None, :]
-        return table.flatten(3)[..., : x.shape[1]]
-
-
 def draw_glorot(heads: int, rows: int, columns: int) -> Tensor:
     """Draw (heads, rows, columns) from flax's Xavier uniform distribution of the whole tensor.
 
@@ -120,14 +97,10 @@ def draw_glorot(heads: int, rows: int, columns: int) -> Tensor:
 def attend_by_scores(
     scores: Tensor, value: Tensor, allowed: Tensor | None, *, dropout: float
 ) -> Tensor:
-    """Average values with the softmax of scores as weights.
+    """Average values, (batch, heads, keys, channels), by the softmax of scores.
 
-    Args:
-        scores: (batch or 1, heads, queries, keys).
-        value: (batch, heads, keys, channels).
-        allowed: bool, broadcast to scores, True for pairs that may attend. None: all may.
-        dropout: fraction of attention weights dropped.
-    Returns: (batch, heads, queries, channels).
+    Scores are (batch or 1, heads, queries, keys). Pairs that are not allowed, if not None, may not
+    attend.
     """
     if allowed is not None:
         # Negative infinity would give gradients of NaN where no pair may attend.
@@ -139,19 +112,6 @@ def attend_by_scores(
     return torch.einsum("bhqk,bhkc->bhqc", weights, value)
 
 
-TableScores = RandomScores | FactorizedDenseScores
-"""Scores of all pairs: (batch, length, dim) -> (batch or 1, heads, length, length).
-
-Entry [..., i, j] is the score of position j for the query at position i.
-"""
-LowRankScores = FactorizedRandomScores | DenseScores
-"""Scores that are products of two vectors, as those of attention are.
-
-`factors` maps (batch, length, dim) to what stands for queries and for keys, each (batch or 1,
-heads, length, rank).
-"""
-
-
 class Synthesizer(Mixer):
     """Softmax attention whose scores are learned or computed from single positions, O(length^2).
 
@@ -160,7 +120,7 @@ class Synthesizer(Mixer):
     Args:
         scores: how the scores of a query's position i are made. "random": a learned table of all
             pairs; "factorized_random": a learned table of rank `rank`; "dense": a network computes
-            them from the input at i; "factorized_dense": a network computes factors of them.
+            them from the input at i.
         rank: rank of the table of scores factorized_random. None: 8.
         dot_product: whether scores of queries and keys are added, as in ordinary attention. The
             sum is not weighted.
@@ -191,22 +151,18 @@ class Synthesizer(Mixer):
         super().__init__()
         inner = channels_of_heads(context, num_heads, attention_dim)
         if rank is not None and scores != "factorized_random":
-            raise ValueError(
-                f"rank is an option of scores factorized_random only, and scores is {scores}"
-            )
+            raise ValueError(f"rank concerns scores factorized_random, and scores is {scores}")
         self.context = context
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
         length, dim, bias = context.max_length, context.dim, projection_bias
-        self.scores: TableScores | LowRankScores
+        self.scores: RandomScores | FactorizedRandomScores | DenseScores
         if scores == "random":
             self.scores = RandomScores(num_heads, length)
         elif scores == "factorized_random":
             self.scores = FactorizedRandomScores(num_heads, length, rank or 8)
-        elif scores == "dense":
-            self.scores = DenseScores(dim, num_heads, inner, length, bias=bias)
         else:
-            self.scores = FactorizedDenseScores(dim, num_heads, inner, length, bias=bias)
+            self.scores = DenseScores(dim, num_heads, inner, length, bias=bias)
         self.query_key = LinearMap(dim, 2 * inner, bias=bias) if dot_product else None
         self.value = LinearMap(dim, inner, bias=bias)
         self.output = LinearMap(inner, dim, bias=bias)
@@ -222,32 +178,21 @@ class Synthesizer(Mixer):
             allowed = allowed_pairs(length, None, mask, causal=True, device=x.device)
         value = split_heads(self.value(x), self.num_heads)
         dropout = self.attention_dropout if self.training else 0.0
-        if isinstance(self.scores, LowRankScores):
-            query, key = self._add_dot_product(x, *self.scores.factors(x))
-            query, key = (factor.expand(len(x), -1, -1, -1) for factor in (query, key))
+        dots = None
+        if self.query_key is not None:
+            query, key = split_parts(self.query_key(x), 2, self.num_heads)
+            dots = query * query.shape[-1] ** -0.5, key
+        if isinstance(self.scores, RandomScores):
+            scores = self.scores(x)
+            scores = scores if dots is None else scores + dots[0] @ dots[1].mT
+            mixed = attend_by_scores(scores, value, allowed, dropout=dropout)
+        else:
+            query, key = (part.expand(len(x), -1, -1, -1) for part in self.scores.factors(x))
+            if dots is not None:  # longer vectors add their products
+                query, key = (
+                    torch.cat(pair, dim=-1) for pair in zip((query, key), dots, strict=True)
+                )
             mixed = functional.scaled_dot_product_attention(
                 query, key, value, attn_mask=allowed, dropout_p=dropout, scale=1.0
             )
-        else:
-            scores = self.scores(x)
-            if self.query_key is not None:
-                query, key = self._query_and_key(x)
-                scores = scores + query @ key.mT
-            mixed = attend_by_scores(scores, value, allowed, dropout=dropout)
         return self.output(mixed.transpose(1, 2).flatten(2))
-
-    def _query_and_key(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Make queries and keys of a dot product, (batch, heads, length, channels), scaled."""
-        assert self.query_key is not None
-        query, key = split_parts(self.query_key(x), 2, self.num_heads)
-        return query * query.shape[-1] ** -0.5, key
-
-    def _add_dot_product(self, x: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Append queries and keys to factors of scores, which adds their products."""
-        if self.query_key is None:
-            return query, key
-        factors = zip((query, key), self._query_and_key(x), strict=True)
-        query, key = (
-            torch.cat([own.expand(len(x), -1, -1, -1), more], dim=-1) for own, more in factors
-        )
-        return query, key

@@ -20,9 +20,7 @@ from torch import Tensor
 from common.kernel_choice import KERNEL_CHOICE
 from models.fast import public_kernels
 from models.fast.public_kernels import DECAYING_ATTENTION, DELTA_RULE, SCAN
-from models.ops.decaying_attention import decaying_attention
-from models.ops.delta_rule import delta_rule
-from models.ops.recurrence import scan, scan_both_ways
+from models.ops.recurrences import decaying_attention, delta_rule, scan, scan_both_ways
 from models.ops.reference import reference_forms
 
 LENGTH = 64

@@ -18,7 +18,7 @@ from torch import nn
 
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.options import Section, options_model
-from models import promises
+from models import promises, suite_promises
 from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from references import (
     LargestTensor,
@@ -98,7 +98,6 @@ FORMS: dict[str, list[Options]] = {
         {"scores": "random", "dot_product": True},
         {"scores": "factorized_random", "rank": 3},
         {"scores": "dense", "attention_dim": 12, "projection_bias": False},
-        {"scores": "factorized_dense", "num_heads": 2},
     ],
     "tnn": [
         {"window": 5, "num_heads": 2, "decay": None, "rpe_residual": True},
@@ -169,14 +168,14 @@ def padded_batch(length: int, padding: int) -> tuple[torch.Tensor, torch.Tensor]
 def test_results_are_like_inputs_and_repeat(name: str, form: Options, causal: bool) -> None:
     mixer, other = build(name, form, causal=causal), build(name, form, causal=causal)
     promises.check_weights(mixer)
-    promises.check_empty_batch(mixer, torch.zeros(0, 20, 8))
-    promises.check_every_gradient(mixer, torch.randn(3, 2, 33, 8))
+    suite_promises.check_empty_batch(mixer, torch.zeros(0, 20, 8))
+    suite_promises.check_every_gradient(mixer, torch.randn(3, 2, 33, 8))
     for training in (True, False):
         promises.check_output(mixer.train(training), torch.randn(3, 31, 8))
-    promises.check_determinism(mixer, torch.randn(2, 11, 8))
-    promises.check_saved_weights(mixer, other.eval(), torch.randn(1, 9, 8))
-    promises.check_bf16(mixer, torch.randn(2, 33, 8), limit=0.05)
-    promises.check_longer(mixer, torch.randn(2, MAX_LENGTH + 9, 8))
+    suite_promises.check_determinism(mixer, torch.randn(2, 11, 8))
+    suite_promises.check_saved_weights(mixer, other.eval(), torch.randn(1, 9, 8))
+    suite_promises.check_bf16(mixer, torch.randn(2, 33, 8), limit=0.05)
+    suite_promises.check_longer(mixer, torch.randn(2, MAX_LENGTH + 9, 8))
 
 
 @of_every_form
@@ -190,7 +189,7 @@ def test_padding_changes_no_real_position(name: str, form: Options, causal: bool
         promises.check_padding(mixer, x, mask, contents)
     mixer.train()
     promises.check_padding(mixer, *padded_batch(31, 9), contents)
-    promises.check_padding_gradient(mixer, *padded_batch(31, 5))
+    suite_promises.check_padding_gradient(mixer, *padded_batch(31, 5))
 
 
 @of_every_form
@@ -204,9 +203,9 @@ def test_positions_see_what_they_may(name: str, form: Options, causal: bool) -> 
             promises.check_causality(mixer.train(training), x, (1, 7, 14, 30), given)
     mixer.eval()
     if not form:
-        promises.check_reach(mixer, torch.randn(1, 13, 8, dtype=torch.float64), causal=causal)
+        suite_promises.check_reach(mixer, torch.randn(1, 13, 8, dtype=torch.float64), causal=causal)
     if causal and isinstance(mixer, RecurrentMixer):
-        promises.check_recurrence(mixer, x[:, :35])  # pyright: ignore[reportPossiblyUnboundVariable]
+        suite_promises.check_recurrence(mixer, x[:, :35])  # pyright: ignore[reportPossiblyUnboundVariable]
         counts = [1, 2, 31, 32, 33, 65]  # below, at and above the 32 of a chunk
         x = torch.randn(2, MAX_LENGTH, 8, dtype=torch.float64)
         assert_prefill_equals_steps(mixer.recurrence(MAX_LENGTH), x, counts)
@@ -304,7 +303,7 @@ REFUSED: list[tuple[str, Options, str]] = [
     ("ski-tnn", {"num_inducing_points": 500}, "num_inducing_points 500 for sequences of 66"),
     ("sparse", {"block_size": 4}, "pattern longformer has no option block_size; its options are"),
     ("sparse", {"pattern": "bigbird", "num_global": 1}, "pattern bigbird cannot have num_global"),
-    ("synthesizer", {"rank": 3}, "rank is an option of scores factorized_random only"),
+    ("synthesizer", {"rank": 3}, "rank concerns scores factorized_random"),
     ("tnn", {"decay": None, "decay_learned": True}, "decay_learned needs a decay"),
     ("toroidal", {"num_heads": 3}, "num_heads 3 times num_platters 2 does not divide model.dim"),
     ("toroidal", {"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters"),

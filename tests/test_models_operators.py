@@ -18,15 +18,18 @@ from models.fast.selective_scan import selective_scan_by_blocks
 from models.ops import deterministic
 from models.ops.biased_attention import biased_attention
 from models.ops.cauchy import resolvent_sums
-from models.ops.decaying_attention import decaying_attention
-from models.ops.delta_rule import delta_rule
 from models.ops.depthwise import depthwise_convolution
 from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.hashed_attention import hashed_attention
 from models.ops.local_attention import local_attention
-from models.ops.recurrence import scan, scan_both_ways
+from models.ops.recurrences import (
+    decaying_attention,
+    delta_rule,
+    scan,
+    scan_both_ways,
+    selective_scan,
+)
 from models.ops.reference import reference_forms, reference_forms_are_used
-from models.ops.selective_scan import selective_scan
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toeplitz import LagKernel, circulant_multiply
 from models.ops.toroidal_attention import toroidal_attention

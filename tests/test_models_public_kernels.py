@@ -20,9 +20,7 @@ from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
 from models.fast import public_kernels
-from models.ops.decaying_attention import decaying_attention
-from models.ops.delta_rule import delta_rule
-from models.ops.selective_scan import selective_scan
+from models.ops.recurrences import decaying_attention, delta_rule, selective_scan
 from references import assert_equal_with_gradients, by_reference
 
 KERNELS = [
@@ -34,7 +32,7 @@ KERNELS = [
 
 STAND_IN = """
 import torch
-from models.ops.selective_scan import selective_scan
+from models.ops.recurrences import selective_scan
 
 CALLS = []
 

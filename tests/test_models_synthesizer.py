@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from conftest import build_mixer
 from models.synthesizer import (
-    DenseScores,
-    FactorizedDenseScores,
     FactorizedRandomScores,
     RandomScores,
     ScoreKind,
@@ -27,7 +25,6 @@ from references import (
 KINDS = get_args(ScoreKind)
 CASES = list(product(KINDS, (False, True), (False, True)))
 LONGEST = 37
-"""Longest sequence: a prime, so that no table of rows and columns has as many entries."""
 
 
 def mixer_of(scores: str, *, causal: bool = False, **options: Any) -> Synthesizer:
@@ -49,18 +46,10 @@ def synthetic_scores(mixer: Synthesizer, x: Tensor, head: int, i: int) -> Iterat
             yield scores.table[head, i, j]
         elif isinstance(scores, FactorizedRandomScores):
             yield scores.query[head, i] @ scores.key[head, j]
-        elif isinstance(scores, DenseScores):
+        else:
             hidden = linear(scores.hidden, x[i]).clamp(min=0).chunk(heads)[head]
             bias = 0 if scores.bias is None else scores.bias[head, j, 0]
             yield scores.key[head, j] @ hidden + bias
-        else:
-            assert isinstance(scores, FactorizedDenseScores)
-            hidden = linear(scores.hidden, x[i]).clamp(min=0).chunk(heads)[head]
-            factors = hidden @ scores.weight[head]
-            if scores.bias is not None:
-                factors = factors + scores.bias[head, 0]
-            row, column = divmod(j, 7)  # 6 rows of 7 columns have room for 37
-            yield factors[row] * factors[6 + column]
 
 
 def by_equation(mixer: Synthesizer, x: Tensor, *, causal: bool) -> Tensor:

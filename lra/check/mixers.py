@@ -15,7 +15,7 @@ from lra.classifier.plugin_check import plug_in_checks
 from lra.config.components import MixerComponent
 from lra.config.options import Section
 from lra.runtime.errors import UserError
-from models import promises
+from models import promises, suite_promises
 from models.base import Mixer, MixerContext, RecurrentMixer
 
 LENGTH = 300
@@ -40,12 +40,15 @@ def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Check
         yield f"it runs on {at}", partial(_run, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
-    yield "two evaluations give the same result", partial(promises.check_determinism, mixer, x)
+    yield (
+        "two evaluations give the same result",
+        partial(suite_promises.check_determinism, mixer, x),
+    )
     yield "sequences of a batch are independent", partial(promises.check_rows, mixer, x)
     same = "saved weights give the same result"
-    yield same, lambda: promises.check_saved_weights(mixer, build(context).eval(), x)
+    yield same, lambda: suite_promises.check_saved_weights(mixer, build(context).eval(), x)
     yield "every parameter has a gradient", partial(_check_gradients, mixer, x)
-    yield "it runs in bf16", partial(promises.check_bf16, mixer, x)
+    yield "it runs in bf16", partial(suite_promises.check_bf16, mixer, x)
     causal = partial(_check_causal, component, options, replace(context, causal=True))
     yield "with model.causal=true it is causal, or refuses", causal
     if isinstance(mixer, Mixer):
@@ -70,9 +73,12 @@ def contract_checks(component: MixerComponent, options: Section, context: MixerC
 def _list_promises(mixer: nn.Module, context: MixerContext, *, causal: bool) -> Checks:
     dim, longest = context.dim, context.max_length
     batches, empty = torch.randn(3, 2, 33, dim), torch.zeros(0, longest, dim)
-    yield "every parameter has an effect", partial(promises.check_every_gradient, mixer, batches)
-    yield "it runs on an empty batch", partial(promises.check_empty_batch, mixer, empty)
-    close = partial(promises.check_bf16, mixer.eval(), torch.randn(2, 33, dim), BF16_LIMIT)
+    yield (
+        "every parameter has an effect",
+        partial(suite_promises.check_every_gradient, mixer, batches),
+    )
+    yield "it runs on an empty batch", partial(suite_promises.check_empty_batch, mixer, empty)
+    close = partial(suite_promises.check_bf16, mixer.eval(), torch.randn(2, 33, dim), BF16_LIMIT)
     yield "its result in bf16 is close to that in single precision", close
     exact = copy.deepcopy(mixer).double().eval()
     x = torch.randn(2, 16, dim, dtype=torch.float64)
@@ -81,16 +87,19 @@ def _list_promises(mixer: nn.Module, context: MixerContext, *, causal: bool) -> 
     yield "it runs in double precision", partial(promises.check_rows, exact, x, mask)
     padding = partial(promises.check_padding, exact, x, mask, [torch.inf, torch.nan])
     yield "padding may hold infinities and NaN", padding
-    yield "no gradient reaches padding", partial(promises.check_padding_gradient, exact, x, mask)
-    reach = partial(promises.check_reach, exact, x[:1, :13], causal=causal)
+    yield (
+        "no gradient reaches padding",
+        partial(suite_promises.check_padding_gradient, exact, x, mask),
+    )
+    reach = partial(suite_promises.check_reach, exact, x[:1, :13], causal=causal)
     yield "it mixes as many positions as `reach` says", reach
     longer = torch.randn(1, 2 * longest, dim, dtype=torch.float64)
     yield (
         "it mixes longer sequences than it was built for, or refuses them, as `takes_longer` says",
-        partial(promises.check_longer, exact, longer),
+        partial(suite_promises.check_longer, exact, longer),
     )
     if causal and isinstance(exact, RecurrentMixer):
-        yield "its recurrence equals forward", partial(promises.check_recurrence, exact, x)
+        yield "its recurrence equals forward", partial(suite_promises.check_recurrence, exact, x)
 
 
 def _describe(mixer: nn.Module, dim: int) -> str:
@@ -102,7 +111,7 @@ def _run(mixer: nn.Module, x: Tensor) -> None:
 
 
 def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
-    promises.check_gradients(copy.deepcopy(mixer).train(), x)
+    suite_promises.check_gradients(copy.deepcopy(mixer).train(), x)
     is_trainable = any(parameter.requires_grad for parameter in mixer.parameters())
     return None if is_trainable else "it has no trainable parameters"
 

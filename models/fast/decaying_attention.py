@@ -29,7 +29,7 @@ from models.ops.deterministic import cumulative_sum
 
 @on_gpu_by(DECAYING_ATTENTION)
 def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
-    """See `models.ops.decaying_attention.decaying_attention`."""
+    """See `models.ops.recurrences.decaying_attention`."""
     length = query.shape[-2]
     if query.numel() == 0 or value.numel() == 0:
         return torch.zeros_like(value)

@@ -34,7 +34,7 @@ TILE = 64
 def delta_rule(
     query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor
 ) -> Tensor:
-    """See `models.ops.delta_rule.delta_rule`."""
+    """See `models.ops.recurrences.delta_rule`."""
     if query.numel() == 0 or value.numel() == 0:
         return torch.zeros_like(value)
     if query.device.type != "cpu":

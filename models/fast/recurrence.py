@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from models.fast.public_kernels import SCAN, on_gpu_by
-from models.ops.recurrence import check_factors
+from models.ops.recurrences import check_factors
 from models.ops.vandermonde import block_length
 
 OF_MATRICES = 5
@@ -25,14 +25,14 @@ OF_MATRICES = 5
 
 
 def scan(factors: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
-    """See `models.ops.recurrence.scan`; the backward pass is the same recurrence in reverse."""
+    """See `models.ops.recurrences.scan`; the backward pass is the same recurrence in reverse."""
     check_factors(factors, x)
     result: Any = _Scan.apply(factors, x, reverse)
     return result
 
 
 def scan_both_ways(factors: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """See `models.ops.recurrence.scan_both_ways`; on a GPU both directions are one recurrence."""
+    """See `models.ops.recurrences.scan_both_ways`; on a GPU both directions are one recurrence."""
     is_fixed = factors.dim() == 1
     ahead, back = (factors, factors) if is_fixed else factors
     if not is_by_doubling(x):

@@ -41,7 +41,7 @@ def selective_scan(
     *,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """See `models.ops.selective_scan.selective_scan`."""
+    """See `models.ops.recurrences.selective_scan`."""
     if x.numel() == 0 or poles.numel() == 0:
         return torch.zeros_like(x)
     if x.device.type != "cpu":

@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from models.layers.basic import LinearMap
 from models.layers.state_space import complex_dtype, complex_parameter, random_complex
-from models.ops.decaying_attention import decaying_attention
-from models.ops.selective_scan import selective_scan
+from models.ops.recurrences import decaying_attention, selective_scan
 
 DrawSteps = Callable[[int], Tensor]
 """Draws the initial time steps of a number of channels or heads, see `draw_step_biases`."""

@@ -14,7 +14,7 @@ from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap, build_dropout, linear_map
 from models.layers.long_convolution import PositionOperator, compute_once
 from models.layers.state_space import complex_parameter
-from models.ops.recurrence import scan, scan_both_ways
+from models.ops.recurrences import scan, scan_both_ways
 
 NumStates = Annotated[int, Field(ge=1, le=2**16)]
 Gate = Literal["glu", "half_glu1", "half_glu2"]
