@@ -41,6 +41,11 @@ class MixerContext:
     shared: nn.Module | None = None
     """The module that `Mixer.shared` built for all blocks; None for a mixer that is built alone."""
 
+    @property
+    def num_directions(self) -> int:
+        """1 for a causal mixer, which looks back only, else 2."""
+        return 1 if self.causal else 2
+
     @classmethod
     def of(
         cls, *, dim: int, length: int, causal: bool = False, grid: tuple[int, int] | None = None

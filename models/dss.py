@@ -36,7 +36,6 @@ from models.layers.state_space import (
     Step,
     complex_parameter,
     initial_log_steps,
-    num_directions,
     random_complex,
     real_dtype,
 )
@@ -67,19 +66,18 @@ class NormalizedConvolution(StateSpaceConvolution):
 
     def __init__(
         self,
+        context: MixerContext,
         *,
-        channels: int,
         directions: int,
         poles: Tensor,
         log_step: nn.Parameter,
         separate_steps: bool,
         normalization: Normalization,
-        max_length: int,
     ) -> None:
         super().__init__()
-        self.channels = channels
+        self.channels = context.dim
         self.normalization = normalization
-        self.max_length = max_length
+        self.max_length = context.max_length
         self.log_step = log_step
         if separate_steps:
             self.log_step = nn.Parameter(log_step.detach()[:, None].repeat(1, 2))
@@ -88,7 +86,7 @@ class NormalizedConvolution(StateSpaceConvolution):
         self.decay = nn.Parameter(decay.to(real_dtype()))
         self.frequency = nn.Parameter(poles.imag.to(real_dtype()))
         # Real and imaginary parts of variance 1 each, as in the published code.
-        readout = 2**0.5 * random_complex(directions, channels, len(poles))
+        readout = 2**0.5 * random_complex(directions, context.dim, len(poles))
         self.readout = complex_parameter(readout)
 
     def state_parameters(self) -> list[nn.Parameter]:
@@ -174,20 +172,13 @@ class DSS(StateSpaceMixer):
         step_lr: Rate | None = 0.001,
     ) -> None:
         convolution = NormalizedConvolution(
-            channels=context.dim,
-            directions=num_directions(context) if bidirectional else 1,
+            context,
+            directions=context.num_directions if bidirectional else 1,
             poles=normal_plus_low_rank(2 * num_states)[0],
             log_step=initial_log_steps(context.dim, step_min, step_max),
             separate_steps=separate_steps,
             normalization=normalization,
-            max_length=context.max_length,
         )
-        super().__init__(
-            context,
-            convolution,
-            state_lr=state_lr,
-            step_lr=step_lr,
-            output=output,
-            drops_convolved=False,
-        )
+        rates = {"state_lr": state_lr, "step_lr": step_lr}
+        super().__init__(context, convolution, **rates, output=output, drops_convolved=False)
         self.looks_ahead = bidirectional

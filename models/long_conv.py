@@ -32,7 +32,6 @@ from models.layers.state_space import (
     Output,
     Rate,
     join_directions,
-    num_directions,
 )
 from models.ops.deterministic import stretch
 from models.ops.toeplitz import LagKernel
@@ -51,27 +50,26 @@ class FreeConvolution(LongConvolution):
 
     def __init__(
         self,
+        context: MixerContext,
         *,
-        dim: int,
         copies: int,
-        directions: int,
-        max_length: int,
         start: Start,
         threshold: float,
         smoothing: int,
         kernel_dropout: float,
     ) -> None:
         super().__init__()
+        dim, longest = context.dim, context.max_length
         self.channels = copies * dim
         self.threshold = threshold
         self.smoothing = smoothing
         self.dropout = Dropout(kernel_dropout)
-        kernels = torch.randn(directions, copies * dim, max_length)
+        kernels = torch.randn(context.num_directions, copies * dim, longest)
         if start == "random":
             kernels = kernels * 0.002
         else:
             rate = (dim / 2) ** (torch.arange(dim) / dim).repeat(copies)
-            lag = torch.arange(max_length) / max_length
+            lag = torch.arange(longest) / longest
             kernels = kernels * 0.02 * torch.exp(-rate[:, None] * lag)
         self.kernels = nn.Parameter(kernels)
 
@@ -94,12 +92,13 @@ class MultiscaleConvolution(LongConvolution):
 
     norm: Tensor
 
-    def __init__(self, *, dim: int, copies: int, directions: int, max_length: int) -> None:
+    def __init__(self, context: MixerContext, *, copies: int) -> None:
         super().__init__()
-        self.channels = copies * dim
-        self.max_length = max_length
-        scales = 1 + max(0, math.ceil(math.log2(max_length / SCALE_SIZE)))
-        self.scales = nn.Parameter(torch.randn(scales, directions, copies * dim, SCALE_SIZE))
+        self.channels = copies * context.dim
+        self.max_length = context.max_length
+        scales = 1 + max(0, math.ceil(math.log2(context.max_length / SCALE_SIZE)))
+        shape = scales, context.num_directions, self.channels, SCALE_SIZE
+        self.scales = nn.Parameter(torch.randn(shape))
         self.register_buffer("norm", torch.ones(()))
         whole = self._whole().detach()
         self.norm = torch.linalg.vector_norm(whole, dim=-1, keepdim=True)
@@ -154,22 +153,16 @@ class LongConv(ConvolutionMixer[LongConvolution]):
         kernel_lr: Rate | None = 0.001,
         output: Output = "glu",
     ) -> None:
-        size = {
-            "dim": context.dim,
-            "copies": copies,
-            "directions": num_directions(context),
-            "max_length": context.max_length,
-        }
         if smoothing % 2 == 0:
             raise ValueError(f"smoothing {smoothing} is even, expected as many lags on either side")
         if kernel == "free":
             convolution: LongConvolution = FreeConvolution(
-                **size, start=start, threshold=threshold,
+                context, copies=copies, start=start, threshold=threshold,
                 smoothing=smoothing, kernel_dropout=kernel_dropout,
             )  # fmt: skip
         else:
             _check_multiscale(start, threshold, smoothing, kernel_dropout)
-            convolution = MultiscaleConvolution(**size)
+            convolution = MultiscaleConvolution(context, copies=copies)
         super().__init__(context, convolution, output=output, drops_convolved=False)
         self.kernel_lr = kernel_lr
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from models.base import DecayingAt, MixerContext
 from models.layers.shared_states import Gate, NumStates, SharedStateMixer, SharedStates
-from models.layers.state_space import Rate, complex_parameter, num_directions, random_complex
+from models.layers.state_space import Rate, complex_parameter, random_complex
 
 Radius = Annotated[float, Field(ge=0, le=1)]
 Phase = Annotated[float, Field(gt=0, le=2 * math.pi)]
@@ -38,21 +38,21 @@ class LRUStates(SharedStates):
 
     def __init__(
         self,
+        context: MixerContext,
         *,
-        dim: int,
-        directions: int,
         state_size: int,
         radius_min: float,
         radius_max: float,
         phase_max: float,
     ) -> None:
-        super().__init__(random_complex(directions, dim, state_size) * (2 / state_size) ** 0.5)
+        shape = context.num_directions, context.dim, state_size
+        super().__init__(random_complex(*shape) * (2 / state_size) ** 0.5)
         # |lambda|^2 is uniform between the squares of the radii: points are even on the ring.
         squares = torch.rand(state_size) * (radius_max**2 - radius_min**2) + radius_min**2
         self.log_decay = nn.Parameter((-0.5 * squares.clamp(min=1e-38).log()).log())
         self.log_phase = nn.Parameter((phase_max * torch.rand(state_size).clamp(min=1e-7)).log())
         self.log_gain = nn.Parameter(0.5 * torch.log1p(-squares))
-        self.input = complex_parameter(random_complex(state_size, dim) * dim**-0.5)
+        self.input = complex_parameter(random_complex(state_size, context.dim) * context.dim**-0.5)
 
     def discretize(self) -> tuple[Tensor, Tensor]:
         poles = torch.polar((-self.log_decay.exp()).exp(), self.log_phase.exp())
@@ -89,8 +89,7 @@ class LRU(SharedStateMixer[LRUStates]):
         if radius_min > radius_max:
             raise ValueError(f"radius_min {radius_min} exceeds radius_max {radius_max}")
         states = LRUStates(
-            dim=context.dim,
-            directions=num_directions(context),
+            context,
             state_size=state_size,
             radius_min=radius_min,
             radius_max=radius_max,

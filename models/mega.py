@@ -34,7 +34,7 @@ from models.base import (
 from models.layers.basic import LinearMap, build_dropout
 from models.layers.heads import latest_in_slots
 from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import DiagonalStateSpace, num_directions
+from models.layers.state_space import DiagonalStateSpace
 from models.ops.biased_attention import Weighting, bias_of, biased_attention, weights_of
 from models.ops.toeplitz import LagKernel
 from models.ops.vandermonde import vandermonde_product
@@ -123,7 +123,7 @@ class Mega(GatedMixer, RecurrentMixer):
         self.chunk = None if chunk is None else min(chunk, context.max_length)
         self.weighting: Weighting = weighting
         self.average = DampedAverage(
-            channels=dim, directions=num_directions(context), size=average_size
+            channels=dim, directions=context.num_directions, size=average_size
         )
         self.direct = nn.Parameter(torch.randn(dim))
         self.value = LinearMap(dim, self.value_dim)

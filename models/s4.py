@@ -46,7 +46,6 @@ from models.layers.state_space import (
     check_copies,
     complex_parameter,
     initial_log_steps,
-    num_directions,
     per_channel,
     random_complex,
     real_dtype,
@@ -70,27 +69,26 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
 
     def __init__(
         self,
+        context: MixerContext,
         *,
-        channels: int,
-        directions: int,
         copies: int,
         state_size: int,
         log_step: nn.Parameter,
-        max_length: int,
         input_clip: float | None,
     ) -> None:
         super().__init__()
         poles, low_rank, into = (v.repeat(copies, 1) for v in normal_plus_low_rank(state_size))
         if input_clip is not None:
             into = clip_imaginary(into, input_clip)
-        self.channels = channels
-        self.length = fast_fft_length(max_length)
+        self.channels = context.dim
+        self.length = fast_fft_length(context.max_length)
         self.log_step = log_step
         self.log_decay = nn.Parameter((-poles.real).log().to(real_dtype()))
         self.frequency = nn.Parameter(poles.imag.to(real_dtype()))
         self.low_rank = complex_parameter(low_rank)
         self.input = complex_parameter(into)
-        self.readout = complex_parameter(random_complex(directions, channels, state_size // 2))
+        shape = context.num_directions, context.dim, state_size // 2
+        self.readout = complex_parameter(random_complex(*shape))
         with torch.no_grad():
             # Drawn as C', learned as C.
             full = self._full_readout()
@@ -189,17 +187,13 @@ class NormalPlusLowRankRecurrence(TimeInvariantRecurrence):
     def __init__(self, convolution: NormalPlusLowRankConvolution) -> None:
         self.convolution = convolution
         self.poles, self.p, self.b, self.step_size = (v.detach() for v in convolution.dynamics())
+        self.num_channels = convolution.channels
         self.diagonal = 1 / (1 - self.step_size * self.poles / 2)
         capacitance = 2 / self.step_size + _both(self.p.conj() * self.diagonal * self.p)
         self.projected = self.diagonal * self.p / capacitance
         self.readout = 2 * _first_half(convolution.effective_readout()[0]).to(self.poles.dtype)
 
-    def initial_state(self, batch: int) -> Tensor:
-        """Return zeros: (batch, channels, states) complex."""
-        return self.poles.new_zeros(batch, *self.poles.shape)
-
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Process a position: x (batch, channels), state (batch, channels, states) complex."""
         drift = self.poles * state - self.p * _both(self.p.conj() * state)
         right = state + self.step_size * (drift / 2 + self.b * x[..., None])
         solved = self.diagonal * right
@@ -264,12 +258,10 @@ class S4(StateSpaceMixer):
         readout_lr: Annotated[Rate | None, Added(None)] = None,
     ) -> None:
         convolution = NormalPlusLowRankConvolution(
-            channels=context.dim,
-            directions=num_directions(context),
+            context,
             copies=check_copies(num_copies, context.dim),
             state_size=state_size,
             log_step=initial_log_steps(context.dim, step_min, step_max),
-            max_length=context.max_length,
             input_clip=input_clip,
         )
         super().__init__(

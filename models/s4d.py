@@ -44,7 +44,6 @@ from models.layers.state_space import (
     check_copies,
     complex_parameter,
     initial_log_steps,
-    num_directions,
     per_channel,
     random_complex,
     real_dtype,
@@ -108,28 +107,27 @@ class DiagonalConvolution(StateSpaceConvolution):
         poles: (states,) complex, the initial A, one pole of each conjugate pair.
         into: (states,) complex, the initial B.
         log_step: (channels,) logarithms of the time steps.
-        tilted_length: length whose spectrum is multiplied by a learned power of the frequency.
-            None: the spectrum is not changed.
+        is_tilted: whether the spectrum over max_length is multiplied by a learned power of the
+            frequency.
     """
 
     input: Tensor
 
     def __init__(
         self,
+        context: MixerContext,
         *,
-        channels: int,
-        directions: int,
         copies: int,
         poles: Tensor,
         into: Tensor,
         log_step: nn.Parameter,
         discretization: Discretization,
-        tilted_length: int | None = None,
-        learns_input: bool = True,
+        is_tilted: bool,
+        learns_input: bool,
     ) -> None:
         super().__init__()
         self.discretization = discretization
-        self.channels = channels
+        self.channels = context.dim
         self.log_step = log_step
         self.log_decay = nn.Parameter((-poles.real).log().to(real_dtype()).repeat(copies, 1))
         self.frequency = nn.Parameter(poles.imag.to(real_dtype()).repeat(copies, 1))
@@ -138,9 +136,10 @@ class DiagonalConvolution(StateSpaceConvolution):
             self.input = b
         else:
             self.register_buffer("input", b.detach())
-        self.readout = complex_parameter(random_complex(directions, channels, len(poles)))
-        self.tilted_length = tilted_length
-        self.exponent = None if tilted_length is None else nn.Parameter(torch.zeros(channels))
+        shape = context.num_directions, context.dim, len(poles)
+        self.readout = complex_parameter(random_complex(*shape))
+        self.max_length = context.max_length
+        self.exponent = nn.Parameter(torch.zeros(context.dim)) if is_tilted else None
 
     def generate(self, length: int) -> LagKernel:
         """See `LongConvolution.generate`.
@@ -148,14 +147,13 @@ class DiagonalConvolution(StateSpaceConvolution):
         A kernel with a changed spectrum is computed for the longest length and then cut, because
         the change depends on the length and padding must not change the kernel.
         """
-        if self.tilted_length is None or self.exponent is None:
+        if self.exponent is None:
             return super().generate(length)
-        longest = max(length, self.tilted_length)
-        return spectral_tilt(self.kernels(longest), self.exponent).cut(length)
+        return spectral_tilt(self.kernels(self.resolution(length)), self.exponent).cut(length)
 
     def resolution(self, length: int) -> int:
         """Return the length whose frequencies tilt the kernel, see `LongConvolution.resolution`."""
-        return 0 if self.tilted_length is None else max(length, self.tilted_length)
+        return 0 if self.exponent is None else max(length, self.max_length)
 
     def state_parameters(self) -> list[nn.Parameter]:
         learned = [self.input] if isinstance(self.input, nn.Parameter) else []
@@ -239,14 +237,13 @@ class S4D(StateSpaceMixer):
         poles = initial_poles(initialization, state_size)
         start = input_start or ("hippo" if initialization == "legs" else "ones")
         convolution = DiagonalConvolution(
-            channels=context.dim,
-            directions=num_directions(context),
+            context,
             copies=check_copies(num_copies, context.dim),
             poles=torch.complex(poles.real, frequency_scale * poles.imag),
             into=initial_input(start, state_size),
             log_step=initial_log_steps(context.dim, step_min, step_max),
             discretization=discretization,
-            tilted_length=context.max_length if spectral_exponent else None,
+            is_tilted=spectral_exponent,
             learns_input=learns_input,
         )
         super().__init__(

@@ -36,7 +36,6 @@ from models.layers.state_space import (
     complex_dtype,
     complex_parameter,
     initial_log_steps,
-    num_directions,
     random_complex,
     real_dtype,
 )
@@ -57,9 +56,8 @@ class S5States(SharedStates):
 
     def __init__(
         self,
+        context: MixerContext,
         *,
-        dim: int,
-        directions: int,
         state_size: int,
         num_blocks: int,
         readout_start: ReadoutStart,
@@ -69,13 +67,13 @@ class S5States(SharedStates):
     ) -> None:
         poles, v = normal_part(state_size // num_blocks)
         vectors = torch.block_diag(*[v] * num_blocks).to(complex_dtype())
-        super().__init__(_initial_readout(readout_start, directions, dim, vectors))
+        super().__init__(_initial_readout(readout_start, context, vectors))
         self.clip_poles = clip_poles
         self.discretization = discretization
         self.log_step = log_step
         self.real_part = nn.Parameter(poles.real.to(real_dtype()).repeat(num_blocks))
         self.frequency = nn.Parameter(poles.imag.to(real_dtype()).repeat(num_blocks))
-        start = draw_truncated_normal(torch.empty(state_size, dim), state_size**-0.5)
+        start = draw_truncated_normal(torch.empty(state_size, context.dim), state_size**-0.5)
         self.input = complex_parameter(vectors.mH @ start.to(vectors.dtype))
 
     def discretize(self) -> tuple[Tensor, Tensor]:
@@ -90,13 +88,13 @@ class S5States(SharedStates):
         return (1 + d / 2) / (1 - d / 2), (step / (1 - d / 2))[:, None] * b
 
 
-def _initial_readout(start: ReadoutStart, directions: int, dim: int, vectors: Tensor) -> Tensor:
+def _initial_readout(start: ReadoutStart, context: MixerContext, vectors: Tensor) -> Tensor:
     """Draw C: (directions, dim, states) complex.
 
     The two laws of flax's lecun_normal differ as the published code calls it, once for the whole
     matrix, whose deviation is (P H) ** -1/2, or row by row, P ** -1/2.
     """
-    size, states = vectors.shape
+    (size, states), directions, dim = vectors.shape, context.num_directions, context.dim
     if start == "complex":
         return random_complex(directions, dim, states)
     deviation = size**-0.5 if start == "truncated" else (size * dim) ** -0.5
@@ -151,8 +149,7 @@ class S5(SharedStateMixer[S5States]):
                 f"num_blocks {num_blocks} does not cut state_size {state_size} into even parts"
             )
         states = S5States(
-            dim=context.dim,
-            directions=num_directions(context),
+            context,
             state_size=state_size,
             num_blocks=num_blocks,
             readout_start=readout_start,

@@ -86,15 +86,19 @@ def join_directions(kernels: Tensor, length: int) -> LagKernel:
 
 
 class TimeInvariantRecurrence(Recurrence):
-    """A recurrence s' = A s + B x whose state is one tensor."""
+    """A recurrence s' = A s + B x whose state is one tensor, of the type of its poles."""
 
-    @abc.abstractmethod
+    poles: Tensor
+    """(channels, states) or, of all channels, (1, states)."""
+    num_channels: int
+
     def initial_state(self, batch: int) -> Tensor:
-        """Return zeros."""
+        """Return zeros: (batch, channels, states)."""
+        return self.poles.new_zeros(batch, self.num_channels, self.poles.shape[1])
 
     @abc.abstractmethod
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Process a position: x (batch, channels), see `Recurrence.step`."""
+        """Process a position: x (batch, channels), state -> (batch, channels), the next state."""
 
     @abc.abstractmethod
     def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
@@ -125,19 +129,14 @@ class DiagonalStateSpace(TimeInvariantRecurrence):
 
     Its kernel at lag l is Re(sum of weights * poles ** l). Weights act on the input and not on the
     output. States are then as large as the outputs, even with growing poles and tiny weights.
-
     """
 
     def __init__(self, poles: Tensor, weights: Tensor) -> None:
         self.poles = poles
         self.weights = weights
-
-    def initial_state(self, batch: int) -> Tensor:
-        """Return zeros: (batch, channels, states) complex."""
-        return self.weights.new_zeros(batch, *self.weights.shape)
+        self.num_channels = len(weights)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Process a position: x (batch, channels), state (batch, channels, states) complex."""
         state = self.poles * state + self.weights * x[..., None]
         return state.real.sum(dim=-1).to(x.dtype), state
 
@@ -230,11 +229,6 @@ class _StateSpaceRecurrence(Recurrence):
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.project(x, self.convolve(x)), self.inner.state_after(x)
-
-
-def num_directions(context: MixerContext) -> int:
-    """Return the number of kernels per channel: 1 if the context is causal, else 2."""
-    return 1 if context.causal else 2
 
 
 def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Parameter:
