@@ -112,6 +112,11 @@ class Mixer(nn.Module, abc.ABC):
         """
 
     @staticmethod
+    def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+        """Set padded positions of x, (batch, length, channels), to 0, whatever they hold."""
+        return x if mask is None else x.masked_fill(~mask[..., None], 0)
+
+    @staticmethod
     def check_length(length: int, max_length: int) -> None:
         """Raise ValueError for a sequence that is longer than the positions with parameters."""
         if length > max_length:

@@ -38,6 +38,5 @@ class Convolution(Mixer):
         self.bias = nn.Parameter(torch.zeros(context.dim))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         return depthwise_convolution(x, self.taps.T, self.first_lag) + self.bias.to(x.dtype)

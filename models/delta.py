@@ -102,8 +102,7 @@ class Delta(RecurrentMixer, Recurrence):
         return direction
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:  # and so keys, which have no bias, until real positions come
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)  # and so keys, which have no bias
         parts = self.query_key_value(x), self.rate_and_decay(x)
         numbers = [0] if self.context.causal else [0, -1]
         with torch.autocast(x.device.type, enabled=False):

@@ -70,8 +70,7 @@ class HGRN(RecurrentMixer, Recurrence):
         self.phase = nn.Parameter(rates.repeat(1 if context.causal else 2, 1))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         candidate, kept = self.candidates(x)
         if mask is not None:
             candidate = candidate * mask[..., None]

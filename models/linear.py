@@ -111,8 +111,7 @@ class Linear(RecurrentMixer, Recurrence):
             self.decay_gate = LinearMap(dim, num_heads)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         if self.feature not in RECTIFIED:
             return self._divided(self._sums(x, mask))
         with torch.autocast(x.device.type, enabled=False):

@@ -121,8 +121,7 @@ class Linformer(Mixer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         self.check_length(x.shape[1], self.max_length)
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         query = split_heads(self.query(x), self.num_heads)
         key, value = self._keys_and_values(x, mask)
         dropout = self.attention_dropout if self.training else 0.0

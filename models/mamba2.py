@@ -98,7 +98,11 @@ class Direction(nn.Module):
             convolved = functional.silu(self.convolution(convolved))
         with torch.autocast(convolved.device.type, enabled=False):
             working = torch.promote_types(convolved.dtype, torch.float32)
-            return self.states.select(convolved.to(working), direct.to(working)).masked(mask)
+            chosen = self.states.select(convolved.to(working), direct.to(working))
+        if mask is None:
+            return chosen
+        # A time step of 0: no state decays at padding, and nothing enters.
+        return chosen._replace(step=chosen.step * mask[..., None])
 
 
 class Mamba2(RecurrentMixer, Recurrence):
@@ -183,8 +187,7 @@ class Mamba2(RecurrentMixer, Recurrence):
         return direction
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
         directions, parts = [self._direction(0)], [(convolved, direct, mask)]
         if not self.context.causal:

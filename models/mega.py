@@ -141,8 +141,7 @@ class Mega(GatedMixer, RecurrentMixer):
 
     def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `GatedMixer.value_and_gate` (Mega, equations 7 to 15)."""
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         query, key, value, rest = self.attended(x, self.average(x))
         return self.gated(self.attend(query, key, value, mask), rest)
 

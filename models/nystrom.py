@@ -152,8 +152,7 @@ class Nystrom(Mixer):
             self.taps = nn.Parameter(taps)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         projected = self.query_key_value(x)
         # The pseudo-inverse amplifies rounding errors, so it is computed without autocast.
         with torch.autocast(x.device.type, enabled=False):
@@ -181,8 +180,7 @@ class Nystrom(Mixer):
 
     def _convolve(self, value: Tensor, taps: Tensor, mask: Tensor | None) -> Tensor:
         """Convolve the channels of each head with its filter: (batch, length, dim)."""
-        if mask is not None:  # a bias is not 0 at padding
-            value = value.masked_fill(~mask[..., None], 0)
+        value = self.without_padding(value, mask)  # where the bias is
         channels = value.shape[2] // self.num_heads
         taps = taps.to(value.dtype).repeat_interleave(channels, dim=0)
         return depthwise_convolution(value, taps, -(taps.shape[1] // 2))

@@ -97,8 +97,7 @@ class Reformer(Mixer):
         self.register_buffer("rotations", rotations)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         # A rounded query may fall into another bucket, so queries are computed without autocast.
         with torch.autocast(x.device.type, enabled=False):
             query = split_heads(self.query_key(x.to(self.query_key.weight.dtype)), self.num_heads)

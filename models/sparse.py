@@ -179,9 +179,7 @@ class Sparse(Mixer):
             self.reach = self._window()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         length = x.shape[1]
         pattern, inner = self._pattern(length)
         dropout = self.attention_dropout if self.training else 0.0

@@ -170,9 +170,7 @@ class Synthesizer(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         length = x.shape[1]
         self.check_length(length, self.context.max_length)
-        if mask is not None:
-            # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         allowed = None if mask is None else mask[:, None, None, :]
         if self.context.causal:
             allowed = allowed_pairs(length, None, mask, causal=True, device=x.device)

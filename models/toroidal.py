@@ -191,9 +191,7 @@ class Toroidal(RecurrentMixer):
         self.output = LinearMap(context.dim, context.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            # Their weights are 0, but 0 times infinity or NaN is NaN.
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         torus = self.positions.torus(x.shape[1])
         if not self.has_own_circle:
             return self._mix(x, mask, torus)

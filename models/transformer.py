@@ -95,9 +95,7 @@ class Transformer(Mixer):
         self.output = LinearMap(inner, context.dim, bias=projection_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         query, key, value = split_parts(self.query_key_value(x), 3, self.num_heads)
         if self.rotary:
             query, key = rotate(query), rotate(key)

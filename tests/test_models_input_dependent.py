@@ -238,7 +238,7 @@ def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
 
     def mix_as_on_a_gpu() -> Tensor:
         with monkeypatch.context() as patch:
-            patch.setattr(mamba2, "mix_together", selective_states._mix_as_one)
+            patch.setattr(mamba2, "mix_together", selective_states.mix_as_one)
             patch.setattr(selective_states, "selective_scan", selective_scan_by_blocks)
             return mix()
 

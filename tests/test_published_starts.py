@@ -18,8 +18,8 @@ from lra.config.settings_files import CONFIGS, STARTS, list_files
 from lra.runtime.errors import UserError
 from models.initial_values import (
     INITIAL_DISTRIBUTIONS,
+    Distribution,
     Fan,
-    InitialDistribution,
     Initialization,
     parse_initial_distribution,
 )
@@ -35,21 +35,13 @@ def _measured(mean: float, deviation: float) -> Initialization:
     return Initialization(mean, deviation, lambda tensor: tensor)
 
 
-MEASURES: Mapping[str, InitialDistribution] = {
+MEASURES: Mapping[str, Distribution] = {
     **INITIAL_DISTRIBUTIONS,
-    "moments": InitialDistribution(
-        lambda fan, mean, deviation: _measured(mean, deviation),
-        "mean and standard deviation of what is drawn", numbers=2,
-    ),
-    "values": InitialDistribution(
-        lambda fan, mean, deviation: _measured(mean, deviation),
-        "mean and standard deviation of given values", numbers=2,
-    ),
-    "root_mean_square": InitialDistribution(
-        lambda fan, size: OfSize(0.0, size, lambda tensor: tensor),
-        "of given values, in a basis that a library chooses", numbers=1,
-    ),
-}  # fmt: skip
+    "moments": lambda fan, mean, deviation: _measured(mean, deviation),  # of what is drawn
+    "values": lambda fan, mean, deviation: _measured(mean, deviation),  # of given values
+    # Of given values, in a basis that a library chooses.
+    "root_mean_square": lambda fan, size: OfSize(0.0, size, lambda tensor: tensor),
+}
 """The laws of settings files: those that settings know, and the moments of others."""
 Laws = dict[str, dict[str, str]]
 """Laws by pattern, and by task or "all"."""
@@ -134,10 +126,10 @@ def test_parameters_start_as_released_or_as_a_word_says(mixer: str, place: Place
 
 
 def test_what_a_law_draws_has_its_moments() -> None:
-    for law, distribution in INITIAL_DISTRIBUTIONS.items():
-        numbers = {"uniform": "-1 3", "xavier_uniform_of": "3"}.get(
-            law, "0.5" * distribution.numbers
-        )
+    numbers_of = {"uniform": "-1 3", "xavier_uniform_of": "3"}
+    numbers_of |= dict.fromkeys(["constant", "normal", "truncated_normal"], "0.5")
+    for law in INITIAL_DISTRIBUTIONS:
+        numbers = numbers_of.get(law, "")
         start = parse_initial_distribution(f"{law} {numbers}")(Fan(inputs=200, outputs=300))
         assert fault(start, start.draw(torch.full((300, 200), math.nan))) is None, law
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,7 @@ DrawSteps = Callable[[int], Tensor]
 """Draws the initial time steps of a number of channels or heads, see `draw_step_biases`."""
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """The inputs of the states at each position."""
 
     x: Tensor
@@ -32,31 +31,17 @@ class Selection:
     out: Tensor
     """(..., groups, states), C."""
 
-    def masked(self, mask: Tensor | None) -> Selection:
-        """Set time steps to 0 at padding, so that no state decays and nothing enters there."""
-        if mask is None:
-            return self
-        return Selection(self.x, self.step * mask[..., None], self.into, self.out)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Selection]) -> Selection:
-        """Put the channels, heads and groups of several states side by side."""
-        return cls(
-            x=torch.cat([part.x for part in parts], dim=-1),
-            step=torch.cat([part.step for part in parts], dim=-1),
-            into=torch.cat([part.into for part in parts], dim=-2),
-            out=torch.cat([part.out for part in parts], dim=-2),
-        )
-
 
 class SelectiveStates(nn.Module, abc.ABC):
     """States h[k] = exp(dt A) h[k - 1] + dt B x[k], and y[k] = Re(C h[k]) + D x[k].
 
-    The input has two parts. The first, `convolved`, is the output of a short convolution; it holds
-    x and often B and C. The second, `direct`, comes straight from the input projection.
-
-    Both parts may have any number of channels, and x and the result have `channels`.
+    The input has two parts, of any number of channels. The first, `convolved`, is the output of a
+    short convolution; it holds x and often B and C. The second, `direct`, comes straight from the
+    input projection. x and the result have `channels`.
     """
+
+    factor: nn.Parameter
+    """D, (channels,) or one for each head."""
 
     def __init__(self, channels: int, *, num_states: int, convolved: int, direct: int) -> None:
         super().__init__()
@@ -73,9 +58,9 @@ class SelectiveStates(nn.Module, abc.ABC):
     def poles(self) -> Tensor:
         """Return A: (channels, states), or (channels, 1) if all states of a channel share it."""
 
-    @abc.abstractmethod
     def skip(self) -> Tensor:
         """Return D: (channels,)."""
+        return self.factor
 
     @abc.abstractmethod
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
@@ -96,24 +81,21 @@ class SelectiveStates(nn.Module, abc.ABC):
 
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: (batch, channels, states)."""
-        poles = self.poles()
-        return poles.new_zeros(batch, self.channels, self.num_states)
+        return self.poles().new_zeros(batch, self.channels, self.num_states)
 
     def step(self, convolved: Tensor, direct: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Process a position: (batch, ...), a state -> (batch, channels) and the next state."""
-        chosen = self.select(convolved, direct)
-        size = self.channels // chosen.into.shape[1]
-        into, out = (part.repeat_interleave(size, dim=1) for part in (chosen.into, chosen.out))
-        bias = self.bias()
+        (x, step, *maps), bias = self.select(convolved, direct), self.bias()
+        into, out = (p.repeat_interleave(self.channels // p.shape[1], dim=1) for p in maps)
         into = into if bias is None else into + bias
-        dt = chosen.step.repeat_interleave(self.channels // chosen.step.shape[-1], dim=-1)
+        dt = step.repeat_interleave(self.channels // step.shape[-1], dim=-1)
         state = self.transitions(dt[..., None] * self.poles()) * state
-        state = state + (dt * chosen.x)[..., None] * into
-        return (out * state).real.sum(dim=-1) + self.skip() * chosen.x, state
+        state = state + (dt * x)[..., None] * into
+        return (out * state).real.sum(dim=-1) + self.skip() * x, state
 
     @staticmethod
     def transitions(exponents: Tensor) -> Tensor:
-        """Return what states are multiplied by at a position, from dt A: (...) -> (...)."""
+        """Return what states are multiplied by at a position, from dt A."""
         return exponents.exp()
 
     def prefill(self, convolved: Tensor, direct: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,21 +125,21 @@ def mix_together(states: Sequence[SelectiveStates], chosen: Sequence[Selection])
     """
     if len(states) == 1 or chosen[0].x.device.type == "cpu":
         return [some.mix(part) for some, part in zip(states, chosen, strict=True)]
-    return _mix_as_one(states, chosen)
+    return mix_as_one(states, chosen)
 
 
-def _mix_as_one(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) -> list[Tensor]:
+def mix_as_one(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) -> list[Tensor]:
+    """Put the channels, heads and groups of all states side by side, and run them."""
+    parts = zip(zip(*chosen, strict=True), (-1, -1, -2, -2), strict=True)
+    joined = Selection(*(torch.cat(part, dim=dim) for part, dim in parts))
     poles = torch.cat([some.poles() for some in states])
     biases = [bias for some in states if (bias := some.bias()) is not None]
-    mixed = states[0].run(Selection.joined(chosen), poles, torch.cat(biases) if biases else None)
+    mixed = states[0].run(joined, poles, torch.cat(biases) if biases else None)
     return list(mixed.chunk(len(states), dim=-1))
 
 
 class MambaStates(SelectiveStates):
-    """The states of Mamba (Gu and Dao 2023, section 3): real poles of every channel.
-
-    Time steps are a map of a given rank from x.
-    """
+    """The states of Mamba (Gu and Dao 2023, section 3): real poles, and steps of low rank."""
 
     def __init__(self, channels: int, *, num_states: int, rank: int, steps: DrawSteps) -> None:
         super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
@@ -179,9 +161,6 @@ class MambaStates(SelectiveStates):
     def poles(self) -> Tensor:
         """See `SelectiveStates.poles`: -1, -2, ... at the start, S4D-Real."""
         return -self.log_rate.exp()
-
-    def skip(self) -> Tensor:
-        return self.factor
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
         return {"steps": [self.time.bias], "others": [self.log_rate, self.factor]}
@@ -225,8 +204,7 @@ class HeadStates(SelectiveStates):
     @staticmethod
     def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
         """Run as attention with decay, see `decaying_attention`."""
-        heads = chosen.x.unflatten(-1, (chosen.step.shape[-1], -1))
-        return _attend(chosen, chosen.step[..., None] * heads, _exponents(chosen.step, poles))
+        return _attend(chosen, _exponents(chosen.step, poles))
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
         return {"steps": [self.step_bias], "others": [self.log_rate, self.factor]}
@@ -237,8 +215,10 @@ def _exponents(step: Tensor, poles: Tensor) -> Tensor:
     return poles[:: len(poles) // step.shape[-1], 0] * step
 
 
-def _attend(chosen: Selection, value: Tensor, log_decay: Tensor) -> Tensor:
-    """Attend with decays, value (batch, length, heads, size) -> (batch, length, channels)."""
+def _attend(chosen: Selection, log_decay: Tensor, sign: Tensor | None = None) -> Tensor:
+    """Attend with decays (batch, length, heads) to the signed dt x: (batch, length, channels)."""
+    value = chosen.step[..., None] * chosen.x.unflatten(-1, (log_decay.shape[-1], -1))
+    value = value if sign is None else sign * value
     query, key, value = (part.transpose(1, 2) for part in (chosen.out, chosen.into, value))
     return decaying_attention(query, key, value, log_decay.mT[..., None]).transpose(1, 2).flatten(2)
 
@@ -268,8 +248,7 @@ class SignedHeadStates(HeadStates):
         beyond = torch.where(is_positive, 2 * change, -2 * exponents.exp())
         # A transition of 0 would have the logarithm -inf, and no gradient.
         log_decay = torch.log1p(beyond.clamp(min=torch.finfo(beyond.dtype).eps - 1))
-        heads = chosen.x.unflatten(-1, (chosen.step.shape[-1], -1))
-        mixed = _attend(chosen, sign * chosen.step[..., None] * heads, log_decay)
+        mixed = _attend(chosen, log_decay, sign)
         return (sign * mixed.unflatten(-1, (sign.shape[-2], -1))).flatten(2)
 
 
@@ -286,12 +265,12 @@ class BlockBiasedStates(SelectiveStates):
         super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
         self.num_blocks = num_blocks
         size = channels // num_blocks
+        bound = size**-0.5
         self.into, self.out = (
-            complex_parameter(random_complex(num_blocks, num_states, size) * size**-0.5)
+            complex_parameter(random_complex(num_blocks, num_states, size) * bound)
             for _ in range(2)
         )
         self.into_bias = complex_parameter(torch.ones(channels, num_states, dtype=complex_dtype()))
-        bound = size**-0.5
         self.time = nn.Parameter(torch.empty(num_blocks, size).uniform_(-bound, bound))
         self.step_bias = nn.Parameter(steps(channels))
         self.log_rate = nn.Parameter(torch.full((channels, num_states), math.log(0.5)))
@@ -308,9 +287,6 @@ class BlockBiasedStates(SelectiveStates):
     def poles(self) -> Tensor:
         """See `SelectiveStates.poles`: -1/2 + i pi n at the start."""
         return torch.complex(-self.log_rate.exp(), self.frequency)
-
-    def skip(self) -> Tensor:
-        return self.factor
 
     def bias(self) -> Tensor:
         return torch.view_as_complex(self.into_bias)

@@ -122,8 +122,7 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         self.dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         return self.project(x, self.states.run(x).to(x.dtype))
 
     def project(self, x: Tensor, mixed: Tensor) -> Tensor:

@@ -66,8 +66,7 @@ class ConvolutionMixer(Mixer, Generic[Convolution]):
         self.convolved_dropout = Dropout(probability if drops_convolved else 0.0)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
+        x = self.without_padding(x, mask)
         if self.copies > 1:
             x = x.repeat(1, 1, self.copies)
         return self.project(x, self.convolution(x))
