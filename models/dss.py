@@ -39,7 +39,7 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.hippo import normal_plus_low_rank
+from models.ops.hippo import diagonalize_legs
 from models.ops.vandermonde import vandermonde_product
 
 Normalization = Literal["softmax", "exp"]
@@ -174,7 +174,7 @@ class DSS(StateSpaceMixer):
         convolution = NormalizedConvolution(
             context,
             directions=context.num_directions if bidirectional else 1,
-            poles=normal_plus_low_rank(2 * num_states)[0],
+            poles=diagonalize_legs(2 * num_states).poles,
             log_step=initial_log_steps(context.dim, step_min, step_max),
             separate_steps=separate_steps,
             normalization=normalization,

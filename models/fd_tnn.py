@@ -35,7 +35,6 @@ from models.layers.toeplitz_unit import (
     EncoderNorm,
     EncoderWidth,
     ExpandRatio,
-    GatedToeplitzUnit,
     RelativePositionEncoder,
     ToeplitzMixer,
     inner_channels,
@@ -201,7 +200,6 @@ class FDTNN(ToeplitzMixer):
                 frequency_input=rpe_input,
             )
 
-        unit = GatedToeplitzUnit(
+        super().__init__(
             context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
-        super().__init__(context, unit)

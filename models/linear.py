@@ -258,4 +258,4 @@ def _positive(exponent: Tensor) -> Tensor:
 def _fading(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
     """Attend to keys that fade by the decays from their own to the one before the query's."""
     before = functional.pad(log_decay[..., :-1, :], (0, 0, 1, 0))
-    return decaying_attention(query, key, value, before)
+    return decaying_attention(query, key, value, before[..., 0])

@@ -51,7 +51,7 @@ from models.layers.state_space import (
     real_dtype,
 )
 from models.ops.cauchy import in_chunks, resolvent_sums
-from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
+from models.ops.hippo import INPUT_CLIP, clip_imaginary, diagonalize_legs
 from models.ops.toeplitz import fast_fft_length
 
 
@@ -77,7 +77,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         input_clip: float | None,
     ) -> None:
         super().__init__()
-        poles, low_rank, into = (v.repeat(copies, 1) for v in normal_plus_low_rank(state_size))
+        poles, low_rank, into = (v.repeat(copies, 1) for v in diagonalize_legs(state_size)[:3])
         if input_clip is not None:
             into = clip_imaginary(into, input_clip)
         self.channels = context.dim

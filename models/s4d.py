@@ -48,7 +48,7 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
+from models.ops.hippo import INPUT_CLIP, clip_imaginary, diagonalize_legs
 from models.ops.toeplitz import LagKernel
 from models.ops.vandermonde import vandermonde_product
 
@@ -66,7 +66,7 @@ def initial_poles(kind: Initialization, state_size: int) -> Tensor:
     """
     n = torch.arange(state_size // 2, dtype=torch.float64)
     if kind == "legs":
-        return normal_plus_low_rank(state_size)[0]
+        return diagonalize_legs(state_size).poles
     frequency = torch.pi * n
     if kind == "inv":
         frequency = state_size / torch.pi * (state_size / (2 * n + 1) - 1)
@@ -76,7 +76,7 @@ def initial_poles(kind: Initialization, state_size: int) -> Tensor:
 def initial_input(start: InputStart, state_size: int) -> Tensor:
     """Return the initial B, (state_size / 2,): ones, or HiPPO-LegS's, clipped as published."""
     if start == "hippo":
-        return clip_imaginary(normal_plus_low_rank(state_size)[2], INPUT_CLIP)
+        return clip_imaginary(diagonalize_legs(state_size).into, INPUT_CLIP)
     return torch.ones(state_size // 2, dtype=torch.complex128)
 
 

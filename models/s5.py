@@ -39,7 +39,7 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.hippo import normal_part
+from models.ops.hippo import diagonalize_legs
 
 Discretization = Literal["zoh", "bilinear"]
 ReadoutStart = Literal["lecun", "truncated", "complex"]
@@ -65,7 +65,7 @@ class S5States(SharedStates):
         discretization: Discretization,
         log_step: nn.Parameter,
     ) -> None:
-        poles, v = normal_part(state_size // num_blocks)
+        poles, _, _, v = diagonalize_legs(state_size // num_blocks)
         vectors = torch.block_diag(*[v] * num_blocks).to(complex_dtype())
         super().__init__(_initial_readout(readout_start, context, vectors))
         self.clip_poles = clip_poles

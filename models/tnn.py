@@ -37,7 +37,6 @@ from models.layers.toeplitz_unit import (
     EncoderNorm,
     EncoderWidth,
     ExpandRatio,
-    GatedToeplitzUnit,
     RelativePositionEncoder,
     ToeplitzMixer,
     inner_channels,
@@ -166,10 +165,7 @@ class TNN(ToeplitzMixer):
     ) -> None:
         hidden = inner_channels(expand_ratio, context.dim)
         if hidden % num_heads:
-            raise ValueError(
-                f"num_heads {num_heads} does not divide the {hidden} inner channels "
-                f"(expand_ratio {expand_ratio} times dim {context.dim})"
-            )
+            raise ValueError(f"num_heads {num_heads} does not divide the {hidden} inner channels")
         _check_decay(decay, learned=decay_learned, per=decay_per, floor=decay_floor)
         learned = {"channel": hidden, "head": num_heads}[decay_per] if decay_learned else 0
         encode = functools.partial(
@@ -194,10 +190,9 @@ class TNN(ToeplitzMixer):
                 window=window,
             )
 
-        unit = GatedToeplitzUnit(
+        super().__init__(
             context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
-        super().__init__(context, unit)
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Exempt learned decays from weight decay, which would pull them towards 1/2."""

@@ -159,20 +159,14 @@ class Toroidal(RecurrentMixer):
                 f"model.dim {context.dim} into parts of a multiple of {2 * axes} channels"
             )
         if circle == "real_length" and (context.causal or context.grid is not None):
-            raise ValueError(
-                "circle real_length: a causal mixer may not know how long a sequence will be, and "
-                "a grid is as large as it is; use circle max_length"
-            )
+            raise ValueError("circle real_length cannot be causal or a grid's; use max_length")
         if mode == "spectral" and context.causal:
-            raise ValueError(
-                "mode spectral averages over all positions: it cannot be causal; use mode attention"
-            )
+            raise ValueError("mode spectral averages over all positions: it cannot be causal")
         if depth_wrap and num_platters == 1:
             raise ValueError("depth_wrap has no effect: num_platters is 1; leave it out")
         if fusion_rank is not None and (fusion != "low_rank" or fusion_rank > num_platters):
             raise ValueError(
-                f"fusion_rank {fusion_rank}: expected fusion low_rank and a rank up to "
-                f"num_platters {num_platters}; fusion is {fusion}"
+                f"fusion_rank {fusion_rank} concerns low_rank of {num_platters} platters at most"
             )
         self.num_heads = num_heads
         self.num_platters = num_platters

@@ -134,7 +134,7 @@ def operators() -> Iterator[tuple[str, Errors]]:
             found = of_operator(delta, *heads, rates, weight)
             yield f"delta rule, {length} positions{name}", found
         shared = draw(2, 1, length, 16), draw(2, 1, length, 16)
-        found = of_operator(attention, *shared, draw(2, 3, length, 33), draw(2, 3, length, 1))
+        found = of_operator(attention, *shared, draw(2, 3, length, 33), draw(2, 3, length))
         yield f"attention with decay, {length} positions", found
         kept, x = draw(2, length, 5), draw(2, length, 5, 2)
         found = of_operator(functools.partial(one_way, reverse=False), kept, draw(5), x)

@@ -307,7 +307,7 @@ REFUSED: list[tuple[str, Options, str]] = [
     ("tnn", {"decay": None, "decay_learned": True}, "decay_learned needs a decay"),
     ("toroidal", {"num_heads": 3}, "num_heads 3 times num_platters 2 does not divide model.dim"),
     ("toroidal", {"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters"),
-    ("toroidal", {"fusion": "none", "fusion_rank": 2}, "expected fusion low_rank and a rank up to"),
+    ("toroidal", {"fusion": "none", "fusion_rank": 2}, "fusion_rank 2 concerns low_rank of"),
     ("transformer", {"num_heads": 8, "rotary": True}, "rotary turns pairs of channels"),
 ]
 """Options that do not work together, or that would be ignored."""

@@ -133,15 +133,10 @@ def matrices(n: int) -> Given:
     return lambda: matrix_recurrence(maps, x), [maps.requires_grad_(), x]
 
 
-def fading_attention(n: int, *, dtype: torch.dtype, shared: bool) -> Given:
-    query, key, value = (
-        leaf(2, count, n, size, dtype=dtype)
-        for count, size in ((1 if shared else 3, 4), (1 if shared else 3, 4), (3, 5))
-    )
-    forgotten = fades(2, 3, n, 1 if shared else 4)
-    log_decay = -forgotten + 1j * forgotten.fmod(1.0) if dtype.is_complex else -forgotten
-    leaves = [query, key, value, log_decay.requires_grad_()]
-    return lambda: real(decaying_attention(*leaves)), leaves
+def fading_attention(n: int, *, groups: int) -> Given:
+    query, key, value = leaf(2, groups, n, 4), leaf(2, groups, n, 4), leaf(2, 3, n, 5)
+    leaves = [query, key, value, (-fades(2, 3, n)).requires_grad_()]
+    return lambda: decaying_attention(*leaves), leaves
 
 
 def delta(n: int, *, compute: Callable[..., Tensor]) -> Given:
@@ -262,13 +257,12 @@ for _dtype in (torch.float64, COMPLEX):
         _way = f"{_dtype}, {'reverse' if _reverse else 'forward'}"
         add(f"scan, {_way}", scanned, dtype=_dtype, reverse=_reverse)
         add(f"recurrence, {_way}", recurrence, dtype=_dtype, reverse=_reverse)
-    for _shared in (False, True):
-        add(f"decaying attention, {_dtype}, {_shared}", fading_attention,
-            dtype=_dtype, shared=_shared)  # fmt: skip
     for _compute in (selective_scan, selective_scan_by_blocks):
         for _groups in (1, 2):
             add(f"{_compute.__name__}, {_dtype}, {_groups} groups", selective,
                 compute=_compute, dtype=_dtype, groups=_groups)  # fmt: skip
+for _groups in (1, 3):
+    add(f"decaying attention, {_groups} groups", fading_attention, groups=_groups)
 add("matrices", matrices)
 add("delta rule", delta, compute=delta_rule)
 add("delta rule by chunks", delta, compute=delta_rule_by_chunks)
@@ -422,10 +416,7 @@ LONG = {
         scan(torch.polar(a.sigmoid(), b), torch.complex(x, y))
     ),
     "attention": lambda a, b, x, y, z: decaying_attention(
-        x[:, None], y[:, None], z[:, None], functional.logsigmoid(a[:, None, :, :1])
-    ),
-    "attention, decays of channels": lambda a, b, x, y, z: decaying_attention(
-        x[:, None], y[:, None], z[:, None], functional.logsigmoid(a[:, None])
+        x[:, None], y[:, None], z[:, None], functional.logsigmoid(a[:, None, :, 0])
     ),
     "delta rule": lambda a, b, x, y, z: delta_rule(
         x[:, None], unit(y)[:, None], z[:, None], b[:, None, :, 0].sigmoid(),

@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[Callable[[], Tensor], str]] = {
     "double precision": (lambda: selective_scan(*draw_selective(dtype=DOUBLE)), "torch.float64"),
     "biases": (lambda: selective_scan(*draw_selective(), bias=torch.ones(6, 4)), "B has a bias"),
     "small heads": (
-        lambda: decaying_attention(*draw_heads(8), torch.zeros(1, 2, 5, 1)),
+        lambda: decaying_attention(*draw_heads(8), torch.zeros(1, 2, 5)),
         "heads have 8 channels, expected 16 to 256",
     ),
     "TF32": (
@@ -170,7 +170,7 @@ def test_a_process_multiplies_in_one_precision(
     """Kernels that are compiled keep theirs, and backward passes run after the setting changed."""
     monkeypatch.setenv("TRITON_F32_DEFAULT", "tf32")
     monkeypatch.setitem(vars(public_kernels.DECAYING_ATTENTION), "entry", pytest.fail)
-    decaying_attention(*draw_heads(), torch.zeros(1, 2, 5, 1))
+    decaying_attention(*draw_heads(), torch.zeros(1, 2, 5))
     assert messages[0].endswith("Triton multiplies in tf32 in this process, expected ieee")
 
 

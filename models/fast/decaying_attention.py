@@ -4,9 +4,9 @@ The matrix form of state-space duality (Dao and Gu, ICML 2024, section 6). Withi
 of positions get a score, and states are carried from chunk to chunk, so that the cost is O(length
 (chunk + channels)) for each pair of a key channel and a value channel.
 
-If the channels of a head share a decay, the backward pass computes all of it again, so that only
-the inputs are saved. Sums of decays are then differences of cumulative sums in double precision:
-in single precision the difference of two large sums would be off.
+The backward pass computes all of it again, so that only the inputs are saved. Sums of decays are
+differences of cumulative sums in double precision: in single precision the difference of two large
+sums would be off.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from models.fast.public_kernels import DECAYING_ATTENTION, on_gpu_by
-from models.fast.recurrence import scan
 from models.ops.deterministic import cumulative_sum
 
 
@@ -33,21 +32,15 @@ def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Ten
     length = query.shape[-2]
     if query.numel() == 0 or value.numel() == 0:
         return torch.zeros_like(value)
-    is_shared = log_decay.shape[-1] == 1
-    chunk = chunk_of(length, query.shape[-1]) if is_shared else 32
+    chunk = chunk_of(length, query.shape[-1])
     while chunk >= 2 * length:
         chunk //= 2
     excess = -length % chunk
-    query, key, value, log_decay = (
-        (functional.pad(x, (0, 0, 0, excess)) if excess else x).unflatten(-2, (-1, chunk))
-        for x in (query, key, value, log_decay)
-    )
-    if is_shared:
-        mixed = attend_with_shared_decays(query, key, value, log_decay[..., 0])
-    else:
-        mixed = _scores_by_halves(query, key, log_decay) @ value
-        if query.shape[-3] > 1:
-            mixed = mixed + _carried(query, key, value, log_decay)
+    if excess:
+        query, key, value = (functional.pad(x, (0, 0, 0, excess)) for x in (query, key, value))
+        log_decay = functional.pad(log_decay, (0, excess))
+    parts = (x.unflatten(2, (-1, chunk)) for x in (query, key, value, log_decay))
+    mixed = attend_in_chunks(*parts)
     return mixed.flatten(-3, -2)[..., :length, :]
 
 
@@ -65,50 +58,7 @@ def segment_sums(x: Tensor) -> Tensor:
     return sums.masked_fill(~is_later.tril(), -torch.inf)
 
 
-def _scores_by_halves(query: Tensor, key: Tensor, log_decay: Tensor) -> Tensor:
-    """Score the pairs of a chunk: (..., chunk, channels) three times -> (..., chunk, chunk).
-
-    A chunk is halved repeatedly: keys in the left half decay up to the middle, queries in the right
-    half from there. Both factors are at most 1, so nothing is divided by a decay.
-    """
-    chunk = query.shape[-2]
-    # (..., blocks, positions, positions), of blocks that double
-    scores = (query * key).sum(dim=-1)[..., None, None]
-    half = 1
-    while half < chunk:
-        (_, right), (left, _), (fading, reaching) = (
-            x.unflatten(-2, (-1, 2, half)).unbind(dim=-3) for x in (query, key, log_decay)
-        )
-        arriving, leaving = cumulative_sum(reaching, -2).exp(), _to_the_end(fading).exp()
-        cross = (right * arriving) @ (left * leaving).mT
-        first, second = scores.unflatten(-3, (-1, 2)).unbind(dim=-3)
-        upper = torch.cat([first, torch.zeros_like(cross)], dim=-1)
-        scores = torch.cat([upper, torch.cat([cross, second], dim=-1)], dim=-2)
-        half *= 2
-    return scores[..., 0, :, :]
-
-
-def _to_the_end(log_decay: Tensor) -> Tensor:
-    """Add up what comes after each position: (..., positions, channels) -> the same shape."""
-    later = cumulative_sum(log_decay[..., 1:, :].flip(-2), -2).flip(-2)
-    return functional.pad(later, (0, 0, 0, 1))
-
-
-def _carried(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
-    """Attend to all chunks before: (..., chunks, chunk, value channels)."""
-    added = (key * _to_the_end(log_decay).exp()).mT @ value
-    decay = log_decay.sum(dim=-2).exp()[..., None].to(added.dtype).expand_as(added)
-    # (batch, heads, chunks, channels, value channels): one recurrence for each number of a state
-    shape = added.shape
-    rows = (x.flatten(0, 1).flatten(-2) for x in (decay, added))
-    states = scan(*rows).view(shape)
-    before = torch.cat([torch.zeros_like(states[:, :, :1]), states[:, :, :-1]], dim=2)
-    return (query * cumulative_sum(log_decay, -2).exp()) @ before
-
-
-def attend_with_shared_decays(
-    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor
-) -> Tensor:
+def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
     """Compute `decaying_attention` in chunks.
 
     Args:
@@ -146,28 +96,28 @@ class _Attend(Function):
         query, key, value, log_decay = ctx.saved_tensors
         decays = _Decays.of(log_decay)
         weights = decays.within * (query @ key.mT)[:, :, None]
-        to_value = weights.mH @ to_mixed
-        to_weights = to_mixed @ value.mH
-        to_scores = (to_weights * decays.within.conj()).sum(dim=2)
-        to_query, to_key = to_scores @ key.conj(), to_scores.mT @ query.conj()
+        to_value = weights.mT @ to_mixed
+        to_weights = to_mixed @ value.mT
+        to_scores = (to_weights * decays.within).sum(dim=2)
+        to_query, to_key = to_scores @ key, to_scores.mT @ query
         # Of a position with itself nothing decays.
-        passing = to_weights.mul_(weights.conj()).tril_(-1)
+        passing = to_weights.mul_(weights).tril_(-1)
         double = decays.sums.dtype
         to_sums = (passing.sum(dim=-1) - passing.sum(dim=-2)).to(double)
         if value.shape[3] > 1:
             leaving, added, before = _states(key, value, decays)
-            arriving = to_mixed * decays.arriving.conj()
-            reached = arriving * _split(query @ before, value).conj()
+            arriving = to_mixed * decays.arriving
+            reached = arriving * _split(query @ before, value)
             to_sums += reached.sum(dim=-1)
             arriving = _joined(arriving)
-            to_query += arriving @ before.mH
-            to_before = _rows(query.mH @ arriving, value)
-            to_added = _joined_rows(decays.carry.mH @ to_before, key, value)
-            to_key += _joined(leaving).conj() @ to_added.mT
-            to_leaving = _split(key.conj() @ to_added, value)
-            to_value.addcmul_(to_leaving, decays.leaving.conj())
-            left = (to_leaving * leaving.conj()).sum(dim=-1).to(double)
-            carried = ((to_before @ _rows(added, value).mH) * decays.carry.conj()).to(double)
+            to_query += arriving @ before.mT
+            to_before = _rows(query.mT @ arriving, value)
+            to_added = _joined_rows(decays.carry.mT @ to_before, key, value)
+            to_key += _joined(leaving) @ to_added.mT
+            to_leaving = _split(key @ to_added, value)
+            to_value.addcmul_(to_leaving, decays.leaving)
+            left = (to_leaving * leaving).sum(dim=-1).to(double)
+            carried = ((to_before @ _rows(added, value).mT) * decays.carry).to(double)
             to_ends = carried.sum(dim=-1) - carried.sum(dim=-2)
             to_totals = _sums_to_the_end(to_ends) - carried.sum(dim=-1) + left.sum(dim=-1)
             to_sums -= left

@@ -236,13 +236,7 @@ def run_pairs_back(  # noqa: PLR0917 (compiled functions take positional argumen
     to_y: Array,
     to_given: tuple[Array, ...],
 ) -> None:  # pragma: no cover (compiled)
-    """Compute the gradients, tile by tile from the last.
-
-    Args:
-        pairs: as for `run_pairs`, and so tile, given and states.
-        to_y: (pairs, length, value channels), the gradients of y.
-        to_given: gradients of what is given, written.
-    """
+    """Write the gradients of what `run_pairs` is given from those of y, from the last tile on."""
     query, key, value, rate, fade = given
     to_query, to_key, to_value, to_rate, to_fade = to_given
     length, channels = key.shape[1:]
@@ -268,12 +262,9 @@ def run_pairs_back(  # noqa: PLR0917 (compiled functions take positional argumen
                 here = t - start
                 to_query[pair, t], to_key[pair, t] = 0, 0
                 _read_back(
-                    (query[pair, t], key[pair, t], to_y[pair, t]),
-                    (after[here + 1], change[here]),
-                    (to_query[pair, t], to_key[pair, t]),
-                    to_state,
-                    to_change,
-                )
+                    (query[pair, t], key[pair, t], to_y[pair, t]), (after[here + 1], change[here]),
+                    (to_query[pair, t], to_key[pair, t]), to_state, to_change,
+                )  # fmt: skip
                 to_b = zero
                 for j in range(size):
                     to_b += to_change[j] * (value[pair, t, j] - held[here, j])

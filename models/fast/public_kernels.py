@@ -157,8 +157,6 @@ DELTA_RULE = PublicKernel(
 
 
 def _refuse_attention(*given: Tensor, **options: Any) -> str | None:
-    if given[3].shape[-1] != 1:
-        return "each channel has its own decay"
     return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
 
 
@@ -166,7 +164,7 @@ def _run_attention(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
     query, key, value, log_decay = given
     shared = value.shape[1] // query.shape[1]
     query, key = (x.repeat_interleave(shared, dim=1) for x in (query, key))
-    parts = (x.transpose(1, 2) for x in (query, key, value, log_decay[..., 0]))
+    parts = (x.transpose(1, 2) for x in (query, key, value, log_decay))
     return entry(*parts, scale=1.0)[0].transpose(1, 2)
 
 

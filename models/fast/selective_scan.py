@@ -1,8 +1,7 @@
 """Selective scans by compiled loops over tiles of positions on a CPU, and by blocks on a GPU.
 
 Each call of a loop is for some of the pairs of a sequence and a group of channels, pair number
-sequence * groups + group, so that calls may run side by side: none writes where another one does.
-Numbers are real or complex, in single or double precision. Inner loops go over the channels of a
+sequence * groups + group, so that calls may run side by side. Inner loops go over the channels of a
 group, which are last in memory, and index by nothing else, as they would not vectorise otherwise.
 
 Only the states between tiles are saved for the backward pass on a CPU. On a GPU it computes the
@@ -117,8 +116,7 @@ def selective_scan_by_blocks(
     bias: Tensor | None = None,
 ) -> Tensor:
     """Compute `selective_scan` by blocks of channels, on any device."""
-    batch, length, _ = x.shape
-    groups = into.shape[2]
+    (batch, length, _), groups = x.shape, into.shape[2]
     x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
     poles, *biases = (part.unflatten(0, (groups, -1)) for part in (poles, bias) if part is not None)
     states = poles.shape[2] * (2 if poles.is_complex() else 1)
@@ -248,18 +246,11 @@ def run_tile_back(  # noqa: PLR0917 (compiled functions take positional argument
     to_maps: tuple[Array, Array, Array, Array],
     to_state: Array,
 ) -> None:  # pragma: no cover (compiled)
-    """Compute the gradients of a tile.
+    """Compute the gradients of a tile; see `run_tile`.
 
-    Args:
-        pairs: as for `run_tile`, and so start and decay.
-        inputs: as for `run_tile`, and the gradients of y.
-        maps: as for `run_tile`, and A, (groups, states, size).
-        state: (batch, groups, states, size), before the tile.
-        to_inputs: gradients of x and dt, written.
-        to_maps: gradients of B and C, written, and for each sequence of what is added to B and of
-            A, (batch, groups, states, size), added to.
-        to_state: (batch, groups, states, size), gradients of the states behind the tile, and
-            afterwards of those before it.
+    Those of x, dt, B and C are written. Those of what is added to B and of A are added up for each
+    sequence, (batch, groups, states, size). `to_state` has the gradients of the states behind the
+    tile, and afterwards those of the states before it.
     """
     (x, step, to_y), (into, out, bias, poles) = inputs, maps
     (to_x, to_step), (to_into, to_out, to_bias, to_poles) = to_inputs, to_maps

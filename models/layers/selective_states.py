@@ -70,13 +70,9 @@ class SelectiveStates(nn.Module, abc.ABC):
         """Return the bias that is added to B, (channels, states), or None."""
         return None
 
-    def mix(self, chosen: Selection) -> Tensor:
-        """Run over sequences without the direct term D: (batch, length, channels)."""
-        return self.run(chosen, self.poles(), self.bias())
-
     @staticmethod
     def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
-        """Run states of the given poles and of the given bias on B; see `mix`."""
+        """Run over sequences without the direct term D: (batch, length, channels)."""
         return selective_scan(chosen.x, chosen.step, poles, chosen.into, chosen.out, bias=bias)
 
     def initial_state(self, batch: int) -> Tensor:
@@ -111,7 +107,8 @@ class SelectiveStates(nn.Module, abc.ABC):
             torch.cat([part, part.new_zeros(len(part), count, *part.shape[2:])], dim=1)
             for part in (chosen.x, chosen.step, chosen.into)
         )
-        mixed = self.mix(Selection(x, step, into, torch.cat([chosen.out, out], dim=1)))
+        joined = Selection(x, step, into, torch.cat([chosen.out, out], dim=1))
+        mixed = self.run(joined, self.poles(), self.bias())
         state = mixed[:, length:].mT
         if reading.is_complex():
             state = torch.complex(*state.chunk(2, dim=-1))
@@ -119,12 +116,13 @@ class SelectiveStates(nn.Module, abc.ABC):
 
 
 def mix_together(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) -> list[Tensor]:
-    """Run states of one kind, each over sequences of its own; see `SelectiveStates.mix`.
+    """Run states of one kind, each over sequences of its own; see `SelectiveStates.run`.
 
     On a GPU they run as one, which takes as many kernel launches as a single one of them.
     """
     if len(states) == 1 or chosen[0].x.device.type == "cpu":
-        return [some.mix(part) for some, part in zip(states, chosen, strict=True)]
+        pairs = zip(states, chosen, strict=True)
+        return [some.run(part, some.poles(), some.bias()) for some, part in pairs]
     return mix_as_one(states, chosen)
 
 
@@ -220,7 +218,7 @@ def _attend(chosen: Selection, log_decay: Tensor, sign: Tensor | None = None) ->
     value = chosen.step[..., None] * chosen.x.unflatten(-1, (log_decay.shape[-1], -1))
     value = value if sign is None else sign * value
     query, key, value = (part.transpose(1, 2) for part in (chosen.out, chosen.into, value))
-    return decaying_attention(query, key, value, log_decay.mT[..., None]).transpose(1, 2).flatten(2)
+    return decaying_attention(query, key, value, log_decay.mT).transpose(1, 2).flatten(2)
 
 
 class SignedHeadStates(HeadStates):

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap, build_dropout, linear_map
-from models.layers.long_convolution import PositionOperator, compute_once
+from models.layers.long_convolution import compute_once
 from models.layers.state_space import complex_parameter
 from models.ops.recurrences import scan, scan_both_ways
 
@@ -20,7 +20,7 @@ NumStates = Annotated[int, Field(ge=1, le=2**16)]
 Gate = Literal["glu", "half_glu1", "half_glu2"]
 
 
-class SharedStates(PositionOperator):
+class SharedStates(nn.Module, abc.ABC):
     """Complex states h[k] = poles * h[k - 1] + B x[k], and Re(C h) of them.
 
     With two directions, further states run from the other end of the sequence. They have the same
@@ -29,7 +29,7 @@ class SharedStates(PositionOperator):
 
     def __init__(self, readout: Tensor) -> None:
         super().__init__()
-        self.directions, _, self.channels = readout.shape
+        self.directions = len(readout)
         self.readout = complex_parameter(readout)
 
     readout_scale = 1.0
@@ -64,26 +64,6 @@ class SharedStates(PositionOperator):
     def readouts(self) -> Tensor:
         """Return C, times its scale: (directions, dim, states) complex."""
         return self.readout_scale * torch.view_as_complex(self.readout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add up the recurrences of both directions: (batch, length, states) real -> the same."""
-        poles, _ = self.discretize()
-        x = x.to(poles.dtype)
-        if self.directions == 1:
-            return scan(poles, x).real
-        ahead, back = scan_both_ways(poles, x)
-        return (ahead + back).real
-
-    def matrix(self, length: int) -> Tensor:
-        """See `PositionOperator.matrix`: the real parts of the powers of the poles."""
-        poles, _ = self.discretize()
-        lag = torch.arange(length, device=poles.device)
-        lag = lag[:, None] - lag
-        powers = (poles[:, None] ** torch.arange(length, device=poles.device)).real[:, lag.abs()]
-        ahead = lag < 0
-        if self.directions == 1:
-            return powers.masked_fill(ahead, 0)
-        return powers * torch.where(lag == 0, 2, 1)
 
 
 States = TypeVar("States", bound=SharedStates)

@@ -20,14 +20,6 @@ GPU_CHUNK_NUMBERS = 2**28
 """The same on a GPU, where launches cost more than memory."""
 
 
-def in_chunks_reference(
-    compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int
-) -> Tensor:
-    """Compute what `in_chunks` does for all angles together."""
-    return compute(angles)
-
-
-@fast_form_of(in_chunks_reference)
 def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
     """Compute a function of angles, (count,) -> (..., count), in chunks, to save memory.
 

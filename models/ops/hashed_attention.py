@@ -254,10 +254,6 @@ def _normalized(query: Tensor) -> Tensor:
     return functional.rms_norm(query, query.shape[-1:], eps=SMALLEST_SQUARE)
 
 
-def _take(x: Tensor, index: Tensor) -> Tensor:
-    return x.gather(-2, index[..., None].expand(*index.shape, x.shape[-1]))
-
-
 class _Rearrange(Function):
     """Rows in another order. The gradient is a gather as well, which needs no atomic additions."""
 
@@ -273,19 +269,18 @@ class _Rearrange(Function):
         return gradient, None, None, None
 
 
-def _to_places(x: Tensor, arranged: Arrangement) -> Tensor:
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    return x.gather(-2, index[..., None].expand(*index.shape, x.shape[-1]))
+
+
+def _to_places(x: Tensor, arranged: Arrangement) -> Any:
     """Sort rows, (..., length, channels) -> (..., places, channels); empty places get any row."""
     position, place = arranged.position.clamp(max=x.shape[-2] - 1), arranged.place
-    return _rearrange(x, position, place, torch.ones_like(place, dtype=torch.bool))
+    return _Rearrange.apply(x, position, place, torch.ones_like(place, dtype=torch.bool))
 
 
-def _to_positions(x: Tensor, arranged: Arrangement) -> Tensor:
+def _to_positions(x: Tensor, arranged: Arrangement) -> Any:
     """Undo the sorting of rows, (..., places, channels) -> (..., length, channels)."""
-    length = arranged.place.shape[-1]
-    is_filled = arranged.position < length
-    return _rearrange(x, arranged.place, arranged.position.clamp(max=length - 1), is_filled)
-
-
-def _rearrange(x: Tensor, index: Tensor, inverse: Tensor, is_used: Tensor) -> Tensor:
-    result: Any = _Rearrange.apply(x, index, inverse, is_used)
-    return result
+    place, last = arranged.place, arranged.place.shape[-1] - 1
+    position = arranged.position
+    return _Rearrange.apply(x, place, position.clamp(max=last), position <= last)

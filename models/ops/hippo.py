@@ -7,6 +7,8 @@ double precision, by NumPy.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,52 +26,34 @@ def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return a, root
 
 
-def normal_part(state_size: int) -> tuple[Tensor, Tensor]:
-    """Diagonalise the normal part of HiPPO-LegS: A + P P* = V diag(poles) V*.
+class DiagonalLegS(NamedTuple):
+    """HiPPO-LegS as A = V (diag(poles) - P P*) V*, one state of each conjugate pair; complex128."""
 
-    One state of each conjugate pair is returned, that with a positive imaginary part.
+    poles: Tensor
+    """(states,), with positive imaginary parts that rise."""
+    low_rank: Tensor
+    """P, (states,)."""
+    into: Tensor
+    """V* B, (states,)."""
+    vectors: Tensor
+    """V, (2 states, states)."""
 
-    Returns: poles, (state_size / 2,), by rising imaginary part, and V, (state_size,
-        state_size / 2); complex128.
+
+def diagonalize_legs(state_size: int) -> DiagonalLegS:
+    """Diagonalise the normal part of HiPPO-LegS, A + P P*, with state_size / 2 results.
+
     Raises: ValueError for an odd state_size.
     """
-    poles, v = _diagonalised(state_size)
-    return torch.from_numpy(poles), torch.from_numpy(v)
-
-
-def normal_plus_low_rank(state_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Diagonalise the normal part of HiPPO-LegS: A = V (diag(poles) - P P*) V*.
-
-    Returns: poles, P and V* B, each (state_size / 2,) complex128; see `normal_part`.
-    Raises: ValueError for an odd state_size.
-    """
-    poles, v = _diagonalised(state_size)
-    _, b = legs(state_size)
-    return (
-        torch.from_numpy(poles),
-        torch.from_numpy(v.conj().T @ _low_rank(state_size)),
-        torch.from_numpy(v.conj().T @ b),
-    )
-
-
-def _low_rank(state_size: int) -> NDArray[np.float64]:
-    """Return P of HiPPO-LegS, (state_size,)."""
-    return np.sqrt(np.arange(state_size) + 0.5)
-
-
-def _diagonalised(
-    state_size: int,
-) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return the poles and V of `normal_part`."""
     if state_size % 2:
         raise ValueError(f"state_size {state_size} is odd, expected pairs of conjugate states")
-    a, _ = legs(state_size)
-    p = _low_rank(state_size)
+    a, b = legs(state_size)
+    p = np.sqrt(np.arange(state_size) + 0.5)
     # A + P P^T is skew-symmetric but for -1/2 on its diagonal, so i times that is Hermitian.
     skew = a + p[:, None] * p[None, :] + 0.5 * np.eye(state_size)
     imaginary, v = np.linalg.eigh(-1j * skew)
     half = slice(state_size // 2, None)
-    return -0.5 + 1j * imaginary[half], v[:, half]
+    poles, v = -0.5 + 1j * imaginary[half], v[:, half]
+    return DiagonalLegS(*map(torch.from_numpy, (poles, v.conj().T @ p, v.conj().T @ b, v)))
 
 
 def clip_imaginary(values: Tensor, limit: float) -> Tensor:

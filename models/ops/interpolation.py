@@ -133,9 +133,13 @@ def _by_cell(grid: InducingGrid, length: int, dtype: torch.dtype, device: torch.
         return _Cells(*copy_together([gather, slot, weights], device))
 
 
-def _spread(x: Tensor, grid: InducingGrid) -> Tensor:
-    cells = _by_cell(grid, x.shape[1], x.dtype, x.device)
+def _multiply(x: Tensor, grid: InducingGrid, length: int | None) -> Tensor:
+    """Multiply by W for sequences of a length, or by the transpose of W if that is None."""
+    cells = _by_cell(grid, x.shape[1] if length is None else length, x.dtype, x.device)
     count, slots, taps = cells.weights.shape
+    if length is not None:
+        around = torch.stack([x[:, tap : tap + count] for tap in range(taps)], dim=2)
+        return torch.matmul(cells.weights, around).flatten(1, 2).index_select(1, cells.scatter)
     by_cell = x.index_select(1, cells.gather).unflatten(1, (count, slots))
     sums = torch.matmul(cells.weights.transpose(1, 2), by_cell)
     result = x.new_zeros(x.shape[0], count + taps - 1, x.shape[2])
@@ -144,37 +148,17 @@ def _spread(x: Tensor, grid: InducingGrid) -> Tensor:
     return result
 
 
-def _interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
-    cells = _by_cell(grid, length, z.dtype, z.device)
-    count, _, taps = cells.weights.shape
-    around = torch.stack([z[:, tap : tap + count] for tap in range(taps)], dim=2)
-    return torch.matmul(cells.weights, around).flatten(1, 2).index_select(1, cells.scatter)
-
-
-class _Spread(Function):
-    """The product with the transpose of W, whose gradient is a product with W."""
+class _Product(Function):
+    """See `_multiply`; the gradient is the product with the transposed matrix."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, grid: InducingGrid) -> Tensor:
-        ctx.grid, ctx.length = grid, x.shape[1]
-        return _spread(x, grid)
+    def forward(ctx: Any, x: Tensor, grid: InducingGrid, length: int | None) -> Tensor:
+        ctx.grid, ctx.length = grid, x.shape[1] if length is None else None
+        return _multiply(x, grid, length)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return _interpolate(gradients[0], ctx.grid, ctx.length), None
-
-
-class _Interpolate(Function):
-    """The product with W, whose gradient is a product with the transpose of W."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, grid: InducingGrid, length: int) -> Tensor:
-        ctx.grid = grid
-        return _interpolate(z, grid, length)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return _spread(gradients[0], ctx.grid), None, None
+        return _multiply(gradients[0], ctx.grid, ctx.length), None, None
 
 
 def spread_reference(x: Tensor, grid: InducingGrid) -> Tensor:
@@ -190,12 +174,12 @@ def interpolate_reference(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
 @fast_form_of(spread_reference)
 def spread(x: Tensor, grid: InducingGrid) -> Tensor:
     """Multiply by the transpose of W: (batch, length, channels) -> (batch, points, channels)."""
-    result: Any = _Spread.apply(x, grid)
+    result: Any = _Product.apply(x, grid, None)
     return result
 
 
 @fast_form_of(interpolate_reference)
 def interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
     """Multiply by W: (batch, points, channels) -> (batch, length, channels)."""
-    result: Any = _Interpolate.apply(z, grid, length)
+    result: Any = _Product.apply(z, grid, length)
     return result

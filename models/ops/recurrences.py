@@ -2,9 +2,8 @@
 
 Selective scans: Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
 2023 (arXiv:2312.00752), section 3.2. Attention with decays: state-space duality (Dao and Gu,
-"Transformers are SSMs", ICML 2024, arXiv:2405.21060, section 6), with decays of single channels of
-keys as in gated linear attention (Yang et al., ICML 2024, arXiv:2312.06635). Delta rule: Yang,
-Kautz and Hatamizadeh, "Gated Delta Networks", ICLR 2025 (arXiv:2412.06464), section 3.
+"Transformers are SSMs", ICML 2024, arXiv:2405.21060, section 6). Delta rule: Yang, Kautz and
+Hatamizadeh, "Gated Delta Networks", ICLR 2025 (arXiv:2412.06464), section 3.
 """
 
 from __future__ import annotations
@@ -97,14 +96,14 @@ def selective_scan(
 
 @has_fast_form("decaying_attention")
 def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
-    """Compute y[i] = sum over j <= i of (q[i] . exp(a[j + 1] + ... + a[i]) k[j]) v[j].
+    """Compute y[i] = sum over j <= i of exp(a[j + 1] + ... + a[i]) (q[i] . k[j]) v[j].
 
     Args:
-        query: (batch, heads, length, channels), real or complex. If a head's decay is shared by
-            its channels, neighbouring heads may share queries and keys: (batch, groups, ...).
+        query: (batch, groups, length, channels); groups of neighbouring heads share queries and
+            keys.
         key: of the same shape. At padding, which may come first or last, it must be 0.
-        value: (batch, heads, length, value channels), of the same type.
-        log_decay: (batch, heads, length, channels or 1), a, whose real part is at most 0.
+        value: (batch, heads, length, value channels).
+        log_decay: (batch, heads, length), a, at most 0.
     Returns: (batch, heads, length, value channels).
     """
     shared = value.shape[1] // max(1, key.shape[1])
@@ -112,7 +111,7 @@ def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Ten
     state = torch.zeros_like(key[..., 0, :, None] * value[..., 0, None, :])
     results = []
     for k in range(key.shape[-2]):
-        decay = log_decay[..., k, :].exp()[..., None]
+        decay = log_decay[..., k, None, None].exp()
         state = decay * state + key[..., k, :, None] * value[..., k, None, :]
         results.append((query[..., k, None, :] @ state)[..., 0, :])
     return torch.stack(results, dim=-2)
