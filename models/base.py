@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -79,16 +79,6 @@ class Mixer(nn.Module, abc.ABC):
     """Whether it also mixes sequences longer than the context's max_length. If not, because it has
     parameters for each position, `forward` raises ValueError for them (`check_length`)."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Raise TypeError if the first argument of a constructor is not a MixerContext."""
-        given = [*args[:1], *([kwargs["context"]] if "context" in kwargs else [])]
-        if given and not isinstance(given[0], MixerContext):  # a copy is made without arguments
-            raise TypeError(
-                f"{cls.__name__}: got {given[0]!r} as context, expected a MixerContext, "
-                f"MixerContext.of(dim=64, length=1024) for instance; options are named"
-            )
-        return super().__new__(cls)
-
     @classmethod
     def shared(cls, context: MixerContext, **options: Any) -> nn.Module | None:
         """Build a module that the mixers of all blocks share, or None; called once per model.
@@ -120,10 +110,7 @@ class Mixer(nn.Module, abc.ABC):
     def check_length(length: int, max_length: int) -> None:
         """Raise ValueError for a sequence that is longer than the positions with parameters."""
         if length > max_length:
-            raise ValueError(
-                f"got {length} positions, expected at most {max_length}: the mixer has parameters "
-                f"for each position"
-            )
+            raise ValueError(f"got {length} positions, expected at most {max_length}")
 
     def begin_step(self) -> bool:
         """Prepare for a training step, and return whether buffers changed at random.

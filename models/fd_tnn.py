@@ -19,7 +19,6 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Literal
 
@@ -35,6 +34,7 @@ from models.layers.toeplitz_unit import (
     EncoderNorm,
     EncoderWidth,
     ExpandRatio,
+    GatedToeplitzUnit,
     RelativePositionEncoder,
     ToeplitzMixer,
     inner_channels,
@@ -181,25 +181,17 @@ class FDTNN(ToeplitzMixer):
     ) -> None:
         hidden = inner_channels(expand_ratio, context.dim)
 
-        encode = functools.partial(
-            RelativePositionEncoder,
-            hidden if context.causal else 2 * hidden,
-            dim=rpe_dim,
-            num_layers=rpe_layers,
-            activation=rpe_activation,
-            norm=rpe_norm,
-            residual=rpe_residual,
-        )
-
         def operator(max_length: int) -> FrequencyOperator:
+            encoder = RelativePositionEncoder(
+                hidden if context.causal else 2 * hidden, dim=rpe_dim, num_layers=rpe_layers,
+                activation=rpe_activation, norm=rpe_norm, residual=rpe_residual,
+            )  # fmt: skip
             return FrequencyOperator(
-                encode(),
-                hidden,
-                max_length=max_length,
-                causal=context.causal,
-                frequency_input=rpe_input,
-            )
+                encoder, hidden,
+                max_length=max_length, causal=context.causal, frequency_input=rpe_input,
+            )  # fmt: skip
 
-        super().__init__(
+        unit = GatedToeplitzUnit(
             context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
+        super().__init__(context, unit)

@@ -18,7 +18,6 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -37,6 +36,7 @@ from models.layers.toeplitz_unit import (
     EncoderNorm,
     EncoderWidth,
     ExpandRatio,
+    GatedToeplitzUnit,
     RelativePositionEncoder,
     ToeplitzMixer,
     inner_channels,
@@ -168,19 +168,17 @@ class TNN(ToeplitzMixer):
             raise ValueError(f"num_heads {num_heads} does not divide the {hidden} inner channels")
         _check_decay(decay, learned=decay_learned, per=decay_per, floor=decay_floor)
         learned = {"channel": hidden, "head": num_heads}[decay_per] if decay_learned else 0
-        encode = functools.partial(
-            RelativePositionEncoder,
-            hidden // num_heads,
-            dim=rpe_dim,
-            num_layers=rpe_layers,
-            activation=rpe_activation,
-            norm=rpe_norm,
-            residual=rpe_residual,
-        )
 
         def operator(max_length: int) -> EncodedToeplitzOperator:
+            encoders = [
+                RelativePositionEncoder(
+                    hidden // num_heads, dim=rpe_dim, num_layers=rpe_layers,
+                    activation=rpe_activation, norm=rpe_norm, residual=rpe_residual,
+                )
+                for _ in range(num_heads)
+            ]  # fmt: skip
             return EncodedToeplitzOperator(
-                [encode() for _ in range(num_heads)],
+                encoders,
                 hidden,
                 causal=context.causal,
                 lag_scale=1.0 if rpe_input == "raw" else 1.0 / max_length,
@@ -190,9 +188,10 @@ class TNN(ToeplitzMixer):
                 window=window,
             )
 
-        super().__init__(
+        unit = GatedToeplitzUnit(
             context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
+        super().__init__(context, unit)
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Exempt learned decays from weight decay, which would pull them towards 1/2."""

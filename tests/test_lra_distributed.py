@@ -119,7 +119,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from lra.runtime.distributed import ProcessGroup, SynchronizedBatchNorm
-from models.layers.basic import BatchNorm
+from models.layers.norms import BatchNorm
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()

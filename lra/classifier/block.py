@@ -17,15 +17,14 @@ from lra.config.schema import ModelConfig
 from models.layers.basic import (
     ACTIVATIONS,
     Activation,
-    BatchNorm,
     ChannelDropout,
     Dropout,
     LinearMap,
-    ScaleNorm,
     SimpleRMSNorm,
     build_dropout,
     linear_pair,
 )
+from models.layers.norms import BatchNorm, ScaleNorm
 from models.ops.reference import keep_forms
 
 # Packed positions have no padding, so these norms need no mask.

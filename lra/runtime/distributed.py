@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from common.errors import KnownError
 from lra.runtime.errors import SharedError, UserError
 from lra.runtime.launch import is_launched, launch_number, mark_joined
-from models.layers.basic import BatchNorm
+from models.layers.norms import BatchNorm
 
 T = TypeVar("T")
 

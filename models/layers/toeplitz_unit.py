@@ -171,22 +171,12 @@ def inner_channels(expand_ratio: float, dim: int) -> int:
 
 
 class ToeplitzMixer(RecurrentMixer):
-    """A mixer that is a `GatedToeplitzUnit`, whose arguments it takes, and its recurrence."""
+    """A mixer that is a gated unit around Toeplitz operators."""
 
-    def __init__(
-        self,
-        context: MixerContext,
-        operator: Callable[[int], nn.Module],
-        *,
-        hidden: int,
-        activation: Activation,
-        inner_norm: Norm,
-    ) -> None:
+    def __init__(self, context: MixerContext, unit: GatedToeplitzUnit) -> None:
         super().__init__()
         self.context = context
-        self.unit = GatedToeplitzUnit(
-            context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
-        )
+        self.unit = unit
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.unit(x, mask)
