@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 
 
 @dataclass
@@ -16,3 +19,13 @@ class KernelChoice:
 
 
 KERNEL_CHOICE = KernelChoice()
+
+
+@functools.cache
+def installed_packages() -> dict[str, str]:
+    """Return the versions of all packages with public kernels that are installed, by package."""
+    found: dict[str, str] = {}
+    for package in ("fla-core", "triton", "mamba-ssm"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

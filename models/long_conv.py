@@ -161,7 +161,11 @@ class LongConv(ConvolutionMixer[LongConvolution]):
                 smoothing=smoothing, kernel_dropout=kernel_dropout,
             )  # fmt: skip
         else:
-            _check_multiscale(start, threshold, smoothing, kernel_dropout)
+            if (start, threshold, smoothing, kernel_dropout) != ("random", 0, 1, 0):
+                raise ValueError(
+                    "start, threshold, smoothing and kernel_dropout concern free kernels, and "
+                    "kernel is multiscale"
+                )
             convolution = MultiscaleConvolution(context, copies=copies)
         super().__init__(context, convolution, output=output, drops_convolved=False)
         self.kernel_lr = kernel_lr
@@ -169,16 +173,3 @@ class LongConv(ConvolutionMixer[LongConvolution]):
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Return the rate of kernels, see `Mixer.learning_rates`."""
         return dict.fromkeys(self.convolution.parameters(), self.kernel_lr)
-
-
-def _check_multiscale(start: Start, threshold: float, smoothing: int, dropout: float) -> None:
-    """Refuse options of free kernels, with a ValueError."""
-    changed = {
-        "start": start != "random",
-        "threshold": threshold > 0,
-        "smoothing": smoothing > 1,
-        "kernel_dropout": dropout > 0,
-    }
-    for option, is_set in changed.items():
-        if is_set:
-            raise ValueError(f"{option} concerns free kernels, and kernel is multiscale")

@@ -114,8 +114,8 @@ class Nystrom(Mixer):
         iterations: number of iterations of the pseudo-inverse, at most 20.
         convolution_size: number of taps of the convolution of the values that is added to the
             result, an odd number. Each head has one filter. None: no convolution.
-    Raises: ValueError if the context is causal, if num_heads does not divide dim, if
-        convolution_size is even, or for more iterations than single precision allows.
+    Raises: ValueError if the context is causal, if num_heads does not divide dim, or if
+        convolution_size is even.
     """
 
     name = "nystrom"
@@ -126,7 +126,7 @@ class Nystrom(Mixer):
         *,
         num_heads: PositiveInt = 4,
         num_landmarks: PositiveInt = 16,
-        iterations: PositiveInt = 6,
+        iterations: Annotated[PositiveInt, Field(le=MOST_ITERATIONS)] = 6,
         convolution_size: Annotated[int, Field(ge=1, lt=2**16)] | None = None,
     ) -> None:
         super().__init__()
@@ -135,11 +135,6 @@ class Nystrom(Mixer):
         dim = channels_of_heads(context, num_heads)
         if convolution_size is not None and convolution_size % 2 == 0:
             raise ValueError(f"convolution_size {convolution_size} is even, expected an odd number")
-        if iterations > MOST_ITERATIONS:
-            raise ValueError(
-                f"iterations {iterations:,}, expected at most {MOST_ITERATIONS}: more of them "
-                f"multiply rounding errors until the result is not finite"
-            )
         self.num_heads = num_heads
         self.num_landmarks = num_landmarks
         self.iterations = iterations

@@ -54,15 +54,6 @@ WINDOW_SIZE = 512
 NUM_RANDOM = 3
 
 
-def refuse_options_of_others(pattern: PatternName, given: set[str]) -> None:
-    """Raise ValueError for given options of another pattern."""
-    if others := sorted(given - OPTIONS[pattern]):
-        raise ValueError(
-            f"pattern {pattern} has no option {others[0]}; its options are "
-            f"{', '.join(sorted(OPTIONS[pattern]))}"
-        )
-
-
 def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer: int) -> Tensor:
     """Draw the random blocks that each block of queries attends to (BigBird, appendix D).
 
@@ -150,10 +141,12 @@ class Sparse(Mixer):
             "window_size": window_size, "block_size": block_size, "num_summary": num_summary,
             "num_random": num_random, "random_within": random_within,
         }  # fmt: skip
-        refuse_options_of_others(pattern, {name for name, n in own.items() if n is not None})
+        for option, number in own.items():
+            if number is not None and option not in OPTIONS[pattern]:
+                valid = f"its options are {', '.join(sorted(OPTIONS[pattern]))}"
+                raise ValueError(f"pattern {pattern} has no option {option}; {valid}")
         if pattern == "bigbird" and (context.causal or num_global):
-            problem = "have num_global" if num_global else "be causal"
-            raise ValueError(f"pattern bigbird cannot {problem}; use pattern longformer")
+            raise ValueError("pattern bigbird cannot have num_global or be causal; use longformer")
         self.context = context
         self.pattern: PatternName = pattern
         self.window_size = window_size or WINDOW_SIZE
@@ -171,8 +164,8 @@ class Sparse(Mixer):
         if pattern == "longformer" and num_global:
             self.global_query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
         if pattern == "bigbird":
-            table = self._draw_blocks(context.max_length)
-            self.register_buffer("random_blocks", table, persistent=False)
+            drawn = self._draw_blocks(context.max_length)
+            self.register_buffer("random_blocks", drawn, persistent=False)
         if pattern in ("strided", "fixed"):
             self.looks_ahead = num_global > 0
         elif pattern == "longformer" and not num_global:

@@ -16,7 +16,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.kernel_choice import KERNEL_CHOICE
+from common import kernel_choice
+from common.kernel_choice import KERNEL_CHOICE, installed_packages
 from conftest import ROOT
 from lra.runtime.environment import versions
 from models.fast import public_kernels
@@ -59,7 +60,7 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What was said of kernels, in a process that has used none, and allows them on a CPU."""
 
     def forget() -> None:
-        public_kernels._version.cache_clear()
+        installed_packages.cache_clear()
         public_kernels._describe.cache_clear()
         for kernel in KERNELS:
             vars(kernel).pop("entry", None)
@@ -126,7 +127,7 @@ def test_a_package_that_is_not_there_is_named(
     def missing(package: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(public_kernels, "version", missing)
+    monkeypatch.setattr(kernel_choice, "version", missing)
     given = draw_selective()
     found = selective_scan(*given)
     selective_scan(*given)  # named once

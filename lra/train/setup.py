@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from common.kernel_choice import installed_packages
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
@@ -19,7 +20,6 @@ from lra.train.run_folder import choose_folder
 from lra.train.scores import describe_data
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime
-from models.fast.public_kernels import installed_packages
 
 logger = logging.getLogger(__name__)
 

@@ -13,13 +13,12 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
 
-from common.kernel_choice import KERNEL_CHOICE
+from common.kernel_choice import KERNEL_CHOICE, installed_packages
 
 logger = logging.getLogger(__name__)
 
@@ -36,20 +35,6 @@ MOST_ROTATED = 2**27
 
 FLA = ("fla-core", "triton")
 MAMBA = ("mamba-ssm",)
-
-
-def installed_packages() -> dict[str, str]:
-    """Return the versions of all packages with public kernels that are installed, by package."""
-    found = {name: _version(name) for name in (*FLA, *MAMBA)}
-    return {name: number for name, number in found.items() if number is not None}
-
-
-@functools.cache
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -71,11 +56,16 @@ class PublicKernel:
     run: Callable[..., Tensor]
     refuse: Callable[..., str | None]
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """The installed versions of its packages."""
+        return {name: installed_packages()[name] for name in self.packages}
+
     @functools.cached_property
     def entry(self) -> Entry | str:
         """The function, or why there is none on this machine."""
         for package in self.packages:
-            if _version(package) is None:
+            if package not in installed_packages():
                 return f"{package} is not installed"
         try:
             found: Entry = getattr(importlib.import_module(self.module), self.function)
@@ -99,7 +89,7 @@ def on_gpu_by(kernel: PublicKernel) -> Callable[[Callable[P, Tensor]], Callable[
             _describe(own.__name__, kernel, reason)
             if isinstance(entry, str) or reason is not None:
                 return own(*args, **kwargs)
-            KERNEL_CHOICE.used.update({name: _version(name) or "" for name in kernel.packages})
+            KERNEL_CHOICE.used.update(kernel.versions)
             return kernel.run(entry, *args, **kwargs)
 
         return choose
@@ -111,7 +101,7 @@ def on_gpu_by(kernel: PublicKernel) -> Callable[[Callable[P, Tensor]], Callable[
 def _describe(name: str, kernel: PublicKernel, reason: str | None) -> None:
     """Say which form runs, once for each reason."""
     if reason is None:
-        packages = ", ".join(f"{package} {_version(package)}" for package in kernel.packages)
+        packages = ", ".join(map(" ".join, kernel.versions.items()))
         logger.debug(f"{name}: computed by {kernel.function} of {packages}")
     else:
         logger.debug(f"{name}: computed by our form instead of {kernel.function}: {reason}")

@@ -69,11 +69,7 @@ class InducingGrid:
 
     def points_for(self, length: int) -> int:
         """Return how many inducing points sequences of a length have."""
-        return self.cells_for(length) + self.degree
-
-    def cells_for(self, length: int) -> int:
-        """Return how many cells positions 0..length - 1 lie in."""
-        return int(self.cells(torch.tensor([length - 1]))) + 1
+        return int(self.cells(torch.tensor([length - 1]))) + 1 + self.degree
 
     def cells(self, positions: Tensor) -> Tensor:
         """Return the cell of each position, (count,), the number of its first inducing point.

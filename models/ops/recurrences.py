@@ -26,9 +26,7 @@ def scan(factors: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
         reverse: whether it runs from the last position to the first, h[k] = factors[k] * h[k + 1]
             + x[k].
     Returns: (batch, length, channels).
-    Raises: TypeError if factors and x differ in type, or in shape.
     """
-    check_factors(factors, x)
     state, states = torch.zeros_like(x[:, :1]).sum(dim=1), []
     order = range(x.shape[1] - 1, -1, -1) if reverse else range(x.shape[1])
     for k in order:
@@ -48,15 +46,6 @@ def scan_both_ways(factors: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """
     ahead, back = (factors, factors) if factors.dim() == 1 else factors
     return scan(ahead, x), scan(back, x, reverse=True)
-
-
-def check_factors(factors: Tensor, x: Tensor) -> None:
-    """Raise TypeError for factors of another type or shape than x has."""
-    if factors.dtype != x.dtype or (factors.dim() > 1 and factors.shape != x.shape):
-        raise TypeError(
-            f"factors are {factors.dtype} {tuple(factors.shape)}, x is {x.dtype} "
-            f"{tuple(x.shape)}; expected the same"
-        )
 
 
 @has_fast_form("selective_scan")

@@ -93,7 +93,6 @@ def spectral_attention(
         window: lags reach fewer steps than this along each axis. None: no limit.
         mask: (batch, length) bool, True at real positions. None: all are real.
     Returns: (batch, heads, length, platters, channels), in the type of `value`.
-    Raises: ValueError for more positions than a grid has.
     """
     if value.numel() == 0:
         return value
@@ -137,8 +136,6 @@ def _scale(query: Tensor, torus: Torus, mask: Tensor | None) -> Tensor:
 def _on_torus(x: Tensor, torus: Torus, mask: Tensor | None) -> Tensor:
     """Lay positions on the torus: -> (batch, heads, *periods, platter_period, channels)."""
     length, places = x.shape[2], math.prod(torus.sizes)
-    if length > places:
-        raise ValueError(f"got {length} positions, expected at most the {places} of the torus")
     if mask is not None:
         x = x.masked_fill(~mask[:, None, :, None, None], 0)
     x = functional.pad(x, (0, 0, 0, 0, 0, places - length)).unflatten(2, torus.sizes)
