@@ -9,19 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from lra.classifier.block import CHANNEL_MIXERS, Residual
-from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.base import Mixer, MixerContext
 from models.dss import DSS
 from models.fd_tnn import FDTNN
-from models.layers.basic import ChannelDropout, Dropout
+from models.layers.basic import Dropout
 from models.layers.state_space import StateSpaceMixer
 from models.s4 import S4
 from models.s4d import S4D
 from models.ski_tnn import SKITNN
 from models.tnn import TNN
-from requested import resolve
 
 
 def context(*, grid: tuple[int, int] | None = None, tied: bool = False) -> MixerContext:
@@ -107,24 +105,6 @@ def test_tied_dropout_drops_a_channel_of_a_sequence_at_every_position(tied: bool
     assert is_whole == ([True, True, True] if tied else [False, True, False])
     assert not torch.equal(rows[0], rows[2])
     assert torch.equal(part.eval()(lambda _: ones, x, packing), ones)
-
-
-@pytest.mark.parametrize(("mixer", "tied"), [("s4", True), ("tnn", False)])
-def test_settings_reach_every_place(mixer: str, tied: bool) -> None:
-    config = resolve("image", mixer, overrides=["model.depth=1"])
-    model = Classifier(config, config.build_task().info)
-    places = {
-        name.removeprefix("blocks.0."): (module.probability, isinstance(module, ChannelDropout))
-        for name, module in model.named_modules()
-        if isinstance(module, Dropout)
-    }
-    assert places.pop("embedding.dropout") == ((0.0 if mixer == "s4" else 0.1), False)
-    if mixer == "s4":
-        assert places.pop("mixer.convolved_dropout") == (0.1, False)
-        assert places == dict.fromkeys(("mixer.dropout", "mixer_residual.dropout"), (0.1, tied))
-    else:
-        names = ("mixer.unit", "mixer_residual", "channel_mixer", "channel_residual")
-        assert places == {f"{name}.dropout": (0.1, tied) for name in names}
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 1e-6])

@@ -356,21 +356,6 @@ def test_linear_maps_by_convolutions_equal_torchs(
         assert_equal_with_gradients(compute, by_reference(compute), [x, weight, bias], 1e-4)
 
 
-def test_only_large_maps_of_single_precision_are_convolutions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(linear_map, "_mkl_is_slow", lambda: True)
-    rows = linear_map.FEWEST_PRODUCTS // 64**2
-    x, weight = torch.randn(rows, 64), torch.randn(64, 64)
-    assert linear_map.is_by_convolution(x, weight)
-    assert not linear_map.is_by_convolution(x[1:], weight)
-    assert not linear_map.is_by_convolution(x.double(), weight.double())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert linear_map.linear_map(x, weight).dtype == torch.bfloat16
-    monkeypatch.setattr(linear_map, "_mkl_is_slow", lambda: False)
-    assert not linear_map.is_by_convolution(x, weight)
-
-
 def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     x = leaf(2, 33, 5)
 
@@ -385,15 +370,6 @@ def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.Monkey
     torch.testing.assert_close(compute()[: len(expected)], expected)
     x = torch.tensor([1.0, 2.0, -torch.inf, 3.0])
     assert cumulative_sum(x, 0).tolist() == [1, 3, -torch.inf, -torch.inf]
-
-
-def test_operators_of_nothing_are_empty() -> None:
-    for rows, length in ((0, 5), (2, 0)):
-        x = torch.zeros(rows, length, 3, dtype=torch.complex64)
-        assert scan(torch.ones(3) + 0j, x).shape == x.shape
-        maps = torch.zeros(rows, length, 1, 2)
-        y = selective_scan(x.real, x.real, -torch.ones(3, 2), maps, maps)
-        assert y.shape == x.shape
 
 
 def test_products_refuse_what_they_cannot_do() -> None:
