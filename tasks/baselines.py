@@ -6,16 +6,8 @@ import warnings
 
 import numpy as np
 
-from tasks.base import accuracy_percent
-
 LARGEST_FIT = 40_000
 """Most training examples that a baseline is fitted to: the first ones in a random order."""
-
-
-def majority(train: np.ndarray, test: np.ndarray) -> float:
-    """Score the commonest training class on labels (n,), in percent."""
-    commonest = np.bincount(train).argmax()
-    return accuracy_percent(np.full(len(test), commonest), test)
 
 
 def logistic(features: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:

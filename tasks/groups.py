@@ -22,9 +22,9 @@ from pydantic import Field, PositiveInt
 from common.progress import progress
 from tasks.base import TaskInfo
 from tasks.cache import Cache
-from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask, open_drawn
-from tasks.labelled import LabelledTokens
+from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask
 from tasks.random_words import RandomWords
+from tasks.splits import LabelledTokens, Sequences
 
 COUNTS = {"train": 1_600_000, "val": 2_000, "test": 40_000}
 Length = Annotated[int, Field(ge=1, le=2**16)]
@@ -213,8 +213,8 @@ class Groups(GeneratedTask):
 
     def open_split(self, cache: Cache, split: str) -> LabelledTokens:
         """See `GeneratedTask.open_split`."""
-        drawn = open_drawn(cache, split)
-        return LabelledTokens(drawn.tokens, drawn.offsets, drawn.labels)
+        drawn = Drawn.from_cache(cache, split)
+        return LabelledTokens(Sequences(drawn.tokens, drawn.offsets), drawn.labels)
 
     @classmethod
     def change_length(cls, options: Mapping[str, Any], length: int) -> dict[str, Any]:

@@ -23,17 +23,9 @@ from pydantic import Field, PositiveInt
 
 from tasks.base import NOT_SCORED, TaskInfo
 from tasks.cache import Cache
-from tasks.generated import (
-    GROUP,
-    SPLITS,
-    Drawn,
-    GeneratedTask,
-    draw_in_groups,
-    join_drawn,
-    open_drawn,
-)
-from tasks.labelled import LabelledTokens
+from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask, draw_in_groups, join_drawn
 from tasks.random_words import RandomWords
+from tasks.splits import LabelledTokens, Sequences
 
 Fill = Literal["zero", "random"]
 
@@ -232,13 +224,13 @@ class Recall(GeneratedTask):
 
     def open_split(self, cache: Cache, split: str) -> LabelledTokens:
         """See `GeneratedTask.open_split`."""
-        drawn = open_drawn(cache, split)
+        drawn = Drawn.from_cache(cache, split)
         is_query = drawn.labels != NOT_SCORED
         pairs = np.add.reduceat(is_query, drawn.offsets[:-1], dtype=np.int64)
         kinds, which = np.unique([drawn.lengths, pairs], axis=1, return_inverse=True)
         names = np.array([Segment(*map(int, kind)).name for kind in kinds.T])
         fields = {"segment": names[which], "pairs": pairs}
-        return LabelledTokens(drawn.tokens, drawn.offsets, drawn.labels, fields)
+        return LabelledTokens(Sequences(drawn.tokens, drawn.offsets), drawn.labels, fields)
 
     def measure_baselines(self, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
         """See `GeneratedTask.measure_baselines`."""

@@ -15,13 +15,13 @@ from pydantic import Field, PositiveInt
 
 from tasks.base import split_proportionally
 from tasks.baselines import LARGEST_FIT, bag, logistic, pair_features
-from tasks.cache import Build
 from tasks.documents.documents import Documents, Unit
 from tasks.documents.pairs import read_pairs
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
+from tasks.preparation import Build
 from tasks.random_words import permutation
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, describe_size_difference
+from tasks.sources.releases import Release, describe_size_difference
 
 OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
 SPLITS = tuple(OFFICIAL_COUNTS)
@@ -35,7 +35,6 @@ RELEASE = Release(
         "new_aan_pairs.train.tsv": "with .eval and .test in the same folder",
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
-    nearly=rf"new.?aan.?pairs|{NEARLY_ARCHIVE}",
     people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
     "be downloaded: ask a colleague for a copy. The authors of TNN keep the three files (10.6 GB) "
     "in data/aan of huggingface.co/datasets/OpenNLPLab/lra. Other pairs in the same columns are "

@@ -18,10 +18,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from common.errors import DataError
 from tasks.base import split_proportionally
 from tasks.baselines import bag, logistic
-from tasks.cache import Build
 from tasks.documents.documents import Documents, Unit
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
+from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.downloads import Address

@@ -41,7 +41,7 @@ from tasks.base import Task
 from tasks.image.task import Image
 from tasks.listops.task import ListOps
 from tasks.lm.task import LanguageModelling
-from tasks.manifest import file_facts
+from tasks.cache import file_facts
 from tasks.retrieval import Retrieval
 from tasks.text import Text
 

@@ -14,7 +14,7 @@ from lra.runtime.errors import UserError
 from requested import compose_task
 from tasks.groups import Groups
 from tasks.languages import Languages
-from tasks.manifest import file_facts
+from tasks.cache import file_facts
 from tasks.periodic import Periodic
 from tasks.recall import Recall, Segment
 

@@ -17,7 +17,7 @@ from common.errors import DataError
 from made_data import png, write_archive
 from tasks.base import Dataset
 from tasks.baselines import cross_fitted_trees
-from tasks.cache import Build
+from tasks.preparation import Build
 from tasks.pathfinder import Pathfinder, PathX
 from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.files import describe_unrelated_labels

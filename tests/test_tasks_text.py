@@ -15,7 +15,7 @@ from tasks import text
 from tasks.base import Dataset
 from tasks.documents.documents import END, UNKNOWN, Documents
 from tasks.sources import downloads
-from tasks.splits import PackedTokens
+from tasks.splits import PackedSequences
 from tasks.text import Text
 
 
@@ -44,7 +44,7 @@ KINDS = ["other archive", "deeper", "Parquet folder"]
 def words(dataset: Dataset, split: str, index: int) -> str:
     """Turn an example back into text."""
     packed = dataset.splits[split]
-    assert isinstance(packed, PackedTokens)
+    assert isinstance(packed, PackedSequences)
     vocabulary = np.load(dataset.folder / "vocabulary.npy")
     ids = packed.batch(np.array([index])).inputs.tolist()
     if not len(vocabulary):

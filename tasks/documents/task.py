@@ -10,19 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from common.errors import DataError
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
-from tasks.baselines import majority
-from tasks.cache import Build, Cache, read_cache
+from tasks.base import Dataset, TaskInfo, accuracy_percent, majority
+from tasks.cache import Cache
 from tasks.documents.documents import Alphabet, Unit, check_documents, open_documents
-from tasks.manifest import canonical_hash
+from tasks.preparation import Build, PreparedTask
 from tasks.sources.releases import Release, ReleaseCache
-from tasks.splits import PackedTokens
+from tasks.splits import PackedSequences
 
 Rows = tuple[str, np.ndarray]
 """The name of a split as it was read, and (n,) indices of its examples."""
 
 
-class DocumentTask(Task):
+class DocumentTask(PreparedTask):
     """A task of two classes whose examples are one or more documents.
 
     For each split as it was read, the cache holds labels (n,) and documents (n, towers), which
@@ -101,46 +100,36 @@ class DocumentTask(Task):
         Raises: DataError if the examples are too few.
         """
 
-    def _release_cache(self, data_dir: Path) -> ReleaseCache:
+    def plan(self, data_dir: Path) -> ReleaseCache:
+        """See `PreparedTask.plan`."""
         return ReleaseCache(
-            release=self.release,
-            data_dir=data_dir,
+            self.release,
+            data_dir,
             name=self.alphabet.unit,
-            source=self.source,
+            option=self.source,
             request=self.alphabet.request(),
+            read=self.read,
         )
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        return self._release_cache(data_dir).describe_preparation()
-
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = self._release_cache(data_dir).open_or_read(self.read)
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
-
-    def _dataset(self, cache: Cache) -> Dataset:
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `PreparedTask.open_dataset`."""
         sequences = open_documents(cache, self.alphabet)
         labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
         chosen = self.choose({name: len(found) for name, found in labels.items()})
         splits = {
-            name: PackedTokens(sequences, labels[read][rows], documents[read][rows])
+            name: PackedSequences(sequences, labels[read][rows], documents[read][rows])
             for name, (read, rows) in chosen.items()
         }
         predictions = np.asarray(cache.array("test_predictions"))[chosen["test"][1]]
-        view: dict[str, Any] = {**self.counts, "data_seed": self.data_seed}
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            unofficial_because=cache.unofficial_because,
-            fingerprint=canonical_hash([cache.fingerprint, view, vars(self.alphabet)]),
+        view = {**self.counts, "data_seed": self.data_seed}
+        return cache.dataset(
+            splits,
+            view,
+            vars(self.alphabet),
             baselines={
                 "majority class": majority(splits["train"].labels, splits["test"].labels),
                 "bag of bytes": accuracy_percent(predictions, splits["test"].labels),
             },
-            folder=cache.folder,
-            notes=cache.manifest.notes,
             selected_on="test" if chosen["val"][0] == "test" else "val",
         )
 
@@ -156,10 +145,8 @@ class DocumentTask(Task):
             made.save(f"{name}_labels", labels[name])
             made.save(f"{name}_documents", documents[name])
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, every token, every label, and the indices of documents."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: every token, every label, and the indices of documents."""
         checks = check_documents(cache, self.alphabet)
         count = len(cache.array("offsets")) - 1
         labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")

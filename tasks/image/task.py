@@ -14,9 +14,8 @@ from pydantic import Field, PositiveInt
 
 from common.errors import DataError
 from common.options import Added
-from tasks.base import Dataset, Task, TaskInfo, check_dataset, split_proportionally
-from tasks.baselines import majority
-from tasks.cache import Build, Cache, read_cache
+from tasks.base import Dataset, TaskInfo, majority, split_proportionally
+from tasks.cache import Cache
 from tasks.image.cifar import (
     CHANNELS,
     INSIDE,
@@ -27,8 +26,8 @@ from tasks.image.cifar import (
     batch_digests,
     read_batches,
 )
-from tasks.manifest import canonical_hash
 from tasks.order import choose_rows, random_split_order
+from tasks.preparation import Build, PreparedTask
 from tasks.sources.downloads import Address
 from tasks.sources.parquet import NAME, accept_table
 from tasks.sources.releases import Release, ReleaseCache
@@ -78,7 +77,7 @@ MEAN_AND_DEVIATION = {
 numbers of S4's experiments, for colour measured here."""
 
 
-class Image(Task):
+class Image(PreparedTask):
     """Tell ten classes of photographs apart; a position is a pixel, in raster order.
 
     Args:
@@ -132,26 +131,19 @@ class Image(Task):
             grid=(SIDE, SIDE),
         )
 
-    def _release_cache(self, data_dir: Path) -> ReleaseCache:
+    def plan(self, data_dir: Path) -> ReleaseCache:
+        """See `PreparedTask.plan`."""
         return ReleaseCache(
-            release=RELEASE,
-            data_dir=data_dir,
+            RELEASE,
+            data_dir,
             name=self.channels,
-            source=self.source,
+            option=self.source,
             request={"channels": self.channels},
+            read=self._read,
         )
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        return self._release_cache(data_dir).describe_preparation()
-
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = self._release_cache(data_dir).open_or_read(self._read)
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
-
-    def _dataset(self, cache: Cache) -> Dataset:
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `PreparedTask.open_dataset`."""
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         chosen = self._choose(cache.manifest.sizes)
         splits: dict[str, Pixels] = {}
@@ -164,15 +156,8 @@ class Image(Task):
         view = {**self.counts, "data_seed": self.data_seed, "split": self.split, "pixels": pixels}
         if self.permutation is not None:
             view["permutation"] = self.permutation
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            unofficial_because=cache.unofficial_because,
-            fingerprint=canonical_hash([cache.fingerprint, view]),
-            baselines={"majority class": majority(splits["train"].labels, splits["test"].labels)},
-            folder=cache.folder,
-            notes=cache.manifest.notes,
-        )
+        baselines = {"majority class": majority(splits["train"].labels, splits["test"].labels)}
+        return cache.dataset(splits, view, baselines=baselines)
 
     def _choose(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
         """List the images of each split; the official test set is stored after the training set."""
@@ -206,16 +191,13 @@ class Image(Task):
         made.save("images", np.concatenate(images))
         made.save("labels", np.concatenate([batches[name][1] for name in made.sizes]))
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums, and that no image is in two splits."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: no image is in two splits."""
         per_class = np.bincount(cache.array("labels"), minlength=NUM_CLASSES)
         rows = np.concatenate([split.which for split in dataset.splits.values()])  # pyright: ignore
         if len(np.unique(rows)) != len(rows):
             raise DataError(f"{dataset.folder}: an image is in two splits")
         return [
-            "sizes and checksums of all files match the manifest",
             f"{per_class.sum()} images of {SIDE} x {SIDE} pixels, {per_class.min()} to "
             f"{per_class.max()} a class",
             "no image is in two splits",

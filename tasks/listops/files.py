@@ -17,7 +17,6 @@ import numpy as np
 from common.errors import DataError
 from common.files import name_file_in_errors
 from common.progress import progress
-from common.untrusted import open_regular
 from tasks.listops.generate import example_digest
 from tasks.listops.law import (
     CLOSE_ID,
@@ -26,12 +25,10 @@ from tasks.listops.law import (
     OPERATOR_ID,
     TOKENS,
     Expressions,
-    Survey,
     grow,
     survey,
 )
 from tasks.sources.archives import walk
-from tasks.sources.copies import copy_order
 from tasks.sources.exports import SEEDS_TRIED
 from tasks.sources.releases import describe_size_difference
 from tasks.sources.tables import describe_saved_again, read_rows
@@ -45,32 +42,30 @@ LONGEST_LINE = 2**24
 """Most bytes of a file, and of a line of it."""
 
 _HEADER = b"Source\tTarget"
-_FILE = re.compile(r"^((?:.*/)?)basic_(train|val|test)\.tsv\Z")
+_FILE = re.compile(r"(?:^|/)basic_(train|val|test)\.tsv\Z")
 _TOKEN_IDS = {token.encode(): i for i, token in enumerate(TOKENS, start=1)}
 _LABELS = {str(digit).encode(): digit for digit in range(10)}
 
 
-def read_official(path: Path) -> tuple[str, dict[str, Expressions], list[str]]:
-    """Read the three official files of a folder or an archive.
+def read_official(path: Path) -> dict[str, Expressions]:
+    """Read the three official files of a folder or an archive: expressions, by split.
 
-    Returns: the folder of the copy that is to be read, within the path; its expressions by split;
-        and the folders of the other copies.
-    Raises: DataError naming a file that is missing, or file and line of anything malformed.
+    Raises: DataError naming a file that is missing or occurs twice, or file and line of anything
+        malformed.
     """
-    copies: dict[str, dict[str, Expressions]] = {}
+    splits: dict[str, Expressions] = {}
     for match, file in walk(path, _FILE, inside=INSIDE, largest=LARGEST_FILE):
-        place, splits = f"{path}/{match.string}", copies.setdefault(match[1], {})
-        if match[2] in splits:
+        place = f"{path}/{match.string}"
+        if match[1] in splits:
             raise DataError(f"{place} occurs more than once; unpack the archive, and keep one")
-        splits[match[2]] = _read(file, place)
-    folder, *others = sorted(copies, key=copy_order) or [""]
-    splits = copies.get(folder, {})
+        splits[match[1]] = _read(file, place)
+        check_answers(splits[match[1]], lambda i, place=place: f"{place}:{i + 2}")
     if missing := [file for name, file in FILES.items() if name not in splits]:
         raise DataError(
-            f"{path / folder} lacks {', '.join(missing)}; get all three files, or use "
+            f"{path} lacks {', '.join(missing)}; get all three files, or use "
             f"task.source=generate to ignore what is there"
         )
-    return folder, {name: splits[name] for name in FILES}, others
+    return {name: splits[name] for name in FILES}
 
 
 def _read(file: IO[bytes], shown: str) -> Expressions:
@@ -108,12 +103,6 @@ def _parse(fields: list[bytes] | None, where: str) -> tuple[bytes, int]:
     return ids, label
 
 
-def count_examples(path: Path) -> int:
-    """Count the lines of an official file but for the header."""
-    with open_regular(path, largest=LARGEST_FILE) as file:
-        return sum(1 for _ in file) - 1
-
-
 def write_official(path: Path, expressions: Expressions) -> None:
     """Write expressions in the official format."""
     partial = path.with_name(f"{path.name}.partial")
@@ -147,16 +136,16 @@ def _format(tokens: bytes) -> bytes:
     return " ".join(reversed(words)).removesuffix(" )").encode()
 
 
-def check_answers(expressions: Expressions, place: Callable[[int], str]) -> Survey:
+def check_answers(expressions: Expressions, place: Callable[[int], str]) -> None:
     """Compare labels with the values of expressions; `place` says where one is from, by its index.
 
     Raises: DataError naming the first that is malformed, or whose label is wrong.
     """
-    found = survey(expressions)
-    wrong = np.flatnonzero(found.values != expressions.labels)
+    values = survey(expressions).values
+    wrong = np.flatnonzero(values != expressions.labels)
     if not len(wrong):
-        return found
-    value, label = int(found.values[wrong[0]]), expressions.labels[wrong[0]]
+        return
+    value, label = int(values[wrong[0]]), expressions.labels[wrong[0]]
     what = f"is worth {value}, but its label is {label}"
     if value < 0:
         what = "is malformed: its brackets do not match, or an operator has no arguments"
@@ -164,37 +153,27 @@ def check_answers(expressions: Expressions, place: Callable[[int], str]) -> Surv
     raise DataError(f"{place(int(wrong[0]))}: the expression {what}{more}")
 
 
-def describe_other_law(
-    splits: Mapping[str, Expressions], surveys: Mapping[str, Survey], *, is_whole: bool
-) -> str:
-    """Say what expressions have in another way than those of the release; empty if nothing.
-
-    The whole release reaches the limits of the law.
-    """
-    lengths = np.concatenate([split.lengths for split in splits.values()])
-    fewest, most = min(s.fewest for s in surveys.values()), max(s.most for s in surveys.values())
-    law = OFFICIAL_LAW
-    for (low, high), (least, largest), what in (
-        ((lengths.min(), lengths.max()), (law.min_length, law.max_length), "tokens"),
-        ((fewest, most), (2, law.max_arguments), "arguments of an operator"),
-        ((1, max(s.depth for s in surveys.values())), (1, law.max_depth - 1), "levels"),
-    ):
-        falls_short = is_whole and what != "tokens" and (low > least or high < largest)
-        if low < least or high > largest or falls_short:
-            return (
-                f"its expressions have {low:,} to {high:,} {what}, those of the release "
-                f"{least:,} to {largest:,}"
-            )
-    return ""
-
-
-def describe_doubt(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]) -> str:
+def describe_doubt(splits: Mapping[str, Expressions]) -> str:
     """Say why splits are not those of the release; empty if nothing speaks against it."""
     sizes = {name: len(split.labels) for name, split in splits.items()}
     if sizes != OFFICIAL_COUNTS:
         return describe_size_difference(sizes, OFFICIAL_COUNTS, "examples")
-    if other := describe_other_law(splits, surveys, is_whole=True):
-        return other
+    law, surveys = OFFICIAL_LAW, [survey(split) for split in splits.values()]
+    lengths = np.concatenate([split.lengths for split in splits.values()])
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    fewest, most = min(s.fewest for s in surveys), max(s.most for s in surveys)
+    depth, deepest = max(s.depth for s in surveys), law.max_depth - 1
+    is_within = law.min_length <= shortest and longest <= law.max_length
+    # The whole release reaches the limits of arguments and levels.
+    for fits, has, official in (
+        (is_within, f"{shortest:,} to {longest:,} tokens",
+         f"{law.min_length} to {law.max_length:,}"),
+        ((fewest, most) == (2, law.max_arguments), f"operators of {fewest} to {most} arguments",
+         f"2 to {law.max_arguments}"),
+        (depth == deepest, f"up to {depth} levels", f"{deepest}"),
+    ):  # fmt: skip
+        if not fits:
+            return f"its expressions have {has}, those of the release {official}"
     known = {example_digest(text) for split in splits.values() for text in split.list_texts()}
     for seed in range(SEEDS_TRIED):
         if not known.isdisjoint(map(example_digest, grow(OFFICIAL_LAW, seed, 0).list_texts())):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.generated import GROUP
+from tasks.generated import GROUP, Drawn
 from tasks.random_words import RandomWords
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
@@ -49,21 +49,8 @@ OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
 """Examples of the official files, by split."""
 
 
-@dataclass(frozen=True)
-class Expressions:
-    """Token sequences end to end."""
-
-    tokens: np.ndarray
-    """(total,) uint8 token ids."""
-    lengths: np.ndarray
-    """(expressions,) int64."""
-    labels: np.ndarray
-    """(expressions,) uint8, the value 0..9 of each expression."""
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where each expression begins and the last one ends, (expressions + 1,) int64."""
-        return np.concatenate([[0], np.cumsum(self.lengths)])
+class Expressions(Drawn):
+    """Token sequences end to end; the label of each is its value, 0..9."""
 
     def list_texts(self) -> list[bytes]:
         """List the tokens of each expression."""

@@ -23,8 +23,8 @@ from common.errors import DataError
 from common.files import name_file_in_errors
 from common.progress import progress
 from common.untrusted import decode_png, read_regular
-from tasks.cache import Build
 from tasks.pathfinder.law import Law, find_law
+from tasks.preparation import Build
 from tasks.sources.archives import walk
 from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.exports import MARK, SEEDS_TRIED

@@ -9,9 +9,9 @@ import numpy as np
 
 from common.cores import core_count
 from common.progress import progress
-from tasks.cache import Build
 from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.law import Law
+from tasks.preparation import Build
 
 logger = logging.getLogger(__name__)
 
@@ -58,5 +58,5 @@ def generate(made: Build, law: Law, seed: int, count: int, workers: int | None =
             for future in waiting:
                 future.cancel()
     del is_done
-    made.drop("is_done")
+    (made.folder / "is_done.npy").unlink()
     made.save("rows", np.arange(count))

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import PurePath, PurePosixPath
 
-from tasks.cache import Build
+from tasks.preparation import Build
 
 logger = logging.getLogger(__name__)
 

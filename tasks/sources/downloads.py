@@ -12,7 +12,7 @@ from filelock import FileLock
 from common.errors import KnownError
 from common.files import format_bytes, name_file_in_errors
 from common.progress import progress
-from tasks.manifest import file_facts
+from tasks.cache import file_facts
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from common.errors import DataError
 from common.files import write_atomically
 from common.untrusted import read_regular
-from tasks.cache import Build, Cache
+from tasks.cache import Cache
+from tasks.preparation import Build
 
 MARK = "exported-from"
 """File beside exported data that names its source and the digest of its content."""
@@ -43,7 +44,11 @@ def content_digest(arrays: Iterable[np.ndarray]) -> str:
 
 
 def mark_export(
-    folder: Path, cache: Cache, content: Iterable[np.ndarray], names: Iterable[str]
+    folder: Path,
+    cache: Cache,
+    content: Iterable[np.ndarray],
+    names: Iterable[str],
+    because: str = "",
 ) -> None:
     """Make a folder for exported files, with a note that they are not the official release.
 
@@ -52,6 +57,7 @@ def mark_export(
         cache: the data to be exported.
         content: its arrays, as they are read back.
         names: names of the files and folders to be exported.
+        because: how the data differs from what the official files could hold, if it does.
     Raises: DataError if the folder has one of these names already, but no mark of an export.
     """
     path = folder / MARK
@@ -61,7 +67,9 @@ def mark_export(
             f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
             f"folder"
         )
-    facts = {"source": cache.manifest.source, "unofficial_because": cache.unofficial_because}
+    because = because or cache.manifest.unofficial_because
+    source = "unofficial" if because else cache.manifest.source
+    facts = {"source": source, "unofficial_because": because}
     mark = Mark.model_validate({**facts, "content": content_digest(content)})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (mark.model_dump_json(indent=2) + "\n").encode())
