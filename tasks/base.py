@@ -254,7 +254,11 @@ class Task(abc.ABC):
     """The name that `--task` takes."""
     draws_data: ClassVar[bool] = False
     """Whether the task can draw new examples, of other lengths or difficulty."""
+    default_counts: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    """Number of examples of each split, by option, unless options say otherwise."""
     info: TaskInfo
+    counts: Mapping[str, int | None] = MappingProxyType({})
+    """Number of examples of each split, as the options say; None for all that there are."""
     advice: str = ""
     """What to do where a model is right on training data and wrong on other data; empty where
     nothing is known."""
@@ -317,14 +321,16 @@ class Task(abc.ABC):
 
     def training_examples(self) -> int | None:
         """Return the number of training examples of official data; None if it is not known yet."""
-        return None
+        return self.counts.get("train") or self.default_counts.get("train")
 
-    @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:
         """Divide a number of examples between the splits, by the options that hold their sizes.
 
-        Raises: DataError if the examples are too few.
+        Raises: DataError if the examples are too few, or the task has no such options.
         """
+        if not self.default_counts:
+            raise DataError(f"{self.info.name} itself says how many examples it has")
+        return split_proportionally(examples, self.default_counts)
 
 
 def accuracy_percent(predictions: np.ndarray, labels: np.ndarray) -> float:

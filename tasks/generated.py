@@ -6,13 +6,13 @@ import abc
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.base import NOT_SCORED, Dataset, Split, majority, split_proportionally
+from tasks.base import NOT_SCORED, Dataset, Split, majority
 from tasks.cache import Cache
 from tasks.preparation import Build, Preparation, PreparedTask
 
@@ -31,9 +31,7 @@ class GeneratedTask(PreparedTask):
     """
 
     draws_data = True
-    default_counts: ClassVar[Mapping[str, int]]
-    """Number of examples of each split, unless options say otherwise."""
-    counts: Mapping[str, int]
+    counts: Mapping[str, int]  # pyright: ignore[reportIncompatibleVariableOverride]
     data_seed: int
 
     @abc.abstractmethod
@@ -108,14 +106,6 @@ class GeneratedTask(PreparedTask):
     @abc.abstractmethod
     def change_length(cls, options: Mapping[str, Any], length: int) -> dict[str, Any]:
         """Return the options that change for test examples of another length."""
-
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return split_proportionally(examples, self.default_counts)
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,3 @@ class OwnTask(PreparedTask):
             if name in options:
                 return {name: length}
         raise DataError(f"the task has no option {', '.join(LENGTHS)} to ask for other lengths by")
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`: its class decides."""
-        raise DataError(f"{self.task_name} itself says how many examples it has; see its options")

@@ -2,15 +2,13 @@
 
 A cache is written to a folder beside its final place and renamed when complete, under a
 lock: a killed preparation leaves nothing that could be taken for a complete cache, and of two
-processes that prepare the same data, one does the work and the other waits. What an interrupted
-preparation left behind is handed to the next one of the same request, which may go on from there.
+processes that prepare the same data, one does the work and the other waits.
 """
 
 from __future__ import annotations
 
 import abc
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -23,7 +21,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from common.files import name_file_in_errors, reserve, write_atomically
-from common.untrusted import map_array, read_regular
+from common.untrusted import map_array
 from tasks.base import Dataset, Task
 from tasks.cache import (
     FORMAT,
@@ -37,9 +35,6 @@ from tasks.cache import (
 )
 
 logger = logging.getLogger(__name__)
-
-REQUEST = "request.json"
-"""The file of an unfinished cache that holds the request."""
 
 
 class Build:
@@ -66,20 +61,11 @@ class Build:
             np.save(path, array, allow_pickle=False)
 
     def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
-        """Map an array of a fixed size, to be written in place.
-
-        The array that an interrupted preparation of the same request left is used again; a new
-        array holds zeros. Its space on the disk is taken at once.
+        """Map an array of a fixed size, to be written in place; its space on the disk is taken.
 
         Raises: OSError naming the file where the disk lacks that space.
         """
         path = self.folder / f"{name}.npy"
-        if path.is_file():
-            with contextlib.suppress(ValueError):  # the file is incomplete
-                found = np.lib.format.open_memmap(path, mode="r+")
-                if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
-                    reserve(path)
-                    return found
         with name_file_in_errors(path):
             array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
         reserve(path)
@@ -91,7 +77,6 @@ class Build:
 
     def finish(self, task: str, request: dict[str, Any]) -> None:
         """Write everything to the disk, and the manifest last."""
-        (self.folder / REQUEST).unlink()
         paths = sorted(self.folder.iterdir())
         for path in paths:
             with name_file_in_errors(path), path.open("rb") as file:
@@ -140,27 +125,18 @@ class Preparation:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _lock(folder):
             if not folder.exists():
-                made = Build(_partial(folder, self.request), self.source)
+                partial = folder.with_name(f"{folder.name}.partial")
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir()
+                made = Build(partial, self.source)
                 try:
                     self.build(made)
                     made.finish(self.task, self.request)
-                    made.folder.rename(folder)
-                except Exception:  # not an interruption, after which the work can go on
-                    shutil.rmtree(made.folder, ignore_errors=True)
+                    partial.rename(folder)
+                except BaseException:
+                    shutil.rmtree(partial, ignore_errors=True)
                     raise
             return open_cache(folder, self.request)
-
-
-def _partial(folder: Path, request: dict[str, Any]) -> Path:
-    """Make the folder to build in, or find that of an interrupted build of the same request."""
-    partial = folder.with_name(f"{folder.name}.partial")
-    mark = partial / REQUEST
-    text = json.dumps(request, sort_keys=True).encode()
-    if not (mark.is_file() and read_regular(mark) == text):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        write_atomically(mark, text)
-    return partial
 
 
 @contextlib.contextmanager

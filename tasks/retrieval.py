@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import split_proportionally
 from tasks.baselines import LARGEST_FIT, bag, logistic, pair_features
 from tasks.documents.documents import Documents, Unit
 from tasks.documents.pairs import read_pairs
@@ -62,6 +61,7 @@ class Retrieval(DocumentTask):
     """
 
     name = "retrieval"
+    default_counts = OFFICIAL_COUNTS
     release = RELEASE
     usual = (1, 98)
     splits_read = SPLITS
@@ -133,14 +133,6 @@ class Retrieval(DocumentTask):
             "pairs in both train and test": len(_common(train, test)),
             "papers in both train and test": len(np.intersect1d(train, test)),
         }
-
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"] or OFFICIAL_COUNTS["train"]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return split_proportionally(examples, OFFICIAL_COUNTS)
 
 
 def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -10,8 +10,9 @@ import copy
 import dataclasses
 import functools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ PIXEL_STREAM = 2**63
 """Stream of random words that orders pixels; other streams of a seed choose and order examples."""
 CONVERTED = {torch.uint16: torch.int32, torch.uint32: torch.int32}
 """Types that a GPU hardly supports, and those that they become there."""
+Copies = dict[tuple[int, torch.Size], Tensor]
+"""Copies of tensors, by where an array lies and its shape."""
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
@@ -276,34 +279,33 @@ def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Datas
         device: where the inputs are put.
         limit: most bytes to put there.
     """
-    stored = {_key(tensor): tensor for split in dataset.splits.values() for tensor in _all(split)}
-    types = {key: CONVERTED.get(tensor.dtype, tensor.dtype) for key, tensor in stored.items()}
-    if sum(tensor.numel() * types[key].itemsize for key, tensor in stored.items()) > limit:
+    stored: Copies = {}
+    for split in dataset.splits.values():
+        _move(split, None, stored)
+    if sum(one.numel() * _type_there(one).itemsize for one in stored.values()) > limit:
         return dataset
-    copies = {key: tensor.to(types[key]).to(device) for key, tensor in stored.items()}
-
-    def move(split: Split) -> Split:
-        moved = copy.copy(split)
-        for name in split.stored:
-            value = getattr(split, name)
-            if value is not None:
-                new = move(value) if isinstance(value, Split) else copies[_key(value)]
-                setattr(moved, name, new)
-        return moved
-
-    splits = {name: move(split) for name, split in dataset.splits.items()}
+    copies: Copies = {}
+    splits = {name: _move(split, device, copies) for name, split in dataset.splits.items()}
     return dataclasses.replace(dataset, splits=splits)
 
 
-def _all(split: Split) -> Iterator[Tensor]:
-    """List the stored inputs of a split."""
-    for value in (getattr(split, name) for name in split.stored):
-        if isinstance(value, Split):
-            yield from _all(value)
-        elif value is not None:
-            yield value
+def _type_there(tensor: Tensor) -> torch.dtype:
+    return CONVERTED.get(tensor.dtype, tensor.dtype)
 
 
-def _key(tensor: Tensor) -> tuple[int, torch.Size]:
-    """Return what tensors have in common that share an array."""
-    return tensor.data_ptr(), tensor.shape
+def _move(value: Any, device: torch.device | None, copies: Copies) -> Any:
+    """Copy a tensor, or a split with its stored inputs, and list the copies; None: do not copy.
+
+    Tensors that share an array share a copy.
+    """
+    if isinstance(value, Split):
+        moved = copy.copy(value)
+        for name in value.stored:
+            setattr(moved, name, _move(getattr(value, name), device, copies))
+        return moved
+    if value is None:
+        return None
+    key = value.data_ptr(), value.shape
+    if key not in copies:
+        copies[key] = value if device is None else value.to(_type_there(value)).to(device)
+    return copies[key]

@@ -18,7 +18,7 @@ import numpy as np
 from common.errors import DataError
 from tasks.documents.documents import Documents
 from tasks.sources.archives import walk
-from tasks.sources.tables import describe_saved_again, read_rows
+from tasks.sources.tables import read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -35,15 +35,12 @@ FILE = re.compile(r"(?:^|/)new_aan_pairs\.(train|eval|test)\.tsv$")
 
 _LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 _FIELDS = 5
-_NUMBERED = [b"1", b"2", b"3", b"4"]
-"""End of the header that pandas makes up."""
 
 
 @dataclass
 class Pairs:
     """The pairs of one file."""
 
-    name: str
     labels: bytearray = field(default_factory=bytearray)
     documents: list[tuple[int, int]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -70,31 +67,23 @@ def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs
     """
     found: dict[str, Pairs] = {}
     for match, file in walk(path, FILE, inside=inside):
-        name, split = match.string, SPLITS[match[1]]
-        if split in found:
-            raise DataError(
-                f"{path} holds both {found[split].name} and {name}; unpack one of them, and "
-                f"put it in the place of the archive"
-            )
-        found[split] = _read(name, file, documents, f"{path}/{name}")
+        found[SPLITS[match[1]]] = _read(file, documents, f"{path}/{match.string}")
     for word, split in SPLITS.items():
         if split not in found:
             raise DataError(f"{path} lacks new_aan_pairs.{word}.tsv; put it beside the others")
     return found
 
 
-def _read(name: str, file: IO[bytes], documents: Documents, shown: str) -> Pairs:
-    pairs, number = Pairs(name), 0
+def _read(file: IO[bytes], documents: Documents, shown: str) -> Pairs:
+    pairs, number = Pairs(), 0
     for number, row in enumerate(read_rows(file, shown, longest=LONGEST_LINE), start=1):
-        label = None if row[1:] == _NUMBERED else _LABELS.get(row[0])
+        label = _LABELS.get(row[0])
         if len(row) == _FIELDS and label is not None:
             pairs.labels.append(label)
             pairs.documents.append((documents.add(row[3]), documents.add(row[4])))
             continue
         fault = f"got {len(row)} tab-separated fields, expected {_FIELDS}"
         if len(row) == _FIELDS:
-            if number == 1:
-                raise describe_saved_again(shown, "its first line is a header, or has no label")
             fault = f"got label {row[0][:20].decode(errors='replace')!r}, expected 0 or 1"
         pairs.skipped.append(f"{shown}:{number}: {fault}")
     if not pairs.labels or len(pairs.skipped) > max(1, MOST_MALFORMED * number):

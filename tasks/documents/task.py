@@ -12,10 +12,10 @@ import numpy as np
 from common.errors import DataError
 from tasks.base import Dataset, TaskInfo, accuracy_percent, majority
 from tasks.cache import Cache
-from tasks.documents.documents import Alphabet, Unit, check_documents, open_documents
+from tasks.documents.documents import END, UNKNOWN, Alphabet, Unit
 from tasks.preparation import Build, PreparedTask
 from tasks.sources.releases import Release, ReleaseCache
-from tasks.splits import PackedSequences
+from tasks.splits import PackedSequences, Sequences
 
 Rows = tuple[str, np.ndarray]
 """The name of a split as it was read, and (n,) indices of its examples."""
@@ -113,7 +113,9 @@ class DocumentTask(PreparedTask):
 
     def open_dataset(self, cache: Cache) -> Dataset:
         """See `PreparedTask.open_dataset`."""
-        sequences = open_documents(cache, self.alphabet)
+        alphabet, offsets = self.alphabet, np.asarray(cache.array("offsets"))
+        first_id, end = alphabet.first_id, alphabet.end_token
+        sequences = Sequences(cache.array("tokens"), offsets, first_id, end)
         labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
         chosen = self.choose({name: len(found) for name, found in labels.items()})
         splits = {
@@ -125,7 +127,7 @@ class DocumentTask(PreparedTask):
         return cache.dataset(
             splits,
             view,
-            vars(self.alphabet),
+            vars(alphabet),
             baselines={
                 "majority class": majority(splits["train"].labels, splits["test"].labels),
                 "bag of bytes": accuracy_percent(predictions, splits["test"].labels),
@@ -146,16 +148,20 @@ class DocumentTask(PreparedTask):
             made.save(f"{name}_documents", documents[name])
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: every token, every label, and the indices of documents."""
-        checks = check_documents(cache, self.alphabet)
-        count = len(cache.array("offsets")) - 1
-        labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
-        for name in self.splits_read:
-            which = documents[name]
-            if len(labels[name]) != len(which) or which.min() < 0 or which.max() >= count:
-                raise DataError(f"{dataset.folder}: {name} refers to a text that is not there")
-            if not np.isin(labels[name], (0, 1)).all():
-                raise DataError(f"{dataset.folder}: {name} has a label that is neither 0 nor 1")
-            positive = int((labels[name] == 1).sum())
-            checks.append(f"{name} has {len(which)} examples, {positive} of them positive")
-        return checks
+        """See `PreparedTask.check`: every stored token."""
+        tokens, lengths = cache.array("tokens"), np.diff(cache.array("offsets"))
+        low, high = 0, 255
+        if self.alphabet.unit == "characters":
+            low, high = UNKNOWN, END + len(cache.array("vocabulary"))
+        limit = self.alphabet.limit
+        if lengths.max() > limit or tokens.min() < low or tokens.max() > high:
+            raise DataError(
+                f"{cache.folder}: tokens {tokens.min()} to {tokens.max()} in up to {lengths.max()} "
+                f"positions, expected {low} to {high} in up to {limit}"
+            )
+        found = f"{len(tokens)} tokens of {len(lengths)} distinct texts are {low} to {high}"
+        labels = self._arrays(cache, "labels").items()
+        return [
+            found,
+            *(f"{n} has {len(y)} examples, {y.sum()} of them positive" for n, y in labels),
+        ]

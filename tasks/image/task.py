@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 
 from common.errors import DataError
 from common.options import Added
-from tasks.base import Dataset, TaskInfo, majority, split_proportionally
+from tasks.base import Dataset, TaskInfo, majority
 from tasks.cache import Cache
 from tasks.image.cifar import (
     CHANNELS,
@@ -29,7 +29,6 @@ from tasks.image.cifar import (
 from tasks.order import choose_rows, random_split_order
 from tasks.preparation import Build, PreparedTask
 from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME, accept_table
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
@@ -39,22 +38,14 @@ CHUNK = 5_000
 """Number of images that are converted to gray at a time."""
 
 
-def _accept(path: Path) -> Path | None:
-    if path.suffix == ".parquet":
-        return accept_table(path, "img")
-    return path if path.is_file() or any(path.glob("test_batch*")) else None
-
-
 RELEASE = Release(
     task="image",
     names={
-        "cifar-10-*.tar*": "cifar-10-python.tar.gz, 170,498,071 bytes, or cifar-10-binary.tar.gz",
-        "cifar-10-batches-py": "the folder in the first archive",
-        "cifar-10-batches-bin": "the folder in the second",
-        NAME: "with test*.parquet and the columns img and label, as Hugging Face serves it",
+        "cifar-10-*.tar*": "cifar-10-python.tar.gz, 170,498,071 bytes",
+        "cifar-10-batches-py": "the folder in it",
     },
-    people_get_it="Get either archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need "
-    "not be unpacked.",
+    people_get_it="Get the archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need not "
+    "be unpacked.",
     address=Address(
         # Since June 2026 the official host is slow (pytorch/vision#9536), so it comes second.
         urls=(
@@ -65,7 +56,7 @@ RELEASE = Release(
         bytes=170_498_071,
         sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     ),
-    accept=_accept,
+    accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
     inside=INSIDE,
 )
 
@@ -83,8 +74,8 @@ class Image(PreparedTask):
     Args:
         source: official for files in the data folder, download to fetch them, or auto for either.
         pixels: linear for levels with mean 0 and deviation 1, embedding for levels as 256 tokens.
-        channels: how colour becomes gray, with the rounding of pillow, tensorflow or torchvision
-            (of a tensor); or colour, which is not the task of the Long Range Arena.
+        channels: how colour becomes gray, with the rounding of pillow or tensorflow; or colour,
+            which is not the task of the Long Range Arena.
         split: how the 5,000 images to select on are chosen: random, by torch's random_split with
             seed 42; or tfds, the last tenth in the order of tensorflow-datasets.
         train: images to train on; all, if not given.
@@ -97,13 +88,14 @@ class Image(PreparedTask):
     """
 
     name = "image"
+    default_counts = OFFICIAL_COUNTS
 
     def __init__(
         self,
         *,
         source: Literal["auto", "official", "download"] = "auto",
         pixels: Literal["linear", "embedding"] = "linear",
-        channels: Literal["pillow", "tensorflow", "torchvision", "colour"] = "pillow",
+        channels: Literal["pillow", "tensorflow", "colour"] = "pillow",
         split: Literal["random", "tfds"] = "random",
         train: PositiveInt | None = None,
         val: PositiveInt | None = None,
@@ -202,14 +194,6 @@ class Image(PreparedTask):
             f"{per_class.max()} a class",
             "no image is in two splits",
         ]
-
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"] or OFFICIAL_COUNTS["train"]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return split_proportionally(examples, OFFICIAL_COUNTS)
 
 
 def tfds_order(count: int) -> np.ndarray:

@@ -6,7 +6,7 @@ The task is that of Nangia and Bowman 2018, with expressions of the law of the L
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt
 from common.errors import DataError
 from common.options import Added
 from common.progress import progress
-from common.untrusted import map_array, read_regular
+from common.untrusted import read_regular
 from tasks.base import Dataset, TaskInfo, accuracy_percent, majority
 from tasks.cache import Cache, read_cache
 from tasks.generated import SPLITS, GeneratedTask
@@ -41,7 +41,7 @@ from tasks.listops.law import (
     Law,
 )
 from tasks.preparation import Build, Preparation
-from tasks.sources.exports import MARK, determine_source, mark_export
+from tasks.sources.exports import MARK, Mark, determine_source, mark_export
 from tasks.sources.releases import Release, ReleaseCache, choose_source
 from tasks.splits import PackedSequences, Sequences
 
@@ -177,7 +177,7 @@ class ListOps(GeneratedTask):
         made.sizes = {name: len(split.labels) for name, split in splits.items()}
         mark = path / MARK
         said = read_regular(mark) if mark.is_file() else None
-        determine_source(made, said, _list_content(made.folder), describe_doubt(splits))
+        determine_source(made, said, describe_doubt(splits))
 
     def open_dataset(self, cache: Cache) -> Dataset:
         """See `GeneratedTask.open_dataset`."""
@@ -230,19 +230,14 @@ class ListOps(GeneratedTask):
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
         cache = read_cache(dataset.folder)
-        other = self.law != OFFICIAL_LAW and "its expressions follow another law than the release"
-        content = _list_content(cache.folder)
-        mark_export(folder, cache, content, FILES.values(), because=other or "")
+        source, because = cache.manifest.source, cache.manifest.unofficial_because
+        if self.law != OFFICIAL_LAW:
+            source, because = "unofficial", "its expressions follow another law than the release"
+        mark = Mark.model_validate({"source": source, "unofficial_because": because})
+        mark_export(folder, mark, FILES.values())
         for name in SPLITS:
             write_official(folder / FILES[name], _open_expressions(cache, name))
         return [folder / FILES[name] for name in SPLITS]
-
-
-def _list_content(folder: Path) -> Iterator[np.ndarray]:
-    """Open the arrays of a cache that its examples are in, one after another."""
-    for split in SPLITS:
-        for kind in ARRAYS:
-            yield map_array(folder / f"{split}_{kind}.npy")
 
 
 def _list_arrays(splits: Mapping[str, Expressions]) -> dict[str, np.ndarray]:

@@ -2,14 +2,12 @@
 
 `pathfinder<size>/<level>/imgs/<batch>/sample_<i>.png` in 8-bit gray, and
 `.../metadata/<batch>.npy` with eleven fields an image, of which the first, second and fourth
-say where it is and its label. In the release these are text in spite of their name; the
-generator itself writes NumPy arrays of strings. Both are read.
+say where it is and its label. These are text in spite of their name.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import math
 import re
@@ -121,14 +119,7 @@ def _walk(
 ) -> Iterator[tuple[str, str, str, bytes]]:
     """Read the files whose folder and name fit patterns: their place, folder, name and content."""
     wanted = re.compile(rf"^({folder})({names})\Z")
-    seen: set[str] = set()
     for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
-        if match.string in seen:
-            raise DataError(
-                f"{path}/{match.string} occurs more than once; unpack the archive, and keep one "
-                f"folder of these images"
-            )
-        seen.add(match.string)
         yield f"{path}/{match.string}", match[1], match[2], file.read()
 
 
@@ -149,7 +140,8 @@ def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
     listing = Listing(folder, files.pop(MARK, None))
     for name in sorted(files, key=lambda name: (int(PurePosixPath(name).stem), name)):
         place = f"{path}/{folder}{name}"
-        for number, fields in enumerate(_list_rows(files[name], place), start=1):
+        for number, line in enumerate(files[name].decode(errors="replace").splitlines(), start=1):
+            fields = line.split()
             image = "/".join(fields[:2])
             is_sound = len(fields) >= _FIELDS_READ and fields[3] in _LABELS
             if not is_sound or image in listing.labels:
@@ -164,17 +156,6 @@ def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
     if not listing.labels:
         raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
     return listing
-
-
-def _list_rows(content: bytes, place: str) -> list[list[str]]:
-    """Read the fields of a metadata file, which is text or a NumPy array."""
-    if content.startswith(b"\x93NUMPY"):
-        try:
-            table = np.load(io.BytesIO(content), allow_pickle=False)
-        except Exception as error:
-            raise DataError(f"{place} is damaged ({type(error).__name__}: {error})") from None
-        return [[str(value) for value in row] for row in np.atleast_2d(table)]
-    return [line.split() for line in content.decode(errors="replace").splitlines() if line.strip()]
 
 
 def write_release(
@@ -221,8 +202,6 @@ def describe_doubt(
     if listing.contours - {str(contour)}:
         dashes = ", ".join(sorted(listing.contours))
         return f"its metadata says that contours have {dashes} dashes, expected {contour}"
-    if labels.min() == labels.max():
-        return f"all its labels are {labels[0]}"
     from tasks.pathfinder.draw import draw_images
 
     known = set(_list_digests(images, labels))

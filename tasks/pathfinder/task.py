@@ -7,7 +7,7 @@ arXiv:2011.04006).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,7 +30,7 @@ from tasks.pathfinder.files import (
 )
 from tasks.pathfinder.law import CONTOURS, find_law
 from tasks.preparation import Build, Preparation, PreparedTask
-from tasks.sources.exports import determine_source, mark_export
+from tasks.sources.exports import Mark, determine_source, mark_export
 from tasks.sources.releases import Release, ReleaseCache, choose_source
 from tasks.splits import Pixels, scale
 
@@ -42,7 +42,6 @@ SIZES = (32, 64, 128, 256)
 SIZE_RELEASED_TWICE = 128
 """Size of the images that the official archive holds in two folders, see `copy_order`."""
 SPLITS = ("train", "val", "test")
-IMAGES_A_CHUNK = 1000
 MIDDLE_GRAY = (127.5, 127.5)
 """Mean and deviation that scale levels to -1 ... 1, as S4's experiments do."""
 
@@ -152,10 +151,9 @@ class Pathfinder(PreparedTask):
     def _read(self, made: Build, path: Path) -> None:
         listing = read_release(made, path, self.folder_name, self.size)
         self._predict_by_markers(made)
-        names = ("images", "labels", "rows", "marker_predictions")
-        images, labels, rows, predictions = map(made.array, names)
-        doubt = describe_doubt(listing, images, labels, predictions, self.law)
-        determine_source(made, listing.mark, _select_content(images, labels, rows), doubt)
+        images, labels = map(made.array, ("images", "labels"))
+        doubt = describe_doubt(listing, images, labels, made.array("marker_predictions"), self.law)
+        determine_source(made, listing.mark, doubt)
 
     def _generate(self, made: Build) -> None:
         from tasks.pathfinder.generate import generate
@@ -222,11 +220,9 @@ class Pathfinder(PreparedTask):
         return {**drawn, "size": side}
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: labels, and images drawn a second time."""
+        """See `PreparedTask.check`: images drawn a second time."""
         rows = np.asarray(cache.array("rows"))
         labels = np.asarray(cache.array("labels"))[rows]
-        if not np.isin(labels, (0, 1)).all():
-            raise DataError(f"{dataset.folder}: a label is neither 0 nor 1")
         checks = [
             f"{len(rows)} images of {self.size} x {self.size} pixels",
             f"{100 * labels.mean():.2f} % have both markers on one contour",
@@ -257,7 +253,9 @@ class Pathfinder(PreparedTask):
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         rows = np.asarray(cache.array("rows"))
         place = folder / self.folder_name
-        mark_export(place, cache, _select_content(images, labels, rows), ["imgs", "metadata"])
+        source, because = cache.manifest.source, cache.manifest.unofficial_because
+        mark = Mark.model_validate({"source": source, "unofficial_because": because})
+        mark_export(place, mark, ["imgs", "metadata"])
         write_release(place, images, labels, rows, self.law)
         return [place]
 
@@ -275,15 +273,6 @@ class PathX(Pathfinder):
 
     name = "pathx"
     usual_size = 128
-
-
-def _select_content(
-    images: np.ndarray, labels: np.ndarray, rows: np.ndarray
-) -> Iterator[np.ndarray]:
-    """Select the labels and the images (n, size * size, 1) of rows, (count,), some at a time."""
-    yield labels[rows]
-    for start in range(0, len(rows), IMAGES_A_CHUNK):
-        yield images[rows[start : start + IMAGES_A_CHUNK]]
 
 
 def _split_bounds(count: int) -> list[int]:

@@ -46,12 +46,28 @@ def walk(
 
     Args:
         path: a folder, a zip archive, or a tar archive, which gzip, xz or bzip2 may compress.
-        wanted: regular expression; files are read if it is found in their names.
+        wanted: regular expression; files are read if it is found in their names. Its groups
+            identify a file.
         inside: pattern of the files of a folder.
         largest: most bytes that a file may have.
     Yields: the match of each file's name, in which "/" separates folders, and the open file.
-    Raises: DataError for links and devices, and for a file that is too large.
+    Raises: DataError for links and devices, for a file that is too large, and for one that occurs
+        more than once.
     """
+    seen: set[object] = set()
+    for match, file in _walk(path, wanted, inside, largest):
+        key = match.groups() or match.string
+        if key in seen:
+            raise DataError(
+                f"{path}/{match.string} occurs more than once; unpack the archive, and keep one"
+            )
+        seen.add(key)
+        yield match, file
+
+
+def _walk(
+    path: Path, wanted: re.Pattern[str], inside: str, largest: int
+) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
     if path.is_dir():
         names = sorted(file.relative_to(path).as_posix() for file in path.glob(inside))
         matches = [match for name in names if (match := wanted.search(name))]

@@ -15,7 +15,6 @@ from tasks.cache import Cache, OriginFacts
 from tasks.preparation import Build, Preparation
 from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.downloads import Address, DownloadError, download
-from tasks.sources.parquet import table_files
 
 logger = logging.getLogger(__name__)
 
@@ -174,8 +173,7 @@ class ReleaseCache(Preparation):
 
     def _read(self, made: Build) -> None:
         path, *others = self.release.get(self.data_dir, self.option)
-        files = table_files(path) or [path]
-        files = files if path.is_file() else sorted(path.glob(self.release.inside))
+        files = [path] if path.is_file() else sorted(path.glob(self.release.inside))
         if len(files) <= FEW:
             made.origin = {
                 file.relative_to(self.data_dir).as_posix(): OriginFacts.of(file) for file in files

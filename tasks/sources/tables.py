@@ -1,4 +1,4 @@
-"""Text files with tab-separated fields, and the traces of a program that saved them again."""
+"""Text files with tab-separated fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import IO
 
 from common.errors import DataError
-
-WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[bytes]]:
@@ -22,15 +20,12 @@ def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[byt
         shown: its path, for messages.
         longest: most bytes of a line.
     Yields: the fields.
-    Raises: DataError for a line that is too long, and if another program saved the file again
-        with quotes or as UTF-16.
+    Raises: DataError for a line that is too long, and for a file that was saved with quotes.
     """
     quoted = unquoted = 0
     for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), start=1):
         if len(line) > longest:
             raise DataError(f"{shown}:{number}: the line is longer than {longest:,} bytes")
-        if number == 1 and line.startswith(WIDE):
-            raise describe_saved_again(shown, "it is UTF-16 text, expected UTF-8")
         text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         fields = text.rstrip(b"\r\n").split(b"\t")
         # The first field may be the end of a text that has line breaks.
@@ -41,12 +36,7 @@ def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[byt
                 quoted, unquoted = quoted + is_quoted, unquoted + (not is_quoted)
         yield fields
     if quoted > unquoted:
-        raise describe_saved_again(shown, "its fields are in quotes")
-
-
-def describe_saved_again(shown: str, trace: str) -> DataError:
-    """Say by what trace it is known that another program saved a file again."""
-    return DataError(
-        f"{shown}: {trace}, so another program, such as a spreadsheet or pandas, saved this file "
-        f"again; get the original file, or write it as UTF-8 with tabs and without quotes"
-    )
+        raise DataError(
+            f"{shown}: its fields are in quotes, so another program, such as a spreadsheet or "
+            f"pandas, saved this file again; get the original file, or write it without quotes"
+        )
