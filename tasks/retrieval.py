@@ -107,8 +107,8 @@ class Retrieval(DocumentTask):
         documents = Documents(self.alphabet)
         found = read_pairs(path, RELEASE.inside, documents)
         made.skipped = [line for name in SPLITS for line in found[name].skipped]
-        labels = {name: found[name].labels_array() for name in SPLITS}
-        pairs = {name: found[name].documents_array() for name in SPLITS}
+        labels = {name: found[name].labels for name in SPLITS}
+        pairs = {name: found[name].documents for name in SPLITS}
         new_index = documents.renumber(np.concatenate([pairs[name].ravel() for name in SPLITS]))
         pairs = {name: new_index[pairs[name]].astype(np.int32) for name in SPLITS}
         self.save_examples(made, labels, pairs)

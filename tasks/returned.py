@@ -236,9 +236,10 @@ def _sequence(value: Any, name: str, reals: bool) -> np.ndarray:
         real = array.reshape(len(array), -1).astype(np.float32)
     is_finite = np.isfinite(real)
     if not is_finite.all():
+        first = int(is_finite.argmin())
         raise DataError(
-            f"{name} has {array.ravel()[is_finite.argmin()]:.3g}, expected numbers of float32; "
-            f"replace it, or leave the example out"
+            f"{name} has {array.ravel()[first]:.3g} at position {first // real.shape[1]}, expected "
+            f"numbers of float32; replace it, or leave the example out"
         )
     return real
 

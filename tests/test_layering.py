@@ -37,7 +37,6 @@ LATE = {
     "lra.report.tables.published": "torch, for reports without estimates of time",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
-    "tasks.pathfinder.files": "numba, for data that is no release",
     "tasks.pathfinder.task": "numba, for data that is read",
 }
 """Modules whose functions import others of ours, so as to be light: what they save."""

@@ -149,7 +149,7 @@ RETURNED = {
     "return [[1, 2], []], [0, 1]": "example 1 is an array of float64 (0,)",
     "return [[1, -2], [1]], [0, 1]": "tokens of example 0 reach from -2 to 1",
     "return [[1, 2], [.5]], [0, 1]": "example 1 has positions of shape (1,), and example 0 of ()",
-    "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan, expected numbers of",
+    "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan at position 1, expe",
     "return numpy.asmatrix(rng.random((9, 5))), [0] * 9": "its sequences has a numpy matrix",
     "return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]": "a numpy MaskedArray",
     "return [[1, [2, 3]], [1]], [0, 1]": "example 0 is no array",

@@ -27,7 +27,7 @@ from tasks.listops.task import ListOps
 from tasks.lm.task import LanguageModelling
 from tasks.pathfinder.task import Pathfinder
 from tasks.retrieval import Retrieval
-from tasks.sources.copies import NOTE
+from tasks.sources.releases import NOTE
 from tasks.text import Text
 
 INNER, OUTER = "lra_release/lra_release", "lra_release"

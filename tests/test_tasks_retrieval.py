@@ -125,7 +125,7 @@ def test_a_file_of_another_kind_or_a_missing_one_is_refused(tmp_path: Path) -> N
     lines = [pair_lines(1)[0], *[b"a,b,c,d,e"] * 9]
     with pytest.raises(DataError, match=r"9 of 50 lines .*train\.tsv are malformed, the first"):
         prepare(tmp_path / "a", changed(lines))
-    with pytest.raises(DataError, match=r"eval\.tsv is empty"):
+    with pytest.raises(DataError, match=r"eval\.tsv are malformed, the first: it is empty"):
         prepare(tmp_path / "b", {**pairs(), "new_aan_pairs.eval.tsv": b""})
     files = pairs()
     del files["new_aan_pairs.test.tsv"]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -37,22 +36,15 @@ _LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 _FIELDS = 5
 
 
-@dataclass
-class Pairs:
+class Pairs(NamedTuple):
     """The pairs of one file."""
 
-    labels: bytearray = field(default_factory=bytearray)
-    documents: list[tuple[int, int]] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    labels: np.ndarray
+    """(pairs,) uint8."""
+    documents: np.ndarray
+    """(pairs, 2) int64, indices of the documents."""
+    skipped: list[str]
     """Malformed lines, each with its place and fault."""
-
-    def labels_array(self) -> np.ndarray:
-        """Return the labels, (pairs,) uint8."""
-        return np.frombuffer(bytes(self.labels), dtype=np.uint8)
-
-    def documents_array(self) -> np.ndarray:
-        """Return the indices of the documents, (pairs, 2) int64."""
-        return np.array(self.documents, dtype=np.int64)
 
 
 def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs]:
@@ -75,23 +67,26 @@ def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs
 
 
 def _read(file: IO[bytes], documents: Documents, shown: str) -> Pairs:
-    pairs, number = Pairs(), 0
+    labels: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    skipped: list[str] = []
     for number, row in enumerate(read_rows(file, shown, longest=LONGEST_LINE), start=1):
         label = _LABELS.get(row[0])
         if len(row) == _FIELDS and label is not None:
-            pairs.labels.append(label)
-            pairs.documents.append((documents.add(row[3]), documents.add(row[4])))
+            labels.append(label)
+            pairs.append((documents.add(row[3]), documents.add(row[4])))
             continue
         fault = f"got {len(row)} tab-separated fields, expected {_FIELDS}"
         if len(row) == _FIELDS:
             fault = f"got label {row[0][:20].decode(errors='replace')!r}, expected 0 or 1"
-        pairs.skipped.append(f"{shown}:{number}: {fault}")
-    if not pairs.labels or len(pairs.skipped) > max(1, MOST_MALFORMED * number):
-        what = pairs.skipped[0] if pairs.skipped else f"{shown} is empty"
+        skipped.append(f"{shown}:{number}: {fault}")
+    total = len(labels) + len(skipped)
+    if not labels or len(skipped) > max(1, MOST_MALFORMED * total):
         raise DataError(
-            f"{len(pairs.skipped)} of {number} lines of {shown} are malformed, the first: "
-            f"{what}; expected label, id, id, text, text, separated by tabs"
+            f"{len(skipped)} of {total} lines of {shown} are malformed, the first: "
+            f"{skipped[0] if skipped else 'it is empty'}; expected label, id, id, text, text, "
+            f"separated by tabs"
         )
-    for line in pairs.skipped:
+    for line in skipped:
         logger.info(f"skipped {line}")
-    return pairs
+    return Pairs(np.array(labels, dtype=np.uint8), np.array(pairs, dtype=np.int64), skipped)

@@ -29,7 +29,6 @@ from tasks.listops.law import (
     grow,
 )
 from tasks.sources.archives import walk
-from tasks.sources.exports import SEEDS_TRIED
 from tasks.sources.releases import describe_size_difference
 from tasks.sources.tables import read_rows
 
@@ -40,6 +39,9 @@ INSIDE = "basic_*.tsv"
 LARGEST_FILE = 4 * 2**30
 LONGEST_LINE = 2**24
 """Most bytes of a file, and of a line of it."""
+
+SEEDS_TRIED = 100
+"""Seeds of our generator, from 0 on, whose first examples are looked for in what is read."""
 
 _HEADER = b"Source\tTarget"
 _FILE = re.compile(r"(?:^|/)basic_(train|val|test)\.tsv\Z")

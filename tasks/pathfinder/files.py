@@ -7,7 +7,6 @@ say where it is and its label. These are text in spite of their name.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import re
@@ -21,20 +20,16 @@ from common.errors import DataError
 from common.files import name_file_in_errors
 from common.progress import progress
 from common.untrusted import decode_png, read_regular
-from tasks.pathfinder.law import Law, find_law
+from tasks.pathfinder.law import Law
 from tasks.preparation import Build
 from tasks.sources.archives import walk
-from tasks.sources.copies import copy_order, note_copies
-from tasks.sources.exports import MARK, SEEDS_TRIED
+from tasks.sources.exports import MARK
+from tasks.sources.releases import copy_order, note_copies
 
 logger = logging.getLogger(__name__)
 
 OFFICIAL_COUNT = 200_000
 """Images of a size and a level."""
-LAWS = {"lra": True, "clean": False}
-"""Names of our laws, and whether each has the border quirk."""
-IMAGES_TRIED = 3
-"""First images of a seed of ours that are looked for among those read."""
 IMAGES_A_BATCH = 1000
 MOST_SKIPPED = 0.01
 """Share of the images that may be unreadable; with more, the release is refused."""
@@ -52,8 +47,6 @@ _METADATA = rf"metadata/\d+\.npy|{MARK}"
 _IMAGE = r"imgs/\d+/sample_\d+\.png"
 _LABELS = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 _FIELDS_READ = 4
-_CONTOUR = 5
-"""Field that says how many dashes a target contour has."""
 
 
 @dataclass
@@ -68,8 +61,6 @@ class Listing:
     """Labels by the names of the images, imgs/<batch>/sample_<i>.png."""
     skipped: list[str] = field(default_factory=list)
     """Malformed lines, each with its place."""
-    contours: set[str] = field(default_factory=set)
-    """How many dashes target contours have, as the metadata says, where it does."""
 
 
 def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
@@ -151,8 +142,6 @@ def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
                 )
                 continue
             listing.labels[image] = _LABELS[fields[3]]
-            dashes = fields[_CONTOUR : _CONTOUR + 1]
-            listing.contours.update(text.removesuffix(".0") for text in dashes)
     if not listing.labels:
         raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
     return listing
@@ -185,34 +174,13 @@ def write_release(
             path.write_text("".join(lines), encoding="utf-8")
 
 
-def describe_doubt(
-    listing: Listing,
-    images: np.ndarray,
-    labels: np.ndarray,
-    predictions: np.ndarray,
-    law: Law,
-) -> str:
-    """Say what speaks against images being the official ones of a law; empty if nothing.
+def describe_doubt(listing: Listing, labels: np.ndarray, predictions: np.ndarray, size: int) -> str:
+    """Say what speaks against images being the official ones; empty if nothing.
 
     Predictions, (n,), are the labels as predicted from the places of the markers alone.
     """
-    size, contour = law.size, law.contour_dashes
     if (count := len(listing.labels) + len(listing.skipped)) != OFFICIAL_COUNT:
         return f"it lists {count:,} images, the release {OFFICIAL_COUNT:,}"
-    if listing.contours - {str(contour)}:
-        dashes = ", ".join(sorted(listing.contours))
-        return f"its metadata says that contours have {dashes} dashes, expected {contour}"
-    from tasks.pathfinder.draw import draw_images
-
-    known = set(_list_digests(images, labels))
-    ours = np.empty((IMAGES_TRIED, size, size), dtype=np.uint8)
-    our_labels = np.empty(IMAGES_TRIED, dtype=np.uint8)
-    for name, border_quirk in LAWS.items():
-        law = find_law(size, contour, border_quirk=border_quirk)
-        for seed in range(SEEDS_TRIED):
-            draw_images(law, seed, 0, ours, our_labels)
-            if not known.isdisjoint(_list_digests(ours, our_labels)):
-                return f"it holds what this suite draws with task.data_seed={seed}, task.law={name}"
     return describe_unrelated_labels(labels, predictions, size)
 
 
@@ -232,8 +200,3 @@ def describe_unrelated_labels(labels: np.ndarray, predictions: np.ndarray, size:
         f"its labels do not belong to its images: from the places of the markers {right:.1%} of "
         f"them are predicted, by always answering the commonest one {commonest:.1%}"
     )
-
-
-def _list_digests(images: np.ndarray, labels: np.ndarray) -> Iterator[bytes]:
-    for image, label in zip(images, labels.tolist(), strict=True):
-        yield hashlib.blake2b(image.tobytes() + bytes([label]), digest_size=16).digest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -32,13 +32,10 @@ def generate(made: Build, law: Law, seed: int, count: int, workers: int | None =
         draw_images(law, seed, start, squares[rows], labels[rows])
 
     draw_images(law, seed, 0, squares[:0], labels[:0])  # compiled here, where an interrupt ends it
+    starts = range(0, count, step)
+    title = f"drawing Pathfinder {law.size} x {law.size}"
     with ThreadPoolExecutor(workers or core_count()) as pool:
-        waiting = [pool.submit(draw_chunk, start) for start in range(0, count, step)]
-        title, finished = f"drawing Pathfinder {law.size} x {law.size}", as_completed(waiting)
-        try:
-            for future in progress(title, finished, total=len(waiting), unit="chunks"):
-                future.result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        chunks = pool.map(draw_chunk, starts)
+        for _ in progress(title, chunks, total=len(starts), unit="chunks"):
+            pass
     made.save("rows", np.arange(count))

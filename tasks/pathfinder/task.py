@@ -151,8 +151,8 @@ class Pathfinder(PreparedTask):
     def _read(self, made: Build, path: Path) -> None:
         listing = read_release(made, path, self.folder_name, self.size)
         self._predict_by_markers(made)
-        images, labels = map(made.array, ("images", "labels"))
-        doubt = describe_doubt(listing, images, labels, made.array("marker_predictions"), self.law)
+        labels, predictions = made.array("labels"), made.array("marker_predictions")
+        doubt = describe_doubt(listing, labels, predictions, self.size)
         determine_source(made, listing.mark, doubt)
 
     def _generate(self, made: Build) -> None:

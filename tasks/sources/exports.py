@@ -16,9 +16,6 @@ from tasks.preparation import Build
 MARK = "exported-from"
 """File beside exported data that says where the data came from."""
 
-SEEDS_TRIED = 100
-"""Seeds of our generators, from 0 on, whose first examples are looked for in what is read."""
-
 Source = Literal["official", "generated", "generated, clean law", "unofficial"]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from common.errors import DataError
@@ -13,7 +14,6 @@ from common.files import format_bytes
 from common.untrusted import explain_errors
 from tasks.cache import Cache, OriginFacts
 from tasks.preparation import Build, Preparation
-from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.downloads import Address, DownloadError, download
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,33 @@ DEPTHS = ("", "*/", "*/*/", "*/*/*/")
 UNFINISHED = (".partial", ".lock")
 """Endings of the names of other files that a download leaves beside its own."""
 
+ARCHIVE = "lra_release"
+"""The archive of the Long Range Arena has this folder, and in it another one of the same name."""
+
+NOTE = "other copies of the data that were not read"
+
 FEW = 20
 """A manifest describes each file of a folder that has at most this many."""
+
+
+def copy_order(path: PurePath | str) -> tuple[bool, int, tuple[str, ...]]:
+    """Return a sort key for the paths of several copies: the copy to read comes first.
+
+    The archive of the Long Range Arena holds pathfinder128 twice. The labels of one copy cannot be
+    learned (google-research/long-range-arena#38); published code reads lra_release/lra_release.
+    """
+    parts = PurePosixPath(path).parts
+    is_inner = (ARCHIVE, ARCHIVE) in itertools.pairwise(parts)
+    return not is_inner, len(parts), parts
+
+
+def note_copies(made: Build, read: PurePath | str, others: Iterable[PurePath | str]) -> None:
+    """Name the other copies of the data that were not read, in the log and in the manifest."""
+    for other in others:
+        line = f"{other} was not read: it is another copy of the data, and {read} was read"
+        logger.warning(line)
+        made.skipped.append(line)
+        made.notes[NOTE] = made.notes.get(NOTE, 0) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
