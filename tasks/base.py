@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from common.errors import DataError, UserError, format_value
 from common.tensors import send
@@ -25,6 +26,9 @@ BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 PROBES = ("recall", "languages", "groups")
 """Tasks that each ask for one ability. Their results are tabulated by themselves."""
 
+SPLITS = ("train", "val", "test")
+DataSeed = Annotated[int, Field(ge=0, lt=2**63)]
+"""Type of the option that seeds a generator or a random choice of data."""
 MOST_CLASSES = 1000
 """Most classes of examples that a task may have: tables and predictions are made for no more."""
 NOT_SCORED = -100

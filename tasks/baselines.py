@@ -56,12 +56,7 @@ def cross_fitted_trees(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return predictions
 
 
-def bag(histogram: np.ndarray) -> np.ndarray:
-    """Turn counts of bytes (documents, 256) into features of the same shape: log(1 + count)."""
-    return np.log1p(histogram)
-
-
 def pair_features(bags: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Compare the bags (documents, 256) of pairs (n, 2): (n, 512) products and distances."""
+    """Compare bags of bytes (documents, 256) of pairs (n, 2): (n, 512) products and distances."""
     a, b = bags[pairs[:, 0]], bags[pairs[:, 1]]
     return np.concatenate([a * b, np.abs(a - b)], axis=1)

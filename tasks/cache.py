@@ -146,11 +146,10 @@ class Cache:
         """
         for name, facts in self.manifest.files.items():
             path = self.folder / name
-            if not path.is_file():
-                raise self.damaged(f"{name} is missing")
-            if path.stat().st_size != facts.bytes:
-                found = path.stat().st_size
-                raise self.damaged(f"{name} has {found} bytes, expected {facts.bytes}")
+            size = path.stat().st_size if path.is_file() else None
+            if size != facts.bytes:
+                found = "is missing" if size is None else f"has {size} bytes"
+                raise self.damaged(f"{name} {found}, expected {facts.bytes} bytes")
             if checksums and file_facts(path).sha256 != facts.sha256:
                 raise self.damaged(f"the checksum of {name} differs")
 

@@ -12,11 +12,10 @@ import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.base import NOT_SCORED, Dataset, Split, majority
+from tasks.base import NOT_SCORED, SPLITS, Dataset, Split, majority
 from tasks.cache import Cache
 from tasks.preparation import Build, Preparation, PreparedTask
 
-SPLITS = ("train", "val", "test")
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""
 GROUP = 1024

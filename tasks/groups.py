@@ -20,9 +20,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.progress import progress
-from tasks.base import TaskInfo
+from tasks.base import SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
-from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask
+from tasks.generated import GROUP, Drawn, GeneratedTask
 from tasks.random_words import RandomWords
 from tasks.splits import LabelledTokens, Sequences
 
@@ -144,7 +144,7 @@ class Groups(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         order = len(GROUPS[group])
         self.group = group

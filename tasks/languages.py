@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import TaskInfo
+from tasks.base import SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
-from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask, draw_in_groups
+from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups
 from tasks.random_words import RandomWords
 from tasks.splits import PackedSequences, Sequences
 
@@ -241,7 +241,7 @@ class Languages(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:  # fmt: skip
         self.language_name = language
         self.language = LANGUAGES[language]

@@ -7,22 +7,19 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from common.errors import DataError
-from tasks.base import Dataset, TaskInfo, majority
+from tasks.base import SPLITS, Dataset, TaskInfo, majority
 from tasks.cache import Cache
 from tasks.preparation import Build, Preparation, PreparedTask
 from tasks.returned import DeclaredInfo, Examples, pack_examples
 
 logger = logging.getLogger(__name__)
 
-SPLITS = ("train", "val", "test")
 DATA_SEED = "data_seed"
-DataSeed = Annotated[int, Field(ge=0, lt=2**63)]
 LENGTHS = ("length", "max_length", "sequence_length")
 """Options that other lengths of a task may be asked for by, the first one that it has."""
 IN_TEST = "val examples that are in the test split, too"

@@ -33,9 +33,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.progress import progress
-from tasks.base import Dataset, TaskInfo, majority
+from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, majority
 from tasks.cache import Cache
-from tasks.generated import SPLITS, GeneratedTask
+from tasks.generated import GeneratedTask
 from tasks.next_token import NextToken
 from tasks.random_words import RandomWords
 
@@ -212,7 +212,7 @@ class Periodic(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         if not 0 <= noise < 1 - 1 / vocab_size:
             raise ValueError(

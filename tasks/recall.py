@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import NOT_SCORED, TaskInfo
+from tasks.base import NOT_SCORED, SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
-from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask, draw_in_groups, join_drawn
+from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups, join_drawn
 from tasks.random_words import RandomWords
 from tasks.splits import LabelledTokens, Sequences
 
@@ -151,7 +151,7 @@ class Recall(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         if mixture and (length, pairs) != (LENGTH, PAIRS):
             raise ValueError(

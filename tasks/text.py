@@ -16,7 +16,8 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from common.errors import DataError
-from tasks.baselines import bag, logistic
+from tasks.base import DataSeed
+from tasks.baselines import logistic
 from tasks.documents.documents import Documents, Unit
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
@@ -101,7 +102,7 @@ class Text(DocumentTask):
         holdout: NonNegativeInt = 2500,
         train: PositiveInt | None = None,
         test: PositiveInt | None = None,
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         super().__init__(
             source=source,
@@ -147,7 +148,7 @@ class Text(DocumentTask):
         train, test = which["train"], which["test"]
         self.save_examples(made, labels, {name: which[name][:, None] for name in SPLITS})
         documents.save(made, train)
-        bags = bag(documents.histogram())
+        bags = np.log1p(documents.histogram())
         made.save("test_predictions", logistic(bags[train], labels["train"], bags[test]))
         made.notes["texts in both train and test"] = len(np.intersect1d(train, test))
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from common.errors import DataError
 from common.options import Added
-from tasks.base import Dataset, TaskInfo, majority
+from tasks.base import DataSeed, Dataset, TaskInfo, majority
 from tasks.cache import Cache
 from tasks.image.cifar import (
     CHANNELS,
@@ -100,8 +100,8 @@ class Image(PreparedTask):
         train: PositiveInt | None = None,
         val: PositiveInt | None = None,
         test: PositiveInt | None = None,
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
-        permutation: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, Added(None)] = None,
+        data_seed: DataSeed = 0,
+        permutation: Annotated[DataSeed | None, Added(None)] = None,
     ) -> None:
         self.source = source
         self.channels = channels

@@ -28,9 +28,8 @@ from tasks.listops.law import (
     evaluate,
     grow,
 )
-from tasks.sources.archives import walk
+from tasks.sources.archives import read_rows, walk
 from tasks.sources.releases import describe_size_difference
-from tasks.sources.tables import read_rows
 
 FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
 INSIDE = "basic_*.tsv"

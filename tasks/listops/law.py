@@ -110,19 +110,15 @@ def _draw_level(law: Law, depth: int, word: np.ndarray) -> _Level:
     return _Level(kind, np.where(is_operator, arguments, 0))
 
 
-def _sum_children(level: _Level, below: np.ndarray) -> np.ndarray:
-    """Sum numbers of the level below, (nodes, ...), over the children of each operator."""
-    arguments = level.arguments[level.is_operator]
-    return np.add.reduceat(below, np.cumsum(arguments) - arguments)
-
-
 def _write(levels: list[_Level], lengths: np.ndarray) -> np.ndarray:
     """Write the tokens, (total,), of complete trees of the given lengths, (trees,)."""
     node_lengths: list[np.ndarray] = []
     for level in reversed(levels):
         length = np.ones(len(level.kind), dtype=np.int64)
         if level.is_operator.any():
-            length[level.is_operator] = 2 + _sum_children(level, node_lengths[-1])
+            arguments = level.arguments[level.is_operator]
+            starts = np.cumsum(arguments) - arguments
+            length[level.is_operator] = 2 + np.add.reduceat(node_lengths[-1], starts)
         node_lengths.append(length)
     node_lengths.reverse()
     tokens = np.zeros(int(lengths.sum()), dtype=np.uint8)

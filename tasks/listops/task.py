@@ -17,9 +17,9 @@ from common.errors import DataError
 from common.options import Added
 from common.progress import progress
 from common.untrusted import read_regular
-from tasks.base import Dataset, TaskInfo, accuracy_percent, majority
+from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
 from tasks.cache import Cache, read_cache
-from tasks.generated import SPLITS, GeneratedTask
+from tasks.generated import GeneratedTask
 from tasks.listops.files import (
     FILES,
     INSIDE,
@@ -97,7 +97,7 @@ class ListOps(GeneratedTask):
         train: PositiveInt = OFFICIAL_COUNTS["train"],
         val: PositiveInt = OFFICIAL_COUNTS["val"],
         test: PositiveInt = OFFICIAL_COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
         end_token: bool = True,
         unknown_token: Annotated[bool, Added(False)] = False,
         sequence_length: PositiveInt = 2048,

@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.errors import DataError
-from tasks.base import Dataset, TaskInfo, split_proportionally
+from tasks.base import SPLITS, Dataset, TaskInfo, split_proportionally
 from tasks.cache import Cache, read_cache
 from tasks.lm.baselines import View, open_baselines
-from tasks.lm.corpora import CORPORA, MORE_WORDS, SPLITS, Unit
+from tasks.lm.corpora import CORPORA, MORE_WORDS, Unit
 from tasks.lm.reading import TextFiles, differences, divide, read_own, read_texts
 from tasks.lm.words import Words, check_utf8, first_words
 from tasks.next_token import NextToken, windows

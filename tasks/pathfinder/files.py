@@ -77,19 +77,15 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     row_of = {name: row for row, name in enumerate(listing.labels)}
     images = made.mapped("images", (len(row_of), size * size, 1), np.uint8)
     is_read = np.zeros(len(images), dtype=bool)
-    unlisted = 0
     for place, _, name, content in _walk(path, re.escape(listing.folder), IMAGES_INSIDE, _IMAGE):
         row = row_of.get(name)
-        if row is None:
-            unlisted += 1
-        elif content:
+        if row is not None and content:
             images[row] = decode_png(content, place, size, "L")
             is_read[row] = True
     lost = [name for name, row in row_of.items() if not is_read[row]]
     made.notes |= {
         "images skipped": len(lost),
         "lines of metadata skipped": len(listing.skipped),
-        "images that no metadata lists": unlisted,
     }
     skipped = [*listing.skipped, *(f"{path}: {name[:99]!r} is missing or empty" for name in lost)]
     if len(skipped) > max(1, MOST_SKIPPED * len(images)):
@@ -123,11 +119,9 @@ def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
     if (path / MARK).is_file():
         copies.setdefault("", {})[MARK] = read_regular(path / MARK)
     with_metadata = [folder for folder, files in copies.items() if files.keys() - {MARK}]
-    if not with_metadata:
-        raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
-    folder, *others = sorted(with_metadata, key=copy_order)
+    folder, *others = sorted(with_metadata, key=copy_order) or [""]
     note_copies(made, path / folder, [path / other for other in others])
-    files = copies[folder]
+    files = copies.get(folder, {})
     listing = Listing(folder, files.pop(MARK, None))
     for name in sorted(files, key=lambda name: (int(PurePosixPath(name).stem), name)):
         place = f"{path}/{folder}{name}"

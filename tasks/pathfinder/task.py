@@ -17,7 +17,7 @@ from pydantic import Field
 from common.errors import DataError
 from common.files import format_bytes
 from common.options import Added
-from tasks.base import Dataset, TaskInfo, accuracy_percent, majority
+from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
 from tasks.baselines import cross_fitted_trees
 from tasks.cache import Cache, read_cache
 from tasks.order import random_split_order
@@ -41,7 +41,6 @@ IMAGES_PER_TEST_IMAGE = 10
 SIZES = (32, 64, 128, 256)
 SIZE_RELEASED_TWICE = 128
 """Size of the images that the official archive holds in two folders, see `copy_order`."""
-SPLITS = ("train", "val", "test")
 MIDDLE_GRAY = (127.5, 127.5)
 """Mean and deviation that scale levels to -1 ... 1, as S4's experiments do."""
 
@@ -80,8 +79,8 @@ class Pathfinder(PreparedTask):
         pixels: Literal["linear", "embedding"] = "linear",
         split: Literal["random", "in-order"] = "random",
         examples: Annotated[int, Field(ge=10)] | None = None,
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
-        permutation: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, Added(None)] = None,
+        data_seed: DataSeed = 0,
+        permutation: Annotated[DataSeed | None, Added(None)] = None,
     ) -> None:
         is_official = law == "lra" and data_seed == 0
         self.source = choose_source(source, is_official=is_official, options="law and data_seed")

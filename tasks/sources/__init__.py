@@ -1,1 +1,1 @@
-"""Where data that is not generated comes from: archives, tables, downloads, releases, exports."""
+"""Where data that is not generated comes from: archives, downloads, releases, exports."""
