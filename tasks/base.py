@@ -6,11 +6,13 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
-from common.errors import DataError, UserError, describe, format_value
+from common.errors import DataError, UserError, format_value
 from common.tensors import send
 from tasks.vocabulary import Numbers, Vocabulary
 
@@ -24,6 +26,9 @@ BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 PROBES = ("recall", "languages", "groups")
 """Tasks that each ask for one ability. Their results are tabulated by themselves."""
 
+SPLITS = ("train", "val", "test")
+DataSeed = Annotated[int, Field(ge=0, lt=2**63)]
+"""Type of the option that seeds a generator or a random choice of data."""
 MOST_CLASSES = 1000
 """Most classes of examples that a task may have: tables and predictions are made for no more."""
 NOT_SCORED = -100
@@ -137,29 +142,26 @@ def check_indices(given: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
 
     Raises: UserError for anything but whole numbers from 0 to count - 1.
     """
-    expected = f"expected whole numbers from 0 to {count - 1}, in a list, range or array"
     try:
         indices = np.asarray(given)
-    except Exception as error:
-        raise UserError(
-            f"indices: got {format_value(given)}, {expected} ({describe(error)})"
-        ) from None
+    except Exception:  # NumPy cannot read it
+        indices = np.empty(())
     if indices.shape == (0,):
         return np.empty(0, dtype=np.int64)
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        is_array = hasattr(given, "dtype")
-        shown = f"{indices.dtype} {indices.shape}" if is_array else format_value(given)
-        raise UserError(f"indices: got {shown}, {expected}")
-    if (outside := indices[(indices < 0) | (indices >= count)]).size:
-        raise UserError(f"indices: got {outside[0]}, {expected}")
-    return indices.astype(np.int64, copy=False)
+    is_whole = indices.ndim == 1 and indices.dtype.kind in "iu"
+    if is_whole and indices.min() >= 0 and indices.max() < count:
+        return indices.astype(np.int64, copy=False)
+    raise UserError(
+        f"indices: got {' '.join(format_value(given).split())}, expected whole numbers from 0 to "
+        f"{count - 1}, in a list, range or array"
+    )
 
 
 class Split(abc.ABC):
     """The examples of one split, which are assembled into batches without a loop over them."""
 
     stored: ClassVar[tuple[str, ...]] = ()
-    """Names of attributes that may lie on a GPU, see `tasks.resident`: tensors that `assemble`
+    """Names of attributes that may lie on a GPU, see `put_on_device`: tensors that `assemble`
     gathers inputs from, or a split."""
     lengths: np.ndarray
     """(examples,) int64, positions of the longest tower of each example."""
@@ -171,13 +173,15 @@ class Split(abc.ABC):
     ideal_bits: np.ndarray | None = None
     """(examples, positions) bits that the best possible predictor needs for each target; None where
     the law of the data is not known."""
+    fields: Mapping[str, np.ndarray] = MappingProxyType({})
+    """See `metadata`."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def metadata(self) -> dict[str, np.ndarray]:
         """Return fields by which the report breaks results down, each (examples,), by name."""
-        return {}
+        return dict(self.fields)
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> Batch:
         """Assemble the examples at indices, (batch,) whole numbers from 0 on, in that order.
@@ -243,13 +247,6 @@ class Dataset:
         return {name: len(split) for name, split in self.splits.items()}
 
 
-def check_dataset(dataset: Dataset, info: TaskInfo) -> Dataset:
-    """Return a data set whose examples are as the task describes them; else raise a ValueError."""
-    for split in dataset.splits.values():
-        split.check(info)
-    return dataset
-
-
 class Task(abc.ABC):
     """A classification task.
 
@@ -261,7 +258,11 @@ class Task(abc.ABC):
     """The name that `--task` takes."""
     draws_data: ClassVar[bool] = False
     """Whether the task can draw new examples, of other lengths or difficulty."""
+    default_counts: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    """Number of examples of each split, by option, unless options say otherwise."""
     info: TaskInfo
+    counts: Mapping[str, int | None] = MappingProxyType({})
+    """Number of examples of each split, as the options say; None for all that there are."""
     advice: str = ""
     """What to do where a model is right on training data and wrong on other data; empty where
     nothing is known."""
@@ -290,11 +291,11 @@ class Task(abc.ABC):
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """Write the data set in the official file format; return the files.
 
-        Raises: DataError for a task whose data is only read and never generated.
+        Raises: DataError for a task that does not generate data in such a format.
         """
         raise DataError(
-            f"{dataset.folder}, for {folder}: {self.name} data is read from official files and "
-            f"never made, so there is nothing to export; copy those files"
+            f"{self.info.name} data has no official file structure, or is read from it and never "
+            f"made, so there is nothing to export; its arrays are in {dataset.folder}"
         )
 
     def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary:
@@ -324,19 +325,26 @@ class Task(abc.ABC):
 
     def training_examples(self) -> int | None:
         """Return the number of training examples of official data; None if it is not known yet."""
-        return None
+        return self.counts.get("train") or self.default_counts.get("train")
 
-    @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:
         """Divide a number of examples between the splits, by the options that hold their sizes.
 
-        Raises: DataError if the examples are too few.
+        Raises: DataError if the examples are too few, or the task has no such options.
         """
+        if not self.default_counts:
+            raise DataError(f"{self.info.name} itself says how many examples it has")
+        return split_proportionally(examples, self.default_counts)
 
 
 def accuracy_percent(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Share of predictions (n,) that equal labels (n,), in percent."""
     return 100.0 * int((predictions == labels).sum()) / len(labels)
+
+
+def majority(train: np.ndarray, test: np.ndarray) -> float:
+    """Score the commonest training class on labels (n,), in percent."""
+    return accuracy_percent(np.full(len(test), np.bincount(train).argmax()), test)
 
 
 def largest_class(labels: np.ndarray) -> float:
@@ -345,13 +353,13 @@ def largest_class(labels: np.ndarray) -> float:
 
 
 def split_proportionally(examples: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Divide a number of examples in the proportions of the official sizes, at least 1 each.
+    """Divide a number of examples in the proportions of some sizes, at least 1 each.
 
-    Raises: DataError if the examples are fewer than the splits or more than there are.
+    Raises: DataError if the examples are fewer than the splits.
     """
+    if examples < len(sizes):
+        raise DataError(f"got {examples} examples, expected at least {len(sizes)}")
     total = sum(sizes.values())
-    if not len(sizes) <= examples <= total:
-        raise DataError(f"got {examples} examples, expected {len(sizes)} to {total}")
     counts = {name: max(1, examples * size // total) for name, size in sizes.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     counts[largest] += examples - sum(counts.values())

@@ -6,16 +6,8 @@ import warnings
 
 import numpy as np
 
-from tasks.base import accuracy_percent
-
 LARGEST_FIT = 40_000
 """Most training examples that a baseline is fitted to: the first ones in a random order."""
-
-
-def majority(train: np.ndarray, test: np.ndarray) -> float:
-    """Score the commonest training class on labels (n,), in percent."""
-    commonest = np.bincount(train).argmax()
-    return accuracy_percent(np.full(len(test), commonest), test)
 
 
 def logistic(features: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:
@@ -64,12 +56,7 @@ def cross_fitted_trees(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return predictions
 
 
-def bag(histogram: np.ndarray) -> np.ndarray:
-    """Turn counts of bytes (documents, 256) into features of the same shape: log(1 + count)."""
-    return np.log1p(histogram)
-
-
 def pair_features(bags: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Compare the bags (documents, 256) of pairs (n, 2): (n, 512) products and distances."""
+    """Compare bags of bytes (documents, 256) of pairs (n, 2): (n, 512) products and distances."""
     a, b = bags[pairs[:, 0]], bags[pairs[:, 1]]
     return np.concatenate([a * b, np.abs(a - b)], axis=1)

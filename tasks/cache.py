@@ -1,46 +1,96 @@
-"""Prepared data on disk: arrays and a manifest that says what they are.
-
-A cache is written to a folder beside its final place and renamed when complete, under a
-lock: a killed preparation leaves nothing that could be taken for a complete cache, and of two
-processes that prepare the same data, one does the work and the other waits. What an interrupted
-preparation left behind is handed to the next one of the same request, which may go on from there.
-"""
+"""Prepared data on disk: arrays and a manifest that says what they are and where they came from."""
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
-import logging
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from filelock import FileLock, Timeout
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from common.errors import DataError
-from common.files import name_file_in_errors, reserve, write_atomically
-from common.untrusted import explain_errors, map_array, read_regular
-from tasks.manifest import LARGEST_MANIFEST, Manifest, OriginFacts, canonical_hash, file_facts
-
-logger = logging.getLogger(__name__)
+from common.untrusted import explain_errors, map_array, open_regular, read_regular
+from tasks.base import Dataset, Split
 
 FORMAT = 3
 VERIFY_ON_OPEN = 128 * 2**20
 """Opening a cache of at most this many bytes reads all of it and compares the checksums."""
-
+PREDICTIONS = "_predictions.npy"
+"""End of the names of files that hold what trivial baselines and ideal predictors predict."""
+LARGEST_MANIFEST = 256 * 2**20
+"""Most bytes of a manifest, which has a line on each thing that was left out."""
 REBUILD = "delete that folder and run the same command again to rebuild it"
-REQUEST = "request.json"
-"""The file of an unfinished cache that holds the request."""
 
 
-def cache_folder(data_dir: Path, task: str, name: str, request: dict[str, Any]) -> Path:
-    """Name the folder of a cache, by a word on its request and the start of its hash."""
-    return data_dir / task / f"{name}-{canonical_hash(request)[:12]}"
+class FileFacts(BaseModel):
+    """Size and checksum of a file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    bytes: int
+    sha256: str
+
+
+class OriginFacts(FileFacts):
+    """Size, checksum and time of a file that data was read from."""
+
+    modified_ns: int
+    """When the file was last changed; the same content with another time is the same file."""
+
+    @classmethod
+    def of(cls, path: Path) -> OriginFacts:
+        """Read the facts of a file."""
+        return cls(**dict(file_facts(path)), modified_ns=path.stat().st_mtime_ns)
+
+
+class Manifest(BaseModel):
+    """What a cache holds and where it came from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    format: int
+    task: str
+    source: str
+    unofficial_because: str = ""
+    """What the data has in another way than the official release, if its source is unofficial."""
+    request: dict[str, Any]
+    """Everything asked of the data: the law, its seed, the counts; or how files are read."""
+    origin: dict[str, OriginFacts]
+    """Files that the data was read from, by their path under the data folder."""
+    sizes: dict[str, int]
+    baselines: dict[str, float]
+    notes: dict[str, int]
+    """Counts that a user should know of, such as the texts that two splits have in common."""
+    skipped: list[str]
+    """A line on each thing that was left out, with its place and the reason."""
+    files: dict[str, FileFacts]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of every byte of the data and of the facts that describe it.
+
+        It does not depend on whether the data was read from an archive or a folder, nor on what
+        baselines and ideal predictors predict, as processors round differently.
+        """
+        included = {"format", "task", "source", "request", "sizes", "files"}
+        facts = self.model_dump(mode="json", include=included)
+        names = [name for name in facts["files"] if not name.endswith(PREDICTIONS)]
+        return canonical_hash({**facts, "files": {name: facts["files"][name] for name in names}})
+
+
+def canonical_hash(value: object) -> str:
+    """Hash a JSON value independently of key order: 64 hexadecimal digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_facts(path: Path) -> FileFacts:
+    """Read a file's size and checksum."""
+    with open_regular(path) as file:
+        digest = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
+    return FileFacts(bytes=path.stat().st_size, sha256=digest)
 
 
 class Cache:
@@ -50,15 +100,25 @@ class Cache:
         self.folder = folder
         self.manifest = manifest
 
-    @property
-    def fingerprint(self) -> str:
-        """See `Manifest.fingerprint`."""
-        return self.manifest.fingerprint
+    def dataset(self, splits: Mapping[str, Split], *view: object, **facts: Any) -> Dataset:
+        """Make a data set of the cache.
 
-    @property
-    def unofficial_because(self) -> str:
-        """See `Manifest.unofficial_because`."""
-        return self.manifest.unofficial_because
+        Args:
+            splits: its splits, by name.
+            view: whatever determines, beside the cache, what the splits hold.
+            facts: other fields of the data set.
+        """
+        manifest = self.manifest
+        fingerprint = manifest.fingerprint
+        return Dataset(
+            splits=splits,
+            source=manifest.source,
+            unofficial_because=manifest.unofficial_because,
+            fingerprint=canonical_hash([fingerprint, *view]) if view else fingerprint,
+            folder=self.folder,
+            notes=manifest.notes,
+            **{"baselines": manifest.baselines, **facts},
+        )
 
     def explain_errors(self) -> AbstractContextManager[None]:
         """Turn whatever is raised while the arrays are taken up into a DataError."""
@@ -86,11 +146,10 @@ class Cache:
         """
         for name, facts in self.manifest.files.items():
             path = self.folder / name
-            if not path.is_file():
-                raise self.damaged(f"{name} is missing")
-            if path.stat().st_size != facts.bytes:
-                found = path.stat().st_size
-                raise self.damaged(f"{name} has {found} bytes, expected {facts.bytes}")
+            size = path.stat().st_size if path.is_file() else None
+            if size != facts.bytes:
+                found = "is missing" if size is None else f"has {size} bytes"
+                raise self.damaged(f"{name} {found}, expected {facts.bytes} bytes")
             if checksums and file_facts(path).sha256 != facts.sha256:
                 raise self.damaged(f"the checksum of {name} differs")
 
@@ -142,122 +201,3 @@ def open_cache(folder: Path, request: dict[str, Any]) -> Cache:
     total = sum(facts.bytes for facts in cache.manifest.files.values())
     cache.check_files(checksums=total <= VERIFY_ON_OPEN)
     return cache
-
-
-class Build:
-    """A cache in the making: arrays are written at once, the facts about them at the end."""
-
-    def __init__(self, folder: Path, source: str) -> None:
-        self.folder = folder
-        self.source = source
-        self.unofficial_because = ""
-        self.sizes: dict[str, int] = {}
-        self.baselines: dict[str, float] = {}
-        self.origin: dict[str, OriginFacts] = {}
-        self.notes: dict[str, int] = {}
-        self.skipped: list[str] = []
-
-    def mark_unofficial(self, because: str) -> None:
-        """Say that the data is not the official release, and what it has in another way."""
-        self.source, self.unofficial_because = "unofficial", because
-
-    def save(self, name: str, array: np.ndarray) -> None:
-        """Write an array."""
-        path = self.folder / f"{name}.npy"
-        with name_file_in_errors(path):
-            np.save(path, array, allow_pickle=False)
-
-    def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
-        """Map an array of a fixed size, to be written in place.
-
-        The array that an interrupted preparation of the same request left is used again; a new
-        array holds zeros. Its space on the disk is taken at once.
-
-        Raises: OSError naming the file where the disk lacks that space.
-        """
-        path = self.folder / f"{name}.npy"
-        if path.is_file():
-            with contextlib.suppress(ValueError):  # the file is incomplete
-                found = np.lib.format.open_memmap(path, mode="r+")
-                if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
-                    reserve(path)
-                    return found
-        with name_file_in_errors(path):
-            array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        reserve(path)
-        return array
-
-    def array(self, name: str) -> np.ndarray:
-        """Map an array that was written into memory, read-only."""
-        return map_array(self.folder / f"{name}.npy")
-
-    def drop(self, name: str) -> None:
-        """Delete an array that the finished data does not need."""
-        (self.folder / f"{name}.npy").unlink()
-
-
-def open_or_build(
-    folder: Path, *, task: str, source: str, request: dict[str, Any], build: Callable[[Build], None]
-) -> Cache:
-    """Open the cache in a folder; where there is none, make it with `build`.
-
-    Args:
-        folder: of the cache.
-        task: name of the task.
-        source: where the data comes from, unless `build` finds another source.
-        request: everything that the data depends on.
-        build: writes the arrays and the facts about them.
-    Raises: DataError as `open_cache` and `build` do.
-    """
-    if folder.exists():  # complete, as it is named last; and the data folder may be read-only
-        return open_cache(folder, request)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder):
-        if not folder.exists():
-            made = Build(_partial(folder, request), source)
-            try:
-                build(made)
-                _finish(made, task, request)
-                made.folder.rename(folder)
-            except Exception:  # not an interruption, after which the work can go on
-                shutil.rmtree(made.folder, ignore_errors=True)
-                raise
-        return open_cache(folder, request)
-
-
-def _partial(folder: Path, request: dict[str, Any]) -> Path:
-    """Make the folder to build in, or find that of an interrupted build of the same request."""
-    partial = folder.with_name(f"{folder.name}.partial")
-    mark = partial / REQUEST
-    text = json.dumps(request, sort_keys=True).encode()
-    if not (mark.is_file() and read_regular(mark) == text):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        write_atomically(mark, text)
-    return partial
-
-
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    lock = FileLock(f"{folder}.lock")
-    try:
-        held = lock.acquire(timeout=0)
-    except Timeout:
-        logger.info(f"waiting for another process, which is preparing {folder}")
-        held = lock.acquire()
-    with held:
-        yield
-
-
-def _finish(made: Build, task: str, request: dict[str, Any]) -> None:
-    (made.folder / REQUEST).unlink()
-    paths = sorted(made.folder.iterdir())
-    for path in paths:
-        with name_file_in_errors(path), path.open("rb") as file:
-            os.fsync(file.fileno())
-    facts = {name: value for name, value in vars(made).items() if name != "folder"}
-    files = {path.name: file_facts(path) for path in paths}
-    manifest = Manifest(format=FORMAT, task=task, request=request, files=files, **facts)
-    write_atomically(
-        made.folder / "manifest.json", (manifest.model_dump_json(indent=2) + "\n").encode()
-    )

@@ -6,17 +6,16 @@ import abc
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.base import NOT_SCORED, Dataset, Split, Task, check_dataset
-from tasks.baselines import majority
-from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
+from tasks.base import NOT_SCORED, SPLITS, Dataset, Split, majority
+from tasks.cache import Cache
+from tasks.preparation import Build, Preparation, PreparedTask
 
-SPLITS = ("train", "val", "test")
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""
 GROUP = 1024
@@ -24,16 +23,14 @@ GROUP = 1024
 examples."""
 
 
-class GeneratedTask(Task):
+class GeneratedTask(PreparedTask):
     """A task whose examples are drawn from a law, in memory.
 
     A subclass sets `default_counts`, and its constructor sets `counts`, `data_seed` and `info`.
     """
 
     draws_data = True
-    default_counts: ClassVar[Mapping[str, int]]
-    """Number of examples of each split, unless options say otherwise."""
-    counts: Mapping[str, int]
+    counts: Mapping[str, int]  # pyright: ignore[reportIncompatibleVariableOverride]
     data_seed: int
 
     @abc.abstractmethod
@@ -58,29 +55,16 @@ class GeneratedTask(Task):
         """Return all that determines the examples."""
         return {"law": self.describe_law(), "seed": self.data_seed, "counts": dict(self.counts)}
 
-    def _folder(self, data_dir: Path) -> Path:
-        return cache_folder(data_dir, self.name, "generated", self.request())
-
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        if self._folder(data_dir).exists():
-            return ""
-        return f"generate {sum(self.counts.values()):,} examples"
-
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = self.open_cache(data_dir)
-        with cache.explain_errors():
-            return check_dataset(self.open_dataset(cache), self.info)
-
-    def open_cache(self, data_dir: Path) -> Cache:
-        """Open the cache; where there is none, draw the examples."""
-        return open_or_build(
-            self._folder(data_dir),
+    def plan(self, data_dir: Path) -> Preparation:
+        """See `PreparedTask.plan`."""
+        return Preparation(
+            data_dir=data_dir,
             task=self.name,
+            name="generated",
             source="generated",
             request=self.request(),
             build=lambda made: self.save(made, self.draw()),
+            description=f"generate {sum(self.counts.values()):,} examples",
         )
 
     def save(self, made: Build, arrays: Mapping[str, np.ndarray]) -> None:
@@ -91,19 +75,11 @@ class GeneratedTask(Task):
         made.baselines = self.measure_baselines(arrays)
 
     def open_dataset(self, cache: Cache) -> Dataset:
-        """Open all splits of a cache."""
-        return Dataset(
-            splits={split: self.open_split(cache, split) for split in SPLITS},
-            source=cache.manifest.source,
-            fingerprint=cache.fingerprint,
-            baselines=cache.manifest.baselines,
-            folder=cache.folder,
-        )
+        """See `PreparedTask.open_dataset`."""
+        return cache.dataset({split: self.open_split(cache, split) for split in SPLITS})
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums, and draws all examples again."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: draws all examples again."""
         for name, again in self.draw().items():
             # Processors round real numbers differently.
             tolerance = 1e-3 if again.dtype.kind == "f" else 0
@@ -114,17 +90,7 @@ class GeneratedTask(Task):
                     f"{cache.folder}: {name} is not what its law draws; delete that folder and run "
                     f"the same command again to draw it again"
                 )
-        return [
-            "sizes and checksums of all files match the manifest",
-            f"{sum(self.counts.values())} examples were drawn again and are the same",
-        ]
-
-    def export(self, dataset: Dataset, folder: Path) -> list[Path]:
-        """See `Task.export`: there is no official file structure."""
-        raise DataError(
-            f"{folder}: {self.name} has no official file structure; its arrays are in "
-            f"{dataset.folder}"
-        )
+        return [f"{sum(self.counts.values())} examples were drawn again and are the same"]
 
     @classmethod
     def fresh(
@@ -139,19 +105,6 @@ class GeneratedTask(Task):
     @abc.abstractmethod
     def change_length(cls, options: Mapping[str, Any], length: int) -> dict[str, Any]:
         """Return the options that change for test examples of another length."""
-
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        if examples < len(SPLITS):
-            raise DataError(f"got {examples} examples, expected at least {len(SPLITS)}")
-        sizes = self.default_counts
-        total = sum(sizes.values())
-        held_out = {split: max(1, examples * sizes[split] // total) for split in ("val", "test")}
-        return {"train": examples - sum(held_out.values()), **held_out}
 
 
 @dataclass(frozen=True)
@@ -170,6 +123,11 @@ class Drawn:
         """Where each sequence begins and the last one ends, (sequences + 1,) int64."""
         return np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
 
+    @classmethod
+    def from_cache(cls, cache: Cache, split: str) -> Drawn:
+        """Open the sequences of a split."""
+        return cls(*(cache.array(f"{split}_{name}") for name in cls.__dataclass_fields__))
+
     def first(self, count: int) -> Drawn:
         """Keep the first `count` sequences."""
         positions = int(self.lengths[:count].sum(dtype=np.int64))
@@ -179,11 +137,6 @@ class Drawn:
     def arrays(self, split: str) -> dict[str, np.ndarray]:
         """Name the arrays as in the cache."""
         return {f"{split}_{name}": array for name, array in vars(self).items()}
-
-
-def open_drawn(cache: Cache, split: str) -> Drawn:
-    """Open the sequences of a split."""
-    return Drawn(*(cache.array(f"{split}_{name}") for name in Drawn.__dataclass_fields__))
 
 
 def join_drawn(parts: Iterable[Drawn]) -> Drawn:

@@ -20,11 +20,11 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.progress import progress
-from tasks.base import TaskInfo
+from tasks.base import SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
-from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask, open_drawn
-from tasks.labelled import LabelledTokens
+from tasks.generated import GROUP, Drawn, GeneratedTask
 from tasks.random_words import RandomWords
+from tasks.splits import LabelledTokens, Sequences
 
 COUNTS = {"train": 1_600_000, "val": 2_000, "test": 40_000}
 Length = Annotated[int, Field(ge=1, le=2**16)]
@@ -144,7 +144,7 @@ class Groups(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         order = len(GROUPS[group])
         self.group = group
@@ -213,8 +213,8 @@ class Groups(GeneratedTask):
 
     def open_split(self, cache: Cache, split: str) -> LabelledTokens:
         """See `GeneratedTask.open_split`."""
-        drawn = open_drawn(cache, split)
-        return LabelledTokens(drawn.tokens, drawn.offsets, drawn.labels)
+        drawn = Drawn.from_cache(cache, split)
+        return LabelledTokens(Sequences(drawn.tokens, drawn.offsets), drawn.labels)
 
     @classmethod
     def change_length(cls, options: Mapping[str, Any], length: int) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import TaskInfo
+from tasks.base import SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
-from tasks.generated import GROUP, SPLITS, Drawn, GeneratedTask, draw_in_groups, open_drawn
+from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups
 from tasks.random_words import RandomWords
-from tasks.splits import PackedTokens, Sequences
+from tasks.splits import PackedSequences, Sequences
 
 MODULUS = 5
 """Number of different digits, and of places on the circle."""
@@ -241,7 +241,7 @@ class Languages(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:  # fmt: skip
         self.language_name = language
         self.language = LANGUAGES[language]
@@ -288,20 +288,14 @@ class Languages(GeneratedTask):
             arrays |= drawn.arrays(split)
         return arrays
 
-    def open_split(self, cache: Cache, split: str) -> PackedTokens:
-        """See `GeneratedTask.open_split`."""
-        drawn = open_drawn(cache, split)
-        return PackedLanguage(Sequences(drawn.tokens, drawn.offsets), np.asarray(drawn.labels))
+    def open_split(self, cache: Cache, split: str) -> PackedSequences:
+        """See `GeneratedTask.open_split`; metadata is the band of the length, by its end."""
+        drawn = Drawn.from_cache(cache, split)
+        bands = {"length up to": -(-drawn.lengths.astype(np.int64) // BAND) * BAND}
+        sequences = Sequences(drawn.tokens, drawn.offsets)
+        return PackedSequences(sequences, np.asarray(drawn.labels), fields=bands)
 
     @classmethod
     def change_length(cls, options: Mapping[str, Any], length: int) -> dict[str, Any]:
         """See `GeneratedTask.change_length`: at least three quarters of the length."""
         return {"test_min": max(1, 3 * length // 4), "test_max": length}
-
-
-class PackedLanguage(PackedTokens):
-    """Sequences of a language, with the metadata that results are broken down by."""
-
-    def metadata(self) -> dict[str, np.ndarray]:
-        """See `Split.metadata`: the band of the length, by its largest length."""
-        return {"length up to": -(-self.lengths // BAND) * BAND}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tasks.base import NOT_SCORED, Batch, Split, TaskInfo
-from tasks.splits import MOST_CHECKED, as_tensor, list_places, send_together
+from tasks.splits import as_tensor, check_tokens, list_places, send_together
 
 
 class NextToken(Split):
@@ -45,17 +45,13 @@ class NextToken(Split):
         self.skipped = np.zeros_like(self.lengths) if skipped is None else skipped.astype(np.int64)
         self.text_bytes = text_bytes
         self.ideal_bits = ideal_bits
-        self._fields = fields or {}
+        self.fields = fields or {}
 
     @functools.cached_property
     def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """(targets,) the tokens to be predicted, window after window."""
         where = list_places(self.starts + self.skipped, self.lengths - self.skipped)
         return self.array[where + 1]
-
-    def metadata(self) -> dict[str, np.ndarray]:
-        """See `Split.metadata`."""
-        return self._fields
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
@@ -66,21 +62,15 @@ class NextToken(Split):
             raise ValueError("a window ends outside what is stored")
         if (self.skipped < 0).any() or (self.skipped >= self.lengths).any():
             raise ValueError("a window has no target")
-        if self.array.ndim != 1 or self.array.dtype.kind != "u":
-            raise ValueError(f"tokens are {self.array.dtype} {self.array.shape}")
-        highest = int(self.array[:MOST_CHECKED].max(initial=0))
-        if highest >= min(info.vocab_size or 0, info.num_classes):
-            raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
+        check_tokens(self.array, info)
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         lengths = self.lengths[indices]
         where, unscored = send_together(
-            (
-                list_places(self.starts[indices], lengths),
-                list_places(np.cumsum(lengths) - lengths, self.skipped[indices]),
-            ),
             self.tokens.device,
+            list_places(self.starts[indices], lengths),
+            list_places(np.cumsum(lengths) - lengths, self.skipped[indices]),
         )
         labels = self.tokens[where + 1].long()
         labels[unscored] = NOT_SCORED

@@ -7,56 +7,42 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from common.errors import DataError
-from tasks.base import Dataset, Task, TaskInfo, check_dataset
-from tasks.baselines import majority
-from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
-from tasks.examples import Examples
-from tasks.returned import pack_examples
-from tasks.stated import check_info, check_kind, declared_info
+from tasks.base import SPLITS, Dataset, TaskInfo, majority
+from tasks.cache import Cache
+from tasks.preparation import Build, Preparation, PreparedTask
+from tasks.returned import DeclaredInfo, Examples, pack_examples
 
 logger = logging.getLogger(__name__)
 
-SPLITS = ("train", "val", "test")
 DATA_SEED = "data_seed"
-DataSeed = Annotated[int, Field(ge=0, lt=2**63)]
 LENGTHS = ("length", "max_length", "sequence_length")
 """Options that other lengths of a task may be asked for by, the first one that it has."""
 IN_TEST = "val examples that are in the test split, too"
 """Note on a data set: how many validation examples its test split has."""
 
 
-class ExampleMaker(Protocol):
-    """What a task of a user's own is."""
-
-    def examples(self, split: str, rng: np.random.Generator) -> object:
-        """Make the examples of a split: train, val or test.
-
-        Returns: (sequences, labels) or (sequences, labels, metadata); see `pack_examples`.
-        """
-        ...
-
-
-class OwnTask(Task):
+class OwnTask(PreparedTask):
     """A classification task whose examples a user's class makes.
 
     Args:
-        own: an instance of that class.
+        own: an instance of that class; its method `examples(split, rng)` returns what
+            `pack_examples` takes.
         name: what tables call the task.
         code: digest of the class's file.
         options: its options, data_seed included.
         data_seed: seed of the generators that it is given.
         explain_errors: turns what the class raises into an error that names it and the operation.
+    Raises: DataError naming an attribute with another value than expected.
     """
 
     def __init__(
         self,
-        own: ExampleMaker,
+        own: Any,
         *,
         name: str,
         code: str,
@@ -66,21 +52,28 @@ class OwnTask(Task):
     ) -> None:
         self.own = own
         self.task_name = name
-        self.request = {"task": name, "code": code, "options": dict(options)}
+        self.request: dict[str, Any] = {"task": name, "code": code, "options": dict(options)}
         self.data_seed = data_seed
         self.explain_errors = explain_errors
-        self.declared = declared_info(own, name)
         self.was_prepared = False
+        self.declared = DeclaredInfo.of(own, name)
 
     @functools.cached_property
     def info(self) -> TaskInfo:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the class states of its examples, and what they show."""
-        declared = self.declared
-        known = declared.model_dump(exclude_none=True, exclude={"data_files"})
-        has_inputs = declared.vocab_size is not None or declared.channels is not None
-        if declared.num_classes is None or declared.max_length is None or not has_inputs:
+        known = self.declared.model_dump(exclude_none=True, exclude={"data_files"})
+        kinds = {"vocab_size", "channels"} & known.keys()
+        if not ({"num_classes", "max_length"} <= known.keys() and kinds):
             known = {**self._shown(), **known}
-        return check_info(TaskInfo(name=self.task_name, **known))
+        info = TaskInfo(name=self.task_name, **known)
+        if info.grid is not None and info.grid[0] * info.grid[1] != info.max_length:
+            raise DataError(
+                f"{info.name}: a grid of {info.grid[0]} by {info.grid[1]} has other than "
+                f"{info.max_length} positions"
+            )
+        if len(kinds) > 1:
+            raise DataError(f"{info.name}: it has vocab_size and channels, expected one of both")
+        return info
 
     def _shown(self) -> dict[str, Any]:
         """Describe the examples: as many classes and tokens as they have."""
@@ -129,7 +122,7 @@ class OwnTask(Task):
                 f"{sorted(map(str, kinds))}"
             )
         for split in ("val", "test"):
-            if found[split].same(found["train"]):
+            if found[split].digest() == found["train"].digest():
                 raise DataError(
                     f"{self.task_name}: its {split} split is its training split; examples(split, "
                     f"rng) must draw by rng, or heed split"
@@ -147,22 +140,30 @@ class OwnTask(Task):
                     f"{self.task_name}: drawn twice by the same seed, its {split} split differs; "
                     f"draw by rng alone"
                 )
-        return not self.drawn["test"].same(self.draw("test", self.data_seed + 1))
+        other = self.draw("test", self.data_seed + 1)
+        return self.drawn["test"].digest() != other.digest()
 
     def count_known(self, split: str, other: str) -> int:
         """Count the examples of a split whose sequences are in another split, too."""
         known = set(self.drawn[other].keys())
         return sum(key in known for key in self.drawn[split].keys())  # noqa: SIM118 (no mapping)
 
-    def _file_request(self) -> dict[str, Any]:
-        """Return the request, with digests of the data files that the class names."""
+    def plan(self, data_dir: Path) -> Preparation:
+        """See `PreparedTask.plan`; the request holds digests of the data files."""
         digests = self.declared.file_digests(self.task_name)
-        return self.request if digests is None else {**self.request, "data_files": digests}
+        more = {} if digests is None else {"data_files": digests}
+        return self._plan(data_dir, {**self.request, **more})
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        folder = cache_folder(data_dir, self.task_name, "examples", self._file_request())
-        return "" if folder.exists() else "make its examples"
+    def _plan(self, data_dir: Path, request: dict[str, Any]) -> Preparation:
+        return Preparation(
+            data_dir=data_dir,
+            task=self.task_name,
+            name="examples",
+            source="own",
+            request=request,
+            build=self._build,
+            description="make its examples",
+        )
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`.
@@ -174,23 +175,16 @@ class OwnTask(Task):
             vars(self).pop("drawn", None)
             vars(self).pop("info", None)
         self.was_prepared = True
-        request = self._file_request()
-        cache = self._open_or_build(data_dir, request)
-        if "data_files" not in request and not self._holds_drawn(cache):
+        plan = self.plan(data_dir)
+        cache = plan.open_or_build()
+        if self.declared.data_files is None and not self._holds_drawn(cache):
             logger.info(
                 f"{self.task_name}: its examples differ from those in {cache.folder}, so a file "
                 f"has changed that it reads; they get a cache of their own"
             )
             digests = {split: one.digest() for split, one in self.drawn.items()}
-            cache = self._open_or_build(data_dir, {**request, "examples": digests})
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
-
-    def _open_or_build(self, data_dir: Path, request: dict[str, Any]) -> Cache:
-        folder = cache_folder(data_dir, self.task_name, "examples", request)
-        return open_or_build(
-            folder, task=self.task_name, source="own", request=request, build=self._build
-        )
+            plan = self._plan(data_dir, {**plan.request, "examples": digests})
+        return self.open_data(plan)
 
     def _holds_drawn(self, cache: Cache) -> bool:
         """Whether a cache holds the drawn examples."""
@@ -207,13 +201,7 @@ class OwnTask(Task):
                 raise DataError(f"{fixed}; leave it out")
             logger.info(fixed)
         for split, one in self.drawn.items():
-            try:
-                check_kind(one, self.info)
-                one.split().check(self.info)
-            except ValueError as error:
-                raise DataError(
-                    f"{self.task_name}: its {split} examples are not as its class states: {error}"
-                ) from None
+            self._check_stated(split, one)
             made.sizes[split] = len(one)
             made.save(f"{split}_values", one.values)
             made.save(f"{split}_lengths", one.lengths)
@@ -229,18 +217,24 @@ class OwnTask(Task):
         labels = {split: one.classes for split, one in self.drawn.items()}
         made.baselines["majority class"] = majority(labels["train"], labels["test"])
 
-    def _dataset(self, cache: Cache) -> Dataset:
+    def _check_stated(self, split: str, examples: Examples) -> None:
+        """Check that examples are as the class states."""
+        try:
+            for name in ("targets", "towers", "channels"):
+                shown, stated = getattr(examples, name), getattr(self.info, name)
+                if shown != stated:
+                    raise ValueError(f"{name} is {shown!r}, not {stated!r}")
+            examples.split().check(self.info)
+        except ValueError as error:
+            raise DataError(
+                f"{self.task_name}: its {split} examples are not as its class states: {error}"
+            ) from None
+
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `PreparedTask.open_dataset`."""
         splits = {split: self._cached(cache, split).split() for split in SPLITS}
         all_in_test = cache.manifest.notes.get(IN_TEST) == len(splits["val"])
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            fingerprint=cache.fingerprint,
-            baselines=cache.manifest.baselines,
-            folder=cache.folder,
-            notes=cache.manifest.notes,
-            selected_on="test" if all_in_test else "val",
-        )
+        return cache.dataset(splits, selected_on="test" if all_in_test else "val")
 
     def _cached(self, cache: Cache, split: str) -> Examples:
         names = cache.array("metadata").tolist()
@@ -254,29 +248,15 @@ class OwnTask(Task):
             metadata=dict(zip(names, columns, strict=True)),
         )
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums, and draws all examples again."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
-        total = 0
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: draws all examples again."""
         for split in SPLITS:
             if self._cached(cache, split).digest() != self.draw(split).digest():
                 raise DataError(
                     f"{dataset.folder}: the {split} examples drawn again are others; delete that "
                     f"folder to make it anew, and draw by rng alone"
                 )
-            total += len(dataset.splits[split])
-        return [
-            "sizes and checksums of all files match the manifest",
-            f"{total} examples were drawn again and are the same",
-        ]
-
-    def export(self, dataset: Dataset, folder: Path) -> list[Path]:
-        """See `Task.export`: there is no official file structure."""
-        raise DataError(
-            f"{folder}: {self.task_name} has no official file structure; its arrays are in "
-            f"{dataset.folder}"
-        )
+        return [f"{sum(dataset.sizes.values())} examples were drawn again and are the same"]
 
     def training_examples(self) -> int | None:
         """See `Task.training_examples`: None for a class that states all, until it has drawn."""
@@ -295,7 +275,3 @@ class OwnTask(Task):
             if name in options:
                 return {name: length}
         raise DataError(f"the task has no option {', '.join(LENGTHS)} to ask for other lengths by")
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`: its class decides."""
-        raise DataError(f"{self.task_name} itself says how many examples it has; see its options")

@@ -23,7 +23,6 @@ The product over s < t is the likelihood of p, and periods are equally likely at
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
@@ -34,10 +33,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.progress import progress
-from tasks.base import Dataset, TaskInfo
-from tasks.baselines import majority
+from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, majority
 from tasks.cache import Cache
-from tasks.generated import SPLITS, GeneratedTask
+from tasks.generated import GeneratedTask
 from tasks.next_token import NextToken
 from tasks.random_words import RandomWords
 
@@ -214,7 +212,7 @@ class Periodic(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         if not 0 <= noise < 1 - 1 / vocab_size:
             raise ValueError(
@@ -269,8 +267,9 @@ class Periodic(GeneratedTask):
 
     def open_dataset(self, cache: Cache) -> Dataset:
         """See `GeneratedTask.open_dataset`."""
-        return dataclasses.replace(
-            super().open_dataset(cache),
+        splits = {split: self.open_split(cache, split) for split in SPLITS}
+        return cache.dataset(
+            splits,
             baseline_bits={"uniform": math.log2(self.law.vocab_size)},
             lowest_bits={
                 "entropy rate": self.law.entropy_rate,

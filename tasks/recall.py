@@ -21,19 +21,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import NOT_SCORED, TaskInfo
+from tasks.base import NOT_SCORED, SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
-from tasks.generated import (
-    GROUP,
-    SPLITS,
-    Drawn,
-    GeneratedTask,
-    draw_in_groups,
-    join_drawn,
-    open_drawn,
-)
-from tasks.labelled import LabelledTokens
+from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups, join_drawn
 from tasks.random_words import RandomWords
+from tasks.splits import LabelledTokens, Sequences
 
 Fill = Literal["zero", "random"]
 
@@ -159,7 +151,7 @@ class Recall(GeneratedTask):
         train: PositiveInt = COUNTS["train"],
         val: PositiveInt = COUNTS["val"],
         test: PositiveInt = COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         if mixture and (length, pairs) != (LENGTH, PAIRS):
             raise ValueError(
@@ -232,13 +224,13 @@ class Recall(GeneratedTask):
 
     def open_split(self, cache: Cache, split: str) -> LabelledTokens:
         """See `GeneratedTask.open_split`."""
-        drawn = open_drawn(cache, split)
+        drawn = Drawn.from_cache(cache, split)
         is_query = drawn.labels != NOT_SCORED
         pairs = np.add.reduceat(is_query, drawn.offsets[:-1], dtype=np.int64)
         kinds, which = np.unique([drawn.lengths, pairs], axis=1, return_inverse=True)
         names = np.array([Segment(*map(int, kind)).name for kind in kinds.T])
         fields = {"segment": names[which], "pairs": pairs}
-        return LabelledTokens(drawn.tokens, drawn.offsets, drawn.labels, fields)
+        return LabelledTokens(Sequences(drawn.tokens, drawn.offsets), drawn.labels, fields)
 
     def measure_baselines(self, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
         """See `GeneratedTask.measure_baselines`."""

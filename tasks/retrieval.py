@@ -2,32 +2,54 @@
 
 The ACL Anthology Network (Radev et al. 2013) as the Long Range Arena takes it (Tay et al. 2021,
 arXiv:2011.04006).
+
+The files `new_aan_pairs.{train,eval,test}.tsv` of its release have no header. A line holds label,
+id, id, text and text, separated by tabs; quotes belong to the text. Several GB repeat the texts of
+a few ten thousand papers, so the files are read in one pass and each text is kept once.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import split_proportionally
-from tasks.baselines import LARGEST_FIT, bag, logistic, pair_features
-from tasks.cache import Build
+from common.errors import DataError
+from tasks.base import SPLITS, DataSeed
+from tasks.baselines import LARGEST_FIT, logistic, pair_features
 from tasks.documents.documents import Documents, Unit
-from tasks.documents.pairs import read_pairs
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
+from tasks.preparation import Build
 from tasks.random_words import permutation
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, describe_size_difference
+from tasks.sources.archives import read_rows, walk
+from tasks.sources.releases import Release, describe_size_difference
+
+logger = logging.getLogger(__name__)
 
 OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
-SPLITS = tuple(OFFICIAL_COUNTS)
 PRINTABLE = np.isin(np.arange(256), np.arange(0x20, 0x7F))
 """Which bytes texts of the release consist of. No checksum of it is published, but the size of S4's
 vocabulary is: 98, for the 95 printable characters of ASCII and three more."""
+
+FILE_SPLITS = {"train": "train", "eval": "val", "test": "test"}
+"""The name of the split here, by the word in the name of the file."""
+
+LONGEST_LINE = 64 * 2**20
+"""Most bytes of a line."""
+
+MOST_MALFORMED = 0.01
+"""Share of a file's lines that may be malformed: with more, it is another kind of file."""
+
+FILE = re.compile(r"(?:^|/)new_aan_pairs\.(train|eval|test)\.tsv$")
+
+_LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
+_FIELDS = 5
 
 RELEASE = Release(
     task="retrieval",
@@ -35,7 +57,6 @@ RELEASE = Release(
         "new_aan_pairs.train.tsv": "with .eval and .test in the same folder",
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
-    nearly=rf"new.?aan.?pairs|{NEARLY_ARCHIVE}",
     people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
     "be downloaded: ask a colleague for a copy. The authors of TNN keep the three files (10.6 GB) "
     "in data/aan of huggingface.co/datasets/OpenNLPLab/lra. Other pairs in the same columns are "
@@ -63,6 +84,7 @@ class Retrieval(DocumentTask):
     """
 
     name = "retrieval"
+    default_counts = OFFICIAL_COUNTS
     release = RELEASE
     usual = (1, 98)
     splits_read = SPLITS
@@ -80,7 +102,7 @@ class Retrieval(DocumentTask):
         train: PositiveInt | None = None,
         val: PositiveInt | None = None,
         test: PositiveInt | None = None,
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         super().__init__(
             source=source,
@@ -106,10 +128,10 @@ class Retrieval(DocumentTask):
     def read(self, made: Build, path: Path) -> None:
         """See `DocumentTask.read`."""
         documents = Documents(self.alphabet)
-        found = read_pairs(path, RELEASE.inside, documents)
+        found = _read_pairs(path, documents)
         made.skipped = [line for name in SPLITS for line in found[name].skipped]
-        labels = {name: found[name].labels_array() for name in SPLITS}
-        pairs = {name: found[name].documents_array() for name in SPLITS}
+        labels = {name: found[name].labels for name in SPLITS}
+        pairs = {name: found[name].documents for name in SPLITS}
         new_index = documents.renumber(np.concatenate([pairs[name].ravel() for name in SPLITS]))
         pairs = {name: new_index[pairs[name]].astype(np.int32) for name in SPLITS}
         self.save_examples(made, labels, pairs)
@@ -124,7 +146,7 @@ class Retrieval(DocumentTask):
             )
         train, test = pairs["train"], pairs["test"]
         documents.save(made, train.ravel())
-        bags = bag(bytes_of)
+        bags = np.log1p(bytes_of)
         fit = permutation(0, 0, len(train))[:LARGEST_FIT]
         features = pair_features(bags, train[fit])
         predictions = logistic(features, labels["train"][fit], pair_features(bags, test))
@@ -135,16 +157,59 @@ class Retrieval(DocumentTask):
             "papers in both train and test": len(np.intersect1d(train, test)),
         }
 
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"] or OFFICIAL_COUNTS["train"]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return split_proportionally(examples, OFFICIAL_COUNTS)
-
 
 def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Find the pairs (n, 2) that are in both lists."""
     key = np.array([2**32, 1])
     return np.intersect1d(a.astype(np.int64) @ key, b.astype(np.int64) @ key)
+
+
+class Pairs(NamedTuple):
+    """The pairs of one file."""
+
+    labels: np.ndarray
+    """(pairs,) uint8."""
+    documents: np.ndarray
+    """(pairs, 2) int64, indices of the documents."""
+    skipped: list[str]
+    """Malformed lines, each with its place and fault."""
+
+
+def _read_pairs(path: Path, documents: Documents) -> dict[str, Pairs]:
+    """Read all three files of a folder or an archive, by split; texts are added to the documents.
+
+    Raises: DataError if a file is missing, is empty, or has another format.
+    """
+    found: dict[str, Pairs] = {}
+    for match, file in walk(path, FILE, inside=RELEASE.inside):
+        found[FILE_SPLITS[match[1]]] = _read_file(file, documents, f"{path}/{match.string}")
+    for word, split in FILE_SPLITS.items():
+        if split not in found:
+            raise DataError(f"{path} lacks new_aan_pairs.{word}.tsv; put it beside the others")
+    return found
+
+
+def _read_file(file: IO[bytes], documents: Documents, shown: str) -> Pairs:
+    labels: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    skipped: list[str] = []
+    for number, row in enumerate(read_rows(file, shown, longest=LONGEST_LINE), start=1):
+        label = _LABELS.get(row[0])
+        if len(row) == _FIELDS and label is not None:
+            labels.append(label)
+            pairs.append((documents.add(row[3]), documents.add(row[4])))
+            continue
+        fault = f"got {len(row)} tab-separated fields, expected {_FIELDS}"
+        if len(row) == _FIELDS:
+            fault = f"got label {row[0][:20].decode(errors='replace')!r}, expected 0 or 1"
+        skipped.append(f"{shown}:{number}: {fault}")
+    total = len(labels) + len(skipped)
+    if not labels or len(skipped) > max(1, MOST_MALFORMED * total):
+        raise DataError(
+            f"{len(skipped)} of {total} lines of {shown} are malformed, the first: "
+            f"{skipped[0] if skipped else 'it is empty'}; expected label, id, id, text, text, "
+            f"separated by tabs"
+        )
+    for line in skipped:
+        logger.info(f"skipped {line}")
+    return Pairs(np.array(labels, dtype=np.uint8), np.array(pairs, dtype=np.int64), skipped)

@@ -1,28 +1,35 @@
 """The examples of a split: sequences stored end to end, or images of one size.
 
-What lies in `Split.stored` is gathered where it is: on the CPU, or on a GPU once
-`tasks.resident.put_on_device` has put it there. Of a batch, only indices are copied.
+What lies in `Split.stored` is gathered where it is: on the CPU, or on a GPU once `put_on_device`
+has put it there. Of a batch, only indices are copied.
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from common.tensors import send
-from tasks.base import Batch, Split, TaskInfo
+from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
 from tasks.random_words import permutation
 
 MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""
 PIXEL_STREAM = 2**63
 """Stream of random words that orders pixels; other streams of a seed choose and order examples."""
+CONVERTED = {torch.uint16: torch.int32, torch.uint32: torch.int32}
+"""Types that a GPU hardly supports, and those that they become there."""
+Copies = dict[tuple[int, torch.Size], Tensor]
+"""Copies of tensors, by where an array lies and its shape."""
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
@@ -32,7 +39,7 @@ def as_tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array)
 
 
-def send_together(arrays: Sequence[np.ndarray], device: torch.device) -> Sequence[Tensor]:
+def send_together(device: torch.device, *arrays: np.ndarray) -> tuple[Tensor, ...]:
     """Copy arrays (count,) of whole numbers to a device, as int64, in one asynchronous copy."""
     joined = np.concatenate([array.astype(np.int64, copy=False) for array in arrays])
     return send(torch.from_numpy(joined), device).split([len(array) for array in arrays])
@@ -45,12 +52,25 @@ def list_places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
+def check_tokens(tokens: np.ndarray, info: TaskInfo, first_id: int = 0) -> None:
+    """Raise a ValueError for tokens outside the vocabulary; of many, only the first are compared.
+
+    Args:
+        first_id: number added to stored tokens to get ids.
+    """
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+        raise ValueError(f"tokens are {tokens.dtype} {tokens.shape}")
+    highest = int(tokens[:MOST_CHECKED].max(initial=0)) + first_id
+    if info.vocab_size is not None and highest >= info.vocab_size:
+        raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
+
+
 @dataclass(frozen=True)
 class Sequences:
     """Sequences stored end to end."""
 
     tokens: np.ndarray
-    """(total,) unsigned integers; for `PackedReals`, (total, channels) float32."""
+    """(total,) unsigned integers, or (total, channels) float32."""
     offsets: np.ndarray
     """(sequences + 1,) int64; sequence i is tokens[offsets[i]:offsets[i + 1]]."""
     first_id: int = 0
@@ -63,100 +83,123 @@ class Sequences:
         """Positions of each sequence, (sequences,) int64, end token included."""
         return np.diff(self.offsets) + (self.end_token is not None)
 
-    def check_offsets(self) -> None:
-        """Raise a ValueError unless sequences lie one after another in what is stored."""
-        offsets = self.offsets
+    def check(self, info: TaskInfo) -> None:
+        """Raise a ValueError unless all sequences are whole, and their inputs as expected."""
+        tokens, offsets = self.tokens, self.offsets
         if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
             raise ValueError(f"offsets are {offsets.dtype} {offsets.shape}")
-        is_whole = len(offsets) and not offsets[0] and offsets[-1] == len(self.tokens)
+        is_whole = len(offsets) and not offsets[0] and offsets[-1] == len(tokens)
         if not is_whole or (np.diff(offsets) < 0).any():
             raise ValueError("a sequence ends outside what is stored")
-
-    @functools.cached_property
-    def highest_id(self) -> int:
-        """The highest id; of many tokens only the first ones are looked at.
-
-        Raises: ValueError for sequences that do not lie within the tokens.
-        """
-        tokens = self.tokens
-        if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
-            raise ValueError(f"tokens are {tokens.dtype} {tokens.shape}")
-        self.check_offsets()
-        return int(tokens[:MOST_CHECKED].max(initial=0)) + self.first_id
-
-    def check_tokens(self, info: TaskInfo) -> None:
-        """Raise a ValueError unless all sequences are whole, and all tokens in the vocabulary."""
-        if info.vocab_size is not None and self.highest_id >= info.vocab_size:
-            raise ValueError(
-                f"token {self.highest_id} is outside the vocabulary of {info.vocab_size}"
-            )
+        if info.channels is None:
+            check_tokens(tokens, info, self.first_id)
+        elif tokens.dtype != np.float32 or tokens.shape[1:] != (info.channels,):
+            raise ValueError(f"values are {tokens.dtype} {tokens.shape}")
 
 
-class PackedTokens(Split):
-    """Examples of one sequence of tokens each, or of several.
+class PackedSequences(Split):
+    """Examples of one sequence each, or of several.
 
     Args:
         sequences: the sequences of this split, or of all splits.
         labels: (examples,) unsigned integers.
         which: (examples, towers) indices of each example's sequences; None where example i
             is sequence i.
+        fields: see `Split.metadata`.
     """
 
     stored = ("tokens",)
 
     def __init__(
-        self, sequences: Sequences, labels: np.ndarray, which: np.ndarray | None = None
+        self,
+        sequences: Sequences,
+        labels: np.ndarray,
+        which: np.ndarray | None = None,
+        fields: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.sequences = sequences
         self.tokens = as_tensor(sequences.tokens)
         self.labels = labels
-        self.which = np.arange(len(labels))[:, None] if which is None else which
+        self.which = np.arange(len(sequences.offsets) - 1)[:, None] if which is None else which
         self.lengths = sequences.lengths[self.which].max(axis=1)
+        self.fields = fields or {}
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
         super().check(info)
-        self.sequences.check_tokens(info)
+        self.sequences.check(info)
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
+        inputs, lengths, labels = self._gather(indices, self.labels[indices])
+        return Batch(inputs, lengths, labels)
+
+    def _gather(self, indices: np.ndarray, *arrays: np.ndarray) -> tuple[Tensor, ...]:
+        """Gather inputs and lengths of examples, and send arrays to where the inputs are."""
         which, sequences = self.which[indices], self.sequences
         lengths = sequences.lengths[which.ravel()]
         ends = np.cumsum(lengths)
         shifts = sequences.offsets[which.ravel()] - (ends - lengths)
-        shift, counts, stops, labels = send_together(
-            (shifts, lengths, ends, self.labels[indices]), self.tokens.device
+        shift, counts, stops, *sent = send_together(
+            self.tokens.device, shifts, lengths, ends, *arrays
         )
         total = int(ends[-1])
         where = torch.arange(total, device=shift.device)
         where += shift.repeat_interleave(counts, output_size=total)
-        inputs = self._read(where, stops)
-        return Batch(inputs, torch.from_numpy(lengths.reshape(which.shape)), labels)
-
-    def _read(self, where: Tensor, stops: Tensor) -> Tensor:
-        """Read the inputs (positions,) of sequences that end before `stops` in the batch."""
         # End tokens are not stored, so the place of the last one may be past the end.
-        stored = self.tokens[where.clamp_(max=len(self.tokens) - 1)]
-        ids = stored.long() + self.sequences.first_id
-        if self.sequences.end_token is not None:
-            ids[stops - 1] = self.sequences.end_token
-        return ids
+        inputs = self.tokens[where.clamp_(max=len(self.tokens) - 1)]
+        if inputs.ndim == 1:
+            inputs = inputs.long() + sequences.first_id
+        if sequences.end_token is not None:
+            inputs[stops - 1] = sequences.end_token
+        return inputs, torch.from_numpy(lengths.reshape(which.shape)), *sent
 
 
-class PackedReals(PackedTokens):
-    """Examples of one sequence of real numbers each, or of several."""
+class LabelledTokens(PackedSequences):
+    """Token sequences, some of whose positions have a label; the others are not scored.
+
+    Args:
+        sequences: the sequences of this split.
+        position_labels: (positions,) signed integers: a class, or NOT_SCORED.
+        fields: see `Split.metadata`.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        position_labels: np.ndarray,
+        fields: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.given = position_labels
+        self._targets = np.flatnonzero(position_labels != NOT_SCORED)
+        self._ends = np.searchsorted(self._targets, sequences.offsets)
+        super().__init__(sequences, position_labels[self._targets], fields=fields)
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
-        Split.check(self, info)
-        values = self.sequences.tokens
-        if values.dtype != np.float32 or values.shape[1:] != (info.channels,):
-            raise ValueError(f"values are {values.dtype} {values.shape}")
-        self.sequences.check_offsets()
+        given = self.given
+        if given.dtype.kind != "i" or given.shape != self.sequences.tokens.shape:
+            raise ValueError(
+                f"labels are {given.dtype} {given.shape}, expected a signed integer a position"
+            )
+        super().check(info)
+        counts = np.diff(self._ends)
+        if not counts.all():
+            raise ValueError(f"no position of example {counts.argmin()} is scored")
 
-    def _read(self, where: Tensor, stops: Tensor) -> Tensor:
-        """Read the inputs (positions, channels)."""
-        return self.tokens[where]
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
+        first, lengths = self._ends[indices], self.lengths[indices]
+        counts = self._ends[indices + 1] - first
+        which = list_places(first, counts)
+        shifts = np.cumsum(lengths) - lengths - self.sequences.offsets[indices]
+        scored = self._targets[which] + np.repeat(shifts, counts)
+        inputs, sizes, labels, scored = self._gather(indices, self.labels[which], scored)
+        return Batch(inputs, sizes, labels, scored, torch.from_numpy(counts))
+
+    def count_targets(self, indices: np.ndarray) -> int:
+        """See `Split.count_targets`."""
+        return int((self._ends[indices + 1] - self._ends[indices]).sum())
 
 
 class Pixels(Split):
@@ -205,8 +248,7 @@ class Pixels(Split):
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
-        which, labels = send_together((self.which[indices], self.labels[indices]),
-                                      self.images.device)  # fmt: skip
+        which, labels = send_together(self.images.device, self.which[indices], self.labels[indices])
         levels = self.images[which]
         if self.order is not None:
             levels = levels[:, self.order]
@@ -227,3 +269,43 @@ def scale(moments: list[tuple[float, float]]) -> np.ndarray:
     """
     mean, deviation = np.array(moments).T
     return ((np.arange(256)[:, None] - mean) / deviation).astype(np.float32)
+
+
+def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
+    """Put the stored inputs of all splits on a device, each array only once.
+
+    Args:
+        dataset: the data set; returned unchanged if it is larger than the limit.
+        device: where the inputs are put.
+        limit: most bytes to put there.
+    """
+    stored: Copies = {}
+    for split in dataset.splits.values():
+        _move(split, None, stored)
+    if sum(one.numel() * _type_there(one).itemsize for one in stored.values()) > limit:
+        return dataset
+    copies: Copies = {}
+    splits = {name: _move(split, device, copies) for name, split in dataset.splits.items()}
+    return dataclasses.replace(dataset, splits=splits)
+
+
+def _type_there(tensor: Tensor) -> torch.dtype:
+    return CONVERTED.get(tensor.dtype, tensor.dtype)
+
+
+def _move(value: Any, device: torch.device | None, copies: Copies) -> Any:
+    """Copy a tensor, or a split with its stored inputs, and list the copies; None: do not copy.
+
+    Tensors that share an array share a copy.
+    """
+    if isinstance(value, Split):
+        moved = copy.copy(value)
+        for name in value.stored:
+            setattr(moved, name, _move(getattr(value, name), device, copies))
+        return moved
+    if value is None:
+        return None
+    key = value.data_ptr(), value.shape
+    if key not in copies:
+        copies[key] = value if device is None else value.to(_type_there(value)).to(device)
+    return copies[key]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,35 +16,24 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from common.errors import DataError
-from tasks.base import split_proportionally
-from tasks.baselines import bag, logistic
-from tasks.cache import Build
+from tasks.base import DataSeed
+from tasks.baselines import logistic
 from tasks.documents.documents import Documents, Unit
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
+from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME, accept_table, read_table
 from tasks.sources.releases import Release
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
 """The digest that `_reviews` computes for the original 50,000 reviews in their order."""
 
-OFFICIAL_TRAIN = 25_000
-"""Labelled reviews to train on, those to select on among them."""
+OFFICIAL_COUNTS = {"train": 22_500, "holdout": 2_500, "test": 25_000}
 
 LARGEST_REVIEW = 2**20
 """Most bytes that a review may have."""
-
-ARCHIVE_BLOCK = 128
-"""Reviews of a class that the official archive, and so a table, has in falling order."""
-
-
-def _accept(path: Path) -> Path | None:
-    if path.suffix == ".parquet":
-        return accept_table(path, "text")
-    return path if path.is_file() or (path / "train").is_dir() else None
 
 
 RELEASE = Release(
@@ -52,7 +41,6 @@ RELEASE = Release(
     names={
         "aclImdb*.tar*": "aclImdb_v1.tar.gz, 84,125,825 bytes",
         "aclImdb": "the folder in it, with train/ and test/",
-        NAME: "with test*.parquet and the columns text and label, as Hugging Face serves it",
     },
     people_get_it="Get aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/; it "
     "need not be unpacked.",
@@ -66,11 +54,11 @@ RELEASE = Release(
         bytes=84_125_825,
         sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     ),
-    accept=_accept,
+    accept=lambda path: path if path.is_file() or (path / "train").is_dir() else None,
     inside="*/*/*.txt",
 )
 
-_REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d{1,9})_(\d+)\.txt$")
+_REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d{1,9})_\d+\.txt$")
 SPLITS = ("train", "test")
 _CLASSES = {"neg": 0, "pos": 1}
 _HOLDOUT, _TRAIN, _TEST = range(3)
@@ -96,6 +84,7 @@ class Text(DocumentTask):
     """
 
     name = "text"
+    default_counts = OFFICIAL_COUNTS
     release = RELEASE
     usual = (15, 135)
     splits_read = SPLITS
@@ -113,7 +102,7 @@ class Text(DocumentTask):
         holdout: NonNegativeInt = 2500,
         train: PositiveInt | None = None,
         test: PositiveInt | None = None,
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
     ) -> None:
         super().__init__(
             source=source,
@@ -159,34 +148,30 @@ class Text(DocumentTask):
         train, test = which["train"], which["test"]
         self.save_examples(made, labels, {name: which[name][:, None] for name in SPLITS})
         documents.save(made, train)
-        bags = bag(documents.histogram())
+        bags = np.log1p(documents.histogram())
         made.save("test_predictions", logistic(bags[train], labels["train"], bags[test]))
         made.notes["texts in both train and test"] = len(np.intersect1d(train, test))
 
     def training_examples(self) -> int:
         """See `Task.training_examples`."""
-        return self.counts["train"] or OFFICIAL_TRAIN - (self.counts["holdout"] or 0)
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return split_proportionally(examples, {"train": 22_500, "holdout": 2_500, "test": 25_000})
+        labelled = OFFICIAL_COUNTS["train"] + OFFICIAL_COUNTS["holdout"]
+        return self.counts["train"] or labelled - (self.counts["holdout"] or 0)
 
 
 def _reviews(
     path: Path, documents: Documents
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
-    """Read all labelled reviews.
+    """Read all labelled reviews of an archive or folder.
 
     Returns: the labels and the indices of the documents of each split, in the order of class and
         number; and a digest of the whole content in that order.
     """
-    read = _read_rows if path.suffix == ".parquet" else _read_files
     rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
     digests: dict[tuple[str, int, int], bytes] = {}
-    for split, label, number, text in read(path):
+    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
+        split, label, number, text = found[1], _CLASSES[found[2]], int(found[3]), file.read()
         rows[split].append((label, number, documents.add(text)))
-        digest = hashlib.sha256(f"{split} {label} ".encode() + text).digest()
-        digests[split, label, number] = digest
+        digests[split, label, number] = hashlib.sha256(f"{split} {label} ".encode() + text).digest()
     content = hashlib.sha256(b"".join(digests[key] for key in sorted(digests))).hexdigest()
     tables = {
         name: np.array(sorted(found), dtype=np.int64).reshape(-1, 3) for name, found in rows.items()
@@ -194,34 +179,3 @@ def _reviews(
     new_index = documents.renumber(np.concatenate([table[:, 2] for table in tables.values()]))
     reviews = {name: (t[:, 0].astype(np.uint8), new_index[t[:, 2]]) for name, t in tables.items()}
     return reviews, content
-
-
-def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
-    """Read an archive or folder of reviews; yield split, label, number and text of each."""
-    known: set[tuple[str, int, int]] = set()
-    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
-        split, label, number = found[1], _CLASSES[found[2]], int(found[3])
-        if (split, label, number) in known:
-            raise DataError(
-                f"{path}: {found.string} is the second review {number} of {split}/{found[2]}; keep "
-                f"one of them, or one folder of reviews"
-            )
-        known.add((split, label, number))
-        yield split, label, number, file.read()
-
-
-def _read_rows(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
-    """Read Parquet files; yield split, label, number and text of each review.
-
-    Rows are in the order of the official archive, which has the reviews of a class 128 at a time,
-    each time from the highest number to the lowest.
-    """
-    for split in SPLITS:
-        texts: tuple[list[bytes], ...] = ([], [])
-        for text, label in read_table(path, split, "text", len(_CLASSES)):
-            texts[label].append(text)
-        for label, found in enumerate(texts):
-            for row, text in enumerate(found):
-                first = row - row % ARCHIVE_BLOCK
-                end = min(first + ARCHIVE_BLOCK, len(found))
-                yield split, label, first + end - 1 - row, text

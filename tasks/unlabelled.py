@@ -17,42 +17,35 @@ VALIDATION_SEED = 2310_02980
 """Seed of the masks of a validation split, which are always the same."""
 
 
-class Unlabelled(Split):
-    """The examples of another split, whose labels are made of its inputs.
+class NextInputs(Split):
+    """The examples of another split; each position is to tell the input of the next one.
 
-    Labels are tokens, (positions,); or real numbers, (positions, channels) float32, NaN at no
-    target.
+    Labels are tokens, (positions,); or real numbers, (positions, channels) float32. The last
+    position of a sequence has no target.
 
     Args:
         split: the examples.
     """
 
     stored = ("split",)
+    labels = np.zeros(0, dtype=np.int64)
+    """None beforehand: they are made with each batch."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
         self.lengths = split.lengths
-
-    @property
-    def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """None beforehand: they are made with each batch."""
-        return np.zeros(0, dtype=np.int64)
-
-
-class NextInputs(Unlabelled):
-    """Each position is to tell the input of the next one; the last has no target."""
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         batch = self.split.assemble(indices)
         labels = torch.roll(batch.inputs, -1, dims=0)
         ends = torch.cumsum(batch.lengths.flatten(), 0) - 1
-        labels[send(ends, labels.device)] = _none(labels)
+        labels[send(ends, labels.device)] = torch.nan if labels.is_floating_point() else NOT_SCORED
         return Batch(batch.inputs, batch.lengths, labels)
 
 
-class MaskedInputs(Unlabelled):
-    """Positions drawn at random are hidden, and are to be told.
+class MaskedInputs(NextInputs):
+    """The examples of another split, some positions of which are hidden, and are to be told.
 
     A hidden token becomes one that no example has, the `vocab_size`-th; a hidden vector zeros, and
     a further channel says which are hidden. Masks of training are drawn by torch's generator, so
@@ -100,11 +93,6 @@ class MaskedInputs(Unlabelled):
             draws = torch.rand(total, dtype=torch.float64)
         lowest = torch.segment_reduce(draws, "min", lengths=lengths)
         return draws <= lowest.clamp(min=self.share).repeat_interleave(lengths)
-
-
-def _none(labels: Tensor) -> float:
-    """Return what stands for no target among labels."""
-    return torch.nan if labels.is_floating_point() else NOT_SCORED
 
 
 def build_pretraining_data(

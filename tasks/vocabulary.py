@@ -62,19 +62,16 @@ class Numbers(Vocabulary):
 
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary.encode`."""
-        return [self._number(word) for word in text.split()]
+        digits = str(self.size - 1)
+        for word in text.split():
+            is_number = word.isascii() and word.isdecimal() and len(word) <= len(digits)
+            if not is_number or int(word) >= self.size:
+                raise DataError(
+                    f"got {word[:LONGEST_QUOTE]!r}, expected numbers of tokens, 0 to {digits}, "
+                    f"with blanks between: they are no text"
+                )
+        return [int(word) for word in text.split()]
 
     def decode(self, token: int) -> bytes:
         """See `Vocabulary.decode`."""
         return f"{token} ".encode()
-
-    def _number(self, word: str) -> int:
-        digits = str(self.size - 1)
-        if word.isascii() and word.isdecimal() and len(word) <= len(digits):
-            number = int(word)
-            if number < self.size:
-                return number
-        raise DataError(
-            f"got {word[:LONGEST_QUOTE]!r}, expected numbers of tokens, 0 to {digits}, with blanks "
-            f"between: they are no text"
-        )

@@ -82,7 +82,7 @@ from lra.classifier.classifier import Classifier
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset, Split, TaskInfo
-from tasks.splits import PackedTokens, Pixels, Sequences, scale
+from tasks.splits import PackedSequences, Pixels, Sequences, scale
 
 DEVICE = torch.device("cuda", 0)
 MEMORY = 80 * 2**30
@@ -472,7 +472,7 @@ def random_split(info: TaskInfo, examples: int) -> Split:
     lengths = rng.integers(-(-info.max_length // 4), info.max_length + 1, count)
     tokens = rng.integers(1, info.vocab_size, lengths.sum()).astype(np.uint8)
     sequences = Sequences(tokens, np.concatenate([[0], np.cumsum(lengths)]))
-    return PackedTokens(sequences, labels, np.arange(count).reshape(examples, info.towers))
+    return PackedSequences(sequences, labels, np.arange(count).reshape(examples, info.towers))
 
 
 def count_case(

@@ -18,30 +18,24 @@ import pytest
 from common.errors import KnownError
 from made_data import (
     LISTOPS,
-    MIB,
     NOISE,
     Attack,
     cifar_arrays,
-    cifar_binary,
     cifar_python,
-    cifar_tables,
     mutated,
     npy,
     pairs,
-    png,
     put,
-    review_tables,
     reviews,
     wikitext,
     write_archive,
     write_files,
-    write_table,
 )
 from tasks.base import Task
+from tasks.cache import file_facts
 from tasks.image.task import Image
 from tasks.listops.task import ListOps
 from tasks.lm.task import LanguageModelling
-from tasks.manifest import file_facts
 from tasks.retrieval import Retrieval
 from tasks.text import Text
 
@@ -90,8 +84,6 @@ def array_state(*state: Any) -> bytes:
 U1 = np.dtype("u1")
 BATCHES: Mapping[str, Callable[[Canary], bytes]] = {
     "command": lambda canary: batch(labels=canary.call),
-    "builtins": lambda canary: batch(labels=Attack(eval, f"open({str(canary.path)!r}, 'w')")),
-    "a file": lambda canary: batch(labels=Attack(open, canary.path, "w")),
     "getattr": lambda _: batch(labels=Attack(getattr, "x", "upper")),
     "memmap": lambda canary: batch(labels=Attack(np.memmap, canary.path)),
     "objects": lambda canary: batch(data=np.array([[canary.call] * 3072] * 20)),
@@ -99,7 +91,6 @@ BATCHES: Mapping[str, Callable[[Canary], bytes]] = {
     "codec": lambda _: b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00zip\x86R.",
     "state of a function": lambda _: b"\x80\x02c_codecs\nencode\n}b.",
     "shape beyond": lambda _: array_state(1, (2**40, 3072), U1, False, b"x" * 100),
-    "negative shape": lambda _: array_state(1, (-1, 3072), U1, False, b"x" * 3072),
     "extension": lambda _: b"\x80\x02\x82\x01.",
     "persistent": lambda _: b"Pid\n.",
     "labels beyond": lambda _: batch(labels=[10] * 20),
@@ -112,7 +103,7 @@ def test_a_pickle_runs_nothing(tmp_path: Path, name: str, canary: Canary) -> Non
     files = {**cifar_python(), "cifar-10-batches-py/data_batch_3": BATCHES[name](canary)}
     said = attempt(Image(), write_files(tmp_path / "data", files))
     assert "data_batch_3" in said and not canary.path.exists()
-    if name in ("command", "builtins", "a file", "getattr", "memmap", "objects"):
+    if name in ("command", "getattr", "memmap", "objects"):
         assert "refused" in said
 
 
@@ -128,16 +119,10 @@ ARCHIVES: Mapping[str, tuple[bytes, str]] = {
     "symbolic link": (header(REVIEW, 0, tarfile.SYMTYPE, "/etc/passwd"), "not a regular file"),
     "hard link": (header(REVIEW, 0, tarfile.LNKTYPE, "../../secret"), "not a regular file"),
     "device": (header(REVIEW, 0, tarfile.CHRTYPE), "not a regular file"),
-    "pipe": (header(REVIEW, 0, tarfile.FIFOTYPE), "not a regular file"),
-    "review of 2 MiB": (header(REVIEW, 2 * MIB) + bytes(2 * MIB), "more than expected"),
     "size beyond the end": (header(REVIEW, 8**11 - 1) + bytes(512), "more than expected"),
-    "negative size": (header(REVIEW)[:124] + b"\xff" * 12 + header(REVIEW)[136:], "damaged"),
     "names that lead out": (header(f"../../{REVIEW}", 5) + HELLO, "lacks reviews"),
     "an absolute name": (header(f"/{REVIEW}", 5) + HELLO, "lacks reviews"),
     "control characters": (header("\x1b[2J/train/pos/0_1.txt", 0, tarfile.SYMTYPE, "x"), ""),
-    "pax size that is no number": (
-        header("x", 14, tarfile.XHDTYPE) + b"14 size=many!\n" + bytes(498), "damaged"
-    ),
     "noise": (NOISE[:4096], "damaged"),
     "nothing": (b"", "lacks reviews"),
 }  # fmt: skip
@@ -160,57 +145,30 @@ def test_compressed_files_that_are_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".tar.xz", ".zip", "batch", "table"])
+@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".zip", "batch"])
 def test_damage_anywhere_is_an_error_or_no_harm(tmp_path: Path, kind: str, seed: int) -> None:
     data, task = tmp_path / "data", TEXT
     if kind.startswith(".tar"):
         path = write_archive(data / f"aclImdb{kind}", reviews())
     elif kind == ".zip":
         path, task = write_archive(data / "wikitext-2.zip", wikitext()), LM
-    elif kind == "batch":
-        path, task = write_files(data, cifar_python()) / "cifar-10-batches-py/data_batch_2", Image()
     else:
-        cifar_tables(data)
-        path, task = data / "train-00000-of-00001.parquet", Image()
+        path, task = write_files(data, cifar_python()) / "cifar-10-batches-py/data_batch_2", Image()
     path.write_bytes(mutated(path.read_bytes(), seed))
     attempt(task, data)
 
 
-IMAGE_TABLES: Mapping[str, tuple[list[Any], list[Any], str]] = {
-    "64 x 64": ([png((64, 64), "RGB")], [1], "is (64, 64), expected (32, 32) pixels"),
-    "half a PNG": ([png((32, 32), "RGB")[:-30]], [1], "image 0 of train is damaged"),
-    "numbers": ([1.5], [1], "row 0 has no img"),
-    "no label": ([png((32, 32), "RGB")] * 2, [1, None], "has label"),
-    "label 10": ([png((32, 32), "RGB")], [10], "row 0 has label 10, expected 0 to 9"),
-    "empty": ([], [], "there are 0 images to train on"),
-}
-
-
-@pytest.mark.parametrize("name", IMAGE_TABLES)
-def test_hostile_tables_of_images(tmp_path: Path, name: str) -> None:
-    images, labels, words = IMAGE_TABLES[name]
-    cifar_tables(tmp_path)
-    write_table(tmp_path, "train", "img", images, labels)
-    assert words in attempt(Image(), tmp_path)
-
-
-def test_hostile_tables_of_reviews(tmp_path: Path) -> None:
-    review_tables(tmp_path, reviews())
-    write_table(tmp_path, "train", "text", ["fine", "dull"], [1, 7])
-    assert "row 1 has label 7, expected 0 to 1" in attempt(TEXT, tmp_path)
-
-
 FILES = {f"basic_{split}.tsv": LISTOPS for split in ("train", "val", "test")}
 PLACES: Mapping[str, tuple[Task, Mapping[str, bytes]]] = {
-    "basic_val.tsv": (ListOps(train=1, val=1, test=1), FILES),
+    "basic_val.tsv": (ListOps(), FILES),
     "aclImdb/train/pos/0_9.txt": (TEXT, reviews()),
     "new_aan_pairs.test.tsv": (Retrieval(), pairs()),
-    "cifar-10-batches-bin/data_batch_2.bin": (Image(), cifar_binary()),
+    "cifar-10-batches-py/data_batch_2": (Image(), cifar_python()),
     "wikitext-2/wiki.test.tokens": (LM, wikitext()),
 }
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "loop"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize("name", PLACES)
 def test_what_is_no_file_is_named(tmp_path: Path, name: str, kind: str) -> None:
     task, files = PLACES[name]
@@ -259,13 +217,11 @@ CACHES: Mapping[str, Callable[[Path], object]] = {
     "empty manifest": write("manifest.json", b""),
     "deep manifest": write("manifest.json", b"[" * 100_000),
     "manifest device": link("manifest.json", "/dev/zero"),
-    "manifest removed": lambda cache: (cache / "manifest.json").unlink(),
     "format": change_manifest(format=99),
     "no files": change_manifest(files={}),
     "files out": change_manifest(files={"../../../secret": {"bytes": 11, "sha256": "0"}}),
     "request": change_manifest(request={}),
     "array device": link("train_tokens.npy", "/dev/zero"),
-    "array removed": lambda cache: (cache / "test_labels.npy").unlink(),
     "array changed": replace("test_labels.npy", np.zeros(10, np.uint8) + 11),
     "offsets beyond": replace("train_offsets.npy", np.arange(61) * 10**9),
     "header beyond": replace("test_labels.npy", npy(BEYOND)),

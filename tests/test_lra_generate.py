@@ -258,7 +258,7 @@ def test_a_model_may_have_more_words_than_its_text() -> None:
     words = Words([b"<unk>", b"<eos>", b"cat"])
     assert b"".join(map(words.decode, [2, 0, 1, 3])) == b"cat <unk> \n<unk> "
     assert words.encode("cat <unk>\n") == [2, 0, 1]
-    with pytest.raises(DataError, match="got 'dog', '\N{REPLACEMENT CHARACTER}', 'c' and 1 more, "):
+    with pytest.raises(DataError, match="got 'dog', expected some of the "):
         words.encode("cat dog \udcff dog c d")
 
 

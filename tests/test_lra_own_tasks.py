@@ -146,46 +146,36 @@ RETURNED = {
     "return 3": "returned a int, expected (sequences, labels)",
     "return [], []": "0 sequences and 0 labels",
     "return (x for x in [[1]]), [0]": "its sequences are a generator, expected a list or array",
-    "return [[1, 2], [3]], [0]": "2 sequences and 1 labels",
     "return [[1, 2], []], [0, 1]": "example 1 is an array of float64 (0,)",
     "return [[1, -2], [1]], [0, 1]": "tokens of example 0 reach from -2 to 1",
     "return [[1, 2], [.5]], [0, 1]": "example 1 has positions of shape (1,), and example 0 of ()",
-    "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan at position 1",
-    "return [[.1, -1e39]] * 2, [0, 1]": "example 0 has -1e+39 at position 1, expected numbers of",
+    "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan at position 1, expe",
     "return numpy.asmatrix(rng.random((9, 5))), [0] * 9": "its sequences has a numpy matrix",
     "return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]": "a numpy MaskedArray",
-    "return ['ab', 'c'], [0, 1]": "example 0 is an array of <U2 (), expected a list",
     "return [[1, [2, 3]], [1]], [0, 1]": "example 0 is no array",
     "return rng.integers(0, 2, (9, 4, 3)), [0] * 9": "if the class states its channels",
     "return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]": "transpose arrays of shape",
     "return [([1], [2], [3])] * 2, [0, 1]": "are tuples of two sequences, and some are not",
-    "return [[1], [2]], ['cat', 'dog']": "its labels include 'cat', expected whole numbers from 0",
     "return [[1], [2]], [0., .25]": "its labels include 0.0, expected whole numbers from 0 to 999",
     "return [[1], [2]], [0, 10**6]": "its labels include 1000000",
-    DRAW + "return s, -s.sum(1)": "its labels include -",
     DRAW + "return s, s.sum(1) * 0": "all labels are 0",
     "return [[1, 2], [2, 1]], [[0], [1]]": "or labels of shape (examples,) for one each",
     DRAW + "return s, s[:, 0], 3": "its metadata is a int",
     DRAW + "return s, s[:, 0], {'a': [1]}": "its metadata 'a' is int64 (1,)",
-    DRAW + "return s, s[:, 0], {'a': ['\\x1b[2J'] * 30}": "its metadata 'a' is <U4 (30,)",
     DRAW + "return s, s[:, 0], {'label': s[:, 1]}": "cannot be called 'label'",
     DRAW + "return s, s[:, 0], ({'a': s[:, 1]} if split == 'test' else {})": "its splits differ in",
     "return [[0, 1], [1, 1]], [0, 1]": "its val split is its training split",
     "s = numpy.random.rand(9, 3); return s, s[:, 0] > .5": "drawn twice by the same seed",
     "return 1 / 0": "examples('train', rng): ZeroDivisionError",
     "raise SystemExit": "examples('train', rng): SystemExit",
-    "raise type('M', (Exception,), {'__str__': lambda s: 1 / 0})()": "examples('train', rng): M",
 }
 STATED = {
     "towers = 2": "towers is 1, not 2",
     "channels = 3; num_classes, max_length = 2, 5": "channels is 1, not 3",
-    "data_files = {1}": "its attribute data_files is {1}",
     "data_files = '.'": "its attribute data_files names ., but there is no such file",
     "num_classes = 1": "its attribute num_classes is 1",
-    "vocab_size = '2'": "its attribute vocab_size is '2'",
     "grid = (2, 2)": "a grid of 2 by 2 has other than 5 positions",
     "num_classes, max_length, vocab_size = 2, 5, 1": "as its class states: token 1 is outside",
-    "num_classes, max_length, vocab_size = 2, 4, 2": "5 to 5 positions, expected 1 to 4",
     "def __init__(self, **kwargs): ...": "takes **kwargs, which would accept misspelt options",
     "def __init__(self, *, data_seed=0): ...": "already has an option data_seed",
 }
@@ -210,30 +200,19 @@ def test_mistakes_are_one_line(case: int) -> None:
     assert part in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_fits_is_kept_whatever_its_type() -> None:
-    """All whole types become tokens and labels, all real ones float32, up to the largest number."""
-    tokens = [np.array([0, 1], kind) for kind in ("?", "u1", "i1", "u8", "i8")]
-    labels, numbers = np.array([0, 1, 0, 1, 0], "u8"), np.array([2**63 - 1] * 5, "u8")
-    kept = pack_examples((tokens, labels, {"a": numbers}))
-    assert (kept.values.dtype, kept.values.tolist()) == (np.dtype(np.int32), [0, 1] * 5)
-    assert kept.metadata["a"].tolist() == [2**63 - 1] * 5
-    largest = np.finfo(np.float32).max
-    reals = pack_examples(([np.array([1, -largest], kind) for kind in ("f4", "f8")], [0, 1]))
-    assert reals.values.tolist() == [[1.0], [-largest]] * 2
-    whole = pack_examples((np.ones((5, 2, 3), int), labels), reals=True)
-    assert whole.values.dtype == np.float32 and whole.channels == 3
-
-
-def test_arrays_of_torch_and_pandas_are_what_they_hold() -> None:
+def test_arrays_of_any_library_and_type_are_what_they_hold() -> None:
     tokens, labels, words = np.arange(12).reshape(4, 3), [0, 1, 1, 0], ["a", "b", "b", "a"]
-    expected = pack_examples((tokens, labels, {"word": words})).digest()
+    kept = pack_examples((tokens, labels, {"word": words}))
+    assert (kept.values.dtype, kept.values.tolist()) == (np.dtype(np.int32), list(range(12)))
     of_positions = pack_examples((tokens, tokens % 2)).digest()
     for whole, one in ((torch.tensor, torch.tensor), (pd.DataFrame, pd.Series)):
-        for sequences in (whole(tokens), list(map(one, tokens)), tuple(map(one, tokens))):
+        for sequences in (whole(tokens), tuple(map(one, tokens))):
             given = (sequences, one(labels), {"word": pd.Series(words)})
-            assert pack_examples(given).digest() == expected
+            assert pack_examples(given).digest() == kept.digest()
         rows = list(map(one, tokens)), [one(row % 2) for row in tokens]
         assert pack_examples(rows).digest() == of_positions
+    whole = pack_examples((np.ones((4, 2, 3), int), np.array(labels, "u8")), reals=True)
+    assert whole.values.dtype == np.float32 and whole.channels == 3
 
 
 READ = """
@@ -340,8 +319,7 @@ def test_mistakes_of_the_command_line(
     assert part in shown and shown.count("\n") == 1
 
 
-@pytest.mark.parametrize(("preset", "protocol"), [("paper", "s4"), ("budget", "lra")])
-def test_a_task_without_a_file_has_every_preset(preset: str, protocol: str) -> None:
+def test_a_task_without_a_file_has_every_preset() -> None:
     Path("own.py").write_text(PARITY)
-    config = resolve("own.py:Parity", "tnn", preset=preset, protocol=protocol)
+    config = resolve("own.py:Parity", "tnn", preset="budget", protocol="lra")
     assert re.search(r"dim: \d+ +# configs/own_task.yaml", config.show())

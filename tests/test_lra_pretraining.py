@@ -27,7 +27,7 @@ from made_data import SMALLER, place_made_data
 from requested import resolve
 from run_checks import assert_same_run
 from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
-from tasks.splits import PackedTokens, Sequences
+from tasks.splits import PackedSequences, Sequences
 from tasks.unlabelled import MaskedInputs, NextInputs, build_pretraining_data
 
 CPU = torch.device("cpu")
@@ -139,7 +139,7 @@ def test_all_but_the_head_is_handed_on(task: str) -> None:
     """What stood for hidden positions is left out of embeddings; norms' statistics are kept."""
     config = config_of("pretrain.objective=masked", "model.norm=batch", task=task)
     info = config.build_task().info
-    empty = PackedTokens(Sequences(np.zeros(0), np.zeros(1, dtype=int)), np.zeros(0, dtype=int))
+    empty = PackedSequences(Sequences(np.zeros(0), np.zeros(1, dtype=int)), np.zeros(0, dtype=int))
     nothing = Dataset(
         splits={"train": empty, "val": empty}, source="", fingerprint="", baselines={},
         folder=Path(),

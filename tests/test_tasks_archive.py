@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import re
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +24,7 @@ ENDINGS = (".tar", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip")
 
 def texts(path: Path, largest: int = 10**6) -> dict[str, bytes]:
     with explain_errors(path.name):
-        found = walk(path, re.compile(r"\.txt$"), inside="**/*", largest=largest)
+        found = walk(path, re.compile(r"(.*)\.txt$"), inside="**/*", largest=largest)
         return {match.string: b"".join(file.readlines()) for match, file in found}
 
 
@@ -34,13 +36,21 @@ def test_an_archive_is_known_by_its_content_not_its_name(tmp_path: Path, ending:
         texts(path, largest=5_999)
 
 
+def test_a_file_that_an_archive_holds_twice_is_refused(tmp_path: Path) -> None:
+    path = write_archive(tmp_path / "x.tar", FILES)
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(tarfile.TarInfo("top/a.txt"), io.BytesIO())
+    with pytest.raises(DataError, match=r"a\.txt occurs more than once"):
+        texts(path)
+
+
 def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     folder = write_files(tmp_path, dict(reversed(FILES.items())))
     assert list(texts(folder)) == ["top/a.txt", "top/deep/b.txt"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("kept", [5, 100, 0.5, 0.9])
+@pytest.mark.parametrize("kept", [5, 0.5, 0.9])
 def test_a_truncated_or_changed_archive_is_noticed(
     tmp_path: Path, ending: str, kept: float
 ) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from filelock import FileLock
 
 from common.errors import DataError
-from tasks.cache import Build, cache_folder, open_cache, open_or_build
+from tasks.cache import open_cache
+from tasks.preparation import Build, Preparation
 
 REQUEST = {"source": "test", "seed": 1}
 
@@ -21,9 +24,11 @@ def build(made: Build) -> None:
     made.sizes["train"] = 1000
 
 
-def make(folder: Path) -> Path:
-    open_or_build(folder, task="t", source="test", request=REQUEST, build=build)
-    return folder
+def plan(data_dir: Path, build: Callable[[Build], None] = build, **request: Any) -> Preparation:
+    return Preparation(
+        data_dir=data_dir, task="t", name="c", source="test", request={**REQUEST, **request},
+        build=build,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -36,8 +41,8 @@ def make(folder: Path) -> Path:
 def test_damaged_caches_are_refused_with_the_way_out(
     tmp_path: Path, name: str, content: bytes | str | None
 ) -> None:
-    folder = make(tmp_path / "cache")
-    cache = open_cache(folder, REQUEST)
+    cache = plan(tmp_path).open_or_build()
+    folder = cache.folder
     assert isinstance(cache.array("numbers"), np.memmap) and cache.array("numbers")[999] == 999
     with pytest.raises(DataError, match=r"has no letters\.npy; delete that folder"):
         cache.array("letters")
@@ -49,16 +54,16 @@ def test_damaged_caches_are_refused_with_the_way_out(
         other = whole[:half] + bytes([whole[half] ^ 1]) + whole[half + 1 :]
         path.write_bytes(content if isinstance(content, bytes) else other)
     with pytest.raises(DataError, match=rf"the data cache {folder} .*; delete that folder"):
-        make(folder)
+        plan(tmp_path).open_or_build()
 
 
 def test_each_request_has_a_cache_of_its_own(tmp_path: Path) -> None:
-    requests = [REQUEST, {**REQUEST, "seed": 2}, {**REQUEST, "more": None}]
-    assert len({cache_folder(tmp_path, "t", "x", request) for request in requests}) == 3
-    same = dict(reversed(REQUEST.items()))
-    assert cache_folder(tmp_path, "t", "x", same) == cache_folder(tmp_path, "t", "x", REQUEST)
+    folders = {plan(tmp_path, **more).folder for more in ({}, {"seed": 2}, {"more": None})}
+    assert len(folders) == 3
+    same = Preparation(**{**vars(plan(tmp_path)), "request": dict(reversed(REQUEST.items()))})
+    assert same.folder in folders
     with pytest.raises(DataError, match="other settings"):
-        open_cache(make(tmp_path / "cache"), requests[1])
+        open_cache(same.open_or_build().folder, {**REQUEST, "seed": 2})
 
 
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
@@ -67,8 +72,9 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
         raise RuntimeError("no more disk")
 
     with pytest.raises(RuntimeError, match="no more disk"):
-        open_or_build(tmp_path / "c", task="t", source="s", request=REQUEST, build=fail)
-    assert [path.name for path in tmp_path.iterdir()] == ["c.lock"]
+        plan(tmp_path, fail).open_or_build()
+    (left,) = (tmp_path / "t").iterdir()
+    assert left.suffix == ".lock"
 
 
 def test_two_processes_build_once_and_a_complete_cache_needs_no_lock(tmp_path: Path) -> None:
@@ -80,13 +86,12 @@ def test_two_processes_build_once_and_a_complete_cache_needs_no_lock(tmp_path: P
         build(made)
 
     def run(_: int) -> np.ndarray:
-        cache = open_or_build(tmp_path / "c", task="t", source="s", request=REQUEST, build=slow)
-        return cache.array("numbers")
+        return plan(tmp_path, slow).open_or_build().array("numbers")
 
     with ThreadPoolExecutor(4) as pool:
         assert all(np.array_equal(x, np.arange(1000)) for x in pool.map(run, range(4)))
     assert len(calls) == 1
-    with FileLock(tmp_path / "c.lock"):  # so the data folder may be read-only
+    with FileLock(f"{plan(tmp_path).folder}.lock"):  # so the data folder may be read-only
         run(0)
 
 
@@ -99,8 +104,10 @@ def test_a_fingerprint_is_of_the_data_and_not_of_what_baselines_predict(tmp_path
             made.save("labels", np.array([label]))
             made.save("test_predictions", np.array([prediction]))
 
-        folder = tmp_path / f"cache-{number}"
-        cache = open_or_build(folder, task="toy", source="official", request={}, build=build)
-        prints.append(cache.fingerprint)
+        made = Preparation(
+            data_dir=tmp_path / str(number), task="toy", name="c", source="official", request={},
+            build=build,
+        )  # fmt: skip
+        prints.append(made.open_or_build().manifest.fingerprint)
     assert prints[0] == prints[1] != prints[2]
     assert prints[0].startswith("0ba774a2"), "the same on any machine and in any version"

@@ -1,4 +1,4 @@
-"""Image: CIFAR-10 in both its versions, gray in three roundings, and no code from a pickle."""
+"""Image: CIFAR-10, gray in two roundings, and no code from a pickle."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ from PIL import Image as PillowImage
 from common.errors import DataError
 from lra.runtime.errors import UserError
 from made_data import (
-    as_png,
     cifar_arrays,
-    cifar_binary,
     cifar_python,
-    cifar_tables,
     real_data,
     write_archive,
     write_files,
-    write_table,
 )
 from requested import compose
 from tasks.base import Dataset
 from tasks.image import cifar
-from tasks.image.cifar import pillow_gray, tensorflow_gray, torchvision_gray
+from tasks.image.cifar import pillow_gray, tensorflow_gray
 from tasks.image.task import Image, tfds_order
 from tasks.random_words import permutation
 from tasks.splits import Pixels
@@ -36,49 +32,34 @@ from tasks.splits import Pixels
 PLANES = np.zeros((1, 3072), np.uint8)
 
 
-def place(data_dir: Path, kind: str) -> None:
-    version, form = kind.split()
-    if version == "Parquet":
-        cifar_tables(data_dir / ("plain_text" if form == "folder" else ""))
-        return
-    files = {"python": cifar_python, "binary": cifar_binary}[version]()
+def place(data_dir: Path, form: str = "archive") -> None:
     if form == "archive":
-        write_archive(data_dir / f"cifar-10-{version}.tar.gz", files)
+        write_archive(data_dir / "cifar-10-python.tar.gz", cifar_python())
     else:
-        write_files(data_dir / "image", files)
+        write_files(data_dir / "image", cifar_python())
 
 
-KINDS = ["binary archive", "python folder", "Parquet folder"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_version_gives_the_same_data(tmp_path: Path, kind: str) -> None:
-    place(tmp_path, kind)
+def test_an_archive_and_its_folder_give_the_same_data(tmp_path: Path) -> None:
+    place(tmp_path, "folder")
     task = Image()
     dataset = task.prepare(tmp_path)
     assert dataset.sizes == {"train": 90, "val": 10, "test": 20}
     assert dataset.source == "unofficial"
     assert dataset.unofficial_because.startswith("the checksum of its content")
-    place(tmp_path / "other", "python archive")
+    place(tmp_path / "other")
     assert Image().prepare(tmp_path / "other").fingerprint == dataset.fingerprint
     task.verify(dataset)
 
 
-def test_training_batches_in_a_table_are_put_in_order(
+def test_batches_with_the_checksums_of_the_release_are_official(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place(tmp_path / "archive", "python archive")
-    batches = cifar.read_batches(tmp_path / "archive" / "cifar-10-python.tar.gz")
+    place(tmp_path)
+    batches = cifar.read_batches(tmp_path / "cifar-10-python.tar.gz")
     monkeypatch.setattr(cifar, "BATCH", 20)
     for name, batch in batches.items():
         monkeypatch.setitem(cifar.OFFICIAL_BATCHES, name, cifar.batch_digests(*batch))
-    archive = Image(source="official").prepare(tmp_path / "archive")
-    cifar_tables(tmp_path / "tables", (3, 2, 1, 4, 0))
-    tables = Image(source="official").prepare(tmp_path / "tables")
-    assert tables.source == archive.source == "official"
-    assert tables.fingerprint == archive.fingerprint
-    cifar_tables(tmp_path / "twice", (3, 2, 2, 4, 0))
-    assert Image().prepare(tmp_path / "twice").source == "unofficial"
+    assert Image(source="official").prepare(tmp_path).source == "official"
 
 
 def read_pixels(dataset: Dataset) -> dict[str, np.ndarray]:
@@ -90,7 +71,7 @@ def read_pixels(dataset: Dataset) -> dict[str, np.ndarray]:
 
 
 def test_a_permutation_is_one_order_of_pixels_in_all_splits(tmp_path: Path) -> None:
-    place(tmp_path, "python archive")
+    place(tmp_path)
     plain = Image().prepare(tmp_path)
     assert plain.fingerprint.startswith("cc16aa51"), "as before there was the option"
     for seed, start in ((0, [542, 191, 939, 360, 878]), (1, None)):
@@ -117,7 +98,7 @@ def test_a_permutation_is_a_setting_of_tasks_with_images() -> None:
 
 @pytest.mark.parametrize(("channels", "count"), [("pillow", 1), ("colour", 3)])
 def test_pixels_are_standardised_levels(tmp_path: Path, channels: Any, count: int) -> None:
-    place(tmp_path, "binary archive")
+    place(tmp_path)
     task = Image(channels=channels)
     assert (task.info.channels, task.info.vocab_size) == (count, None)
     batch = task.prepare(tmp_path).splits["test"].batch(np.array([3]))
@@ -129,7 +110,7 @@ def test_pixels_are_standardised_levels(tmp_path: Path, channels: Any, count: in
     np.testing.assert_allclose(batch.inputs.numpy(), expected, atol=1e-6)
 
 
-def test_gray_in_three_roundings() -> None:
+def test_gray_in_two_roundings() -> None:
     """Worked by hand: (1, 2, 3) weighs 1.8149, 1.815 in fixed point; (3, 2, 1) 2.1847, 2.185."""
     known = np.array([[1, 2, 3], [3, 2, 1], [255, 255, 255], [0, 0, 0], [10, 200, 30], [255, 0, 0]])
     pixels = known.astype(np.uint8)[:, None]
@@ -137,7 +118,6 @@ def test_gray_in_three_roundings() -> None:
         [x] for x in (2, 2, 255, 0, 124, 76)
     ]
     assert pillow_gray(pixels).ravel().tolist() == [2, 2, 255, 0, 124, 76]
-    assert torchvision_gray(pixels).ravel().tolist() == [1, 2, 254, 0, 123, 76]
     assert tensorflow_gray(pixels).ravel().tolist() == [1, 2, 255, 0, 124, 76]
 
 
@@ -145,7 +125,7 @@ def test_splits_are_the_published_ones(tmp_path: Path) -> None:
     hashing = pytest.importorskip("tensorflow_datasets.core.hashing")
     hasher = hashing.Hasher("train")
     assert tfds_order(3000).tolist() == sorted(range(3000), key=hasher.hash_key)
-    place(tmp_path, "python archive")
+    place(tmp_path)
     random, ordered = Image(split="random").prepare(tmp_path), Image(split="tfds").prepare(tmp_path)
     for dataset in (random, ordered):
         rows = [s.which.tolist() for s in dataset.splits.values() if isinstance(s, Pixels)]
@@ -193,11 +173,3 @@ def test_the_original_images(tmp_path: Path) -> None:
     images = np.load(dataset.folder / "images.npy")
     assert images[:50_000].mean() == pytest.approx(122.6, abs=0.05)
     assert images[:50_000].std() == pytest.approx(61.0, abs=0.05)
-    batches = cifar.read_batches(tmp_path / "cifar-10-batches-py")
-    for split, order in (("train", (3, 2, 1, 4, 0)), ("test", (0,))):  # as Hugging Face has them
-        images, labels = batches[split]
-        rows = np.concatenate([np.arange(i * 10_000, (i + 1) * 10_000) for i in order])
-        files = [as_png(pixels) for pixels in images[rows].reshape(-1, 32, 32, 3)]
-        write_table(tmp_path / "tables" / "plain_text", split, "img", files, labels[rows])
-    tables = task.prepare(tmp_path / "tables")
-    assert (tables.source, tables.fingerprint) == ("official", dataset.fingerprint)

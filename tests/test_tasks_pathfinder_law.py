@@ -203,10 +203,9 @@ def test_markers_are_drawn_on_the_whole_image(size: int) -> None:
         assert np.array_equal(light, expected)
 
 
-@pytest.mark.parametrize(("size", "contour"), [(32, 9), (64, 14), (128, 6), (256, 14)])
-@pytest.mark.parametrize("border_quirk", [True, False])
-def test_other_sizes_and_levels(size: int, contour: int, border_quirk: bool) -> None:
-    law = find_law(size, contour, border_quirk=border_quirk)
+@pytest.mark.parametrize(("size", "contour"), [(32, 9), (128, 6)])
+def test_other_sizes_and_levels(size: int, contour: int) -> None:
+    law = find_law(size, contour, border_quirk=False)
     assert law.distractor_dashes == contour // 3
     data = draw(law, 30)
     flat = data.images.reshape(30, -1)

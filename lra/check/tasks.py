@@ -17,8 +17,8 @@ from lra.config.components import TaskComponent
 from lra.config.options import Section
 from lra.config.request import Change, RunRequest, list_changes
 from lra.train.trainer import Trainer
-from tasks.base import Dataset, Task, TaskInfo
-from tasks.own import SPLITS, OwnTask
+from tasks.base import SPLITS, Dataset, Task, TaskInfo
+from tasks.own import OwnTask
 
 TINY = list_changes(
     {

@@ -19,8 +19,8 @@ from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError
 from models.base import Mixer, MixerContext
 from models.promises import BrokenPromise
-from tasks.base import Task
-from tasks.own import DATA_SEED, DataSeed, OwnTask
+from tasks.base import DataSeed, Task
+from tasks.own import DATA_SEED, OwnTask
 
 
 @dataclass(frozen=True, kw_only=True)

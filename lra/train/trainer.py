@@ -40,7 +40,7 @@ from lra.train.step_graph import StepGraph, find_obstacle
 from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.order import BatchOrder
-from tasks.resident import put_on_device
+from tasks.splits import put_on_device
 
 logger = logging.getLogger(__name__)
 

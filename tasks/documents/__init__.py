@@ -1,3 +1,1 @@
 """What Text and Retrieval have in common: documents, pairs of them, and tasks made of them."""
-
-__all__ = ["documents", "pairs", "task"]

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from common.errors import DataError
-from tasks.cache import Build, Cache
-from tasks.splits import Sequences
+from tasks.preparation import Build
 
 Unit = Literal["bytes", "characters"]
 
@@ -195,35 +193,3 @@ class Documents:
 
 def _code_points(text: bytes) -> np.ndarray:
     return np.frombuffer(text.decode().encode("utf-32-le"), dtype="<u4")
-
-
-def open_documents(cache: Cache, alphabet: Alphabet) -> Sequences:
-    """Open the sequences that `Documents.save` wrote."""
-    offsets = np.asarray(cache.array("offsets"))
-    return Sequences(cache.array("tokens"), offsets, alphabet.first_id, alphabet.end_token)
-
-
-def check_documents(cache: Cache, alphabet: Alphabet) -> list[str]:
-    """Check every stored token; return a line on each check passed.
-
-    Raises: DataError naming what does not hold.
-    """
-    tokens, offsets = cache.array("tokens"), cache.array("offsets")
-    vocabulary = cache.array("vocabulary")
-    lengths = np.diff(offsets)
-    if offsets[0] != 0 or offsets[-1] != len(tokens) or lengths.min() < 1:
-        raise DataError(f"{cache.folder}: a sequence is empty or ends outside the tokens")
-    low, high, kinds = 0, 255, "bytes"
-    if alphabet.unit == "characters":
-        low, high = UNKNOWN, END + len(vocabulary)
-        kinds = f"{len(vocabulary)} different characters, or unknown"
-    if lengths.max() > alphabet.limit or tokens.min() < low or tokens.max() > high:
-        raise DataError(
-            f"{cache.folder}: tokens {tokens.min()} to {tokens.max()} in up to {lengths.max()} "
-            f"positions, expected {low} to {high} in up to {alphabet.limit}"
-        )
-    return [
-        "sizes and checksums of all files match the manifest",
-        f"{len(lengths)} distinct texts have {lengths.min()} to {lengths.max()} tokens",
-        f"{len(tokens)} tokens are {kinds}",
-    ]

@@ -10,19 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from common.errors import DataError
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
-from tasks.baselines import majority
-from tasks.cache import Build, Cache, read_cache
-from tasks.documents.documents import Alphabet, Unit, check_documents, open_documents
-from tasks.manifest import canonical_hash
+from tasks.base import Dataset, TaskInfo, accuracy_percent, majority
+from tasks.cache import Cache
+from tasks.documents.documents import END, UNKNOWN, Alphabet, Unit
+from tasks.preparation import Build, PreparedTask
 from tasks.sources.releases import Release, ReleaseCache
-from tasks.splits import PackedTokens
+from tasks.splits import PackedSequences, Sequences
 
 Rows = tuple[str, np.ndarray]
 """The name of a split as it was read, and (n,) indices of its examples."""
 
 
-class DocumentTask(Task):
+class DocumentTask(PreparedTask):
     """A task of two classes whose examples are one or more documents.
 
     For each split as it was read, the cache holds labels (n,) and documents (n, towers), which
@@ -101,46 +100,38 @@ class DocumentTask(Task):
         Raises: DataError if the examples are too few.
         """
 
-    def _release_cache(self, data_dir: Path) -> ReleaseCache:
+    def plan(self, data_dir: Path) -> ReleaseCache:
+        """See `PreparedTask.plan`."""
         return ReleaseCache(
-            release=self.release,
-            data_dir=data_dir,
+            self.release,
+            data_dir,
             name=self.alphabet.unit,
-            source=self.source,
+            option=self.source,
             request=self.alphabet.request(),
+            read=self.read,
         )
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        return self._release_cache(data_dir).describe_preparation()
-
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = self._release_cache(data_dir).open_or_read(self.read)
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
-
-    def _dataset(self, cache: Cache) -> Dataset:
-        sequences = open_documents(cache, self.alphabet)
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `PreparedTask.open_dataset`."""
+        alphabet, offsets = self.alphabet, np.asarray(cache.array("offsets"))
+        first_id, end = alphabet.first_id, alphabet.end_token
+        sequences = Sequences(cache.array("tokens"), offsets, first_id, end)
         labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
         chosen = self.choose({name: len(found) for name, found in labels.items()})
         splits = {
-            name: PackedTokens(sequences, labels[read][rows], documents[read][rows])
+            name: PackedSequences(sequences, labels[read][rows], documents[read][rows])
             for name, (read, rows) in chosen.items()
         }
         predictions = np.asarray(cache.array("test_predictions"))[chosen["test"][1]]
-        view: dict[str, Any] = {**self.counts, "data_seed": self.data_seed}
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            unofficial_because=cache.unofficial_because,
-            fingerprint=canonical_hash([cache.fingerprint, view, vars(self.alphabet)]),
+        view = {**self.counts, "data_seed": self.data_seed}
+        return cache.dataset(
+            splits,
+            view,
+            vars(alphabet),
             baselines={
                 "majority class": majority(splits["train"].labels, splits["test"].labels),
                 "bag of bytes": accuracy_percent(predictions, splits["test"].labels),
             },
-            folder=cache.folder,
-            notes=cache.manifest.notes,
             selected_on="test" if chosen["val"][0] == "test" else "val",
         )
 
@@ -156,19 +147,21 @@ class DocumentTask(Task):
             made.save(f"{name}_labels", labels[name])
             made.save(f"{name}_documents", documents[name])
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, every token, every label, and the indices of documents."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
-        checks = check_documents(cache, self.alphabet)
-        count = len(cache.array("offsets")) - 1
-        labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
-        for name in self.splits_read:
-            which = documents[name]
-            if len(labels[name]) != len(which) or which.min() < 0 or which.max() >= count:
-                raise DataError(f"{dataset.folder}: {name} refers to a text that is not there")
-            if not np.isin(labels[name], (0, 1)).all():
-                raise DataError(f"{dataset.folder}: {name} has a label that is neither 0 nor 1")
-            positive = int((labels[name] == 1).sum())
-            checks.append(f"{name} has {len(which)} examples, {positive} of them positive")
-        return checks
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: every stored token."""
+        tokens, lengths = cache.array("tokens"), np.diff(cache.array("offsets"))
+        low, high = 0, 255
+        if self.alphabet.unit == "characters":
+            low, high = UNKNOWN, END + len(cache.array("vocabulary"))
+        limit = self.alphabet.limit
+        if lengths.max() > limit or tokens.min() < low or tokens.max() > high:
+            raise DataError(
+                f"{cache.folder}: tokens {tokens.min()} to {tokens.max()} in up to {lengths.max()} "
+                f"positions, expected {low} to {high} in up to {limit}"
+            )
+        found = f"{len(tokens)} tokens of {len(lengths)} distinct texts are {low} to {high}"
+        labels = self._arrays(cache, "labels").items()
+        return [
+            found,
+            *(f"{n} has {len(y)} examples, {y.sum()} of them positive" for n, y in labels),
+        ]

@@ -1,4 +1,4 @@
-"""The files of CIFAR-10, as Python batches or in the binary version, and gray from colour."""
+"""The files of CIFAR-10, which are pickles of arrays, and gray from colour."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from common.errors import DataError
-from common.untrusted import decode_png, explain_errors
+from common.untrusted import explain_errors
 from tasks.sources.archives import walk
-from tasks.sources.parquet import SPLITS, read_table
 
 TRAIN_FILES = 5
 SIDE = 32
@@ -40,29 +39,23 @@ LARGEST_BATCH = 64 * 2**20
 """Most bytes that a batch may have."""
 INSIDE = "*_batch*"
 """Pattern of the names of batches in a folder."""
-FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)(\.bin)?$")
+FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)$")
 
 
 def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read all batches of a folder, an archive or Parquet files, in the order of their numbers.
+    """Read all batches of a folder or an archive, in the order of their numbers.
 
     Returns: images (n, 1024, 3) uint8 and labels (n,) uint8, by the names train and test.
     Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
-    if path.suffix == ".parquet":
-        return _read_tables(path)
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
-        number = int(match[1] or 0)
-        if number in found:
-            raise DataError(f"{path} holds batch {match[0]} more than once; keep one of them")
-        read = _read_binary if match[2] else _read_pickled
-        found[number] = read(file, f"{path}/{match.string}")
-    missing = [f"data_batch_{i}" for i in range(1, TRAIN_FILES + 1) if i not in found]
-    if missing or 0 not in found:
-        missing += [] if 0 in found else ["test_batch"]
-        raise DataError(f"{path} lacks {', '.join(missing)}; is it complete?")
-    numbers = {"train": range(1, TRAIN_FILES + 1), "test": [0]}
+        found[int(match[1] or 0)] = _read_batch(file, f"{path}/{match.string}")
+    numbers = {"train": range(1, TRAIN_FILES + 1), "test": range(1)}
+    missing = [i for those in numbers.values() for i in those if i not in found]
+    if missing:
+        names = ", ".join(f"data_batch_{i}" if i else "test_batch" for i in missing)
+        raise DataError(f"{path} lacks {names}; is it complete?")
     return {
         name: (
             np.concatenate([found[i][0] for i in those]),
@@ -70,43 +63,6 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         )
         for name, those in numbers.items()
     }
-
-
-def _read_tables(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read Parquet files.
-
-    Hugging Face has the training batches in the order of the official archive, with the fourth
-    first. Batches of the release are put in the order of their numbers.
-    """
-    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for split in SPLITS:
-        pixels: list[np.ndarray] = []
-        classes: list[int] = []
-        for content, label in read_table(path, split, "img", NUM_CLASSES):
-            shown = f"{path.parent}: image {len(pixels)} of {split}"
-            pixels.append(decode_png(content, shown, SIDE, "RGB"))
-            classes.append(label)
-        images = np.array(pixels, dtype=np.uint8).reshape(-1, POSITIONS, 3)
-        found[split] = images, np.array(classes, dtype=np.uint8)
-    images, labels = found["train"]
-    digests, official = batch_digests(images, labels), OFFICIAL_BATCHES["train"]
-    if sorted(digests) == sorted(official):
-        order = [digests.index(digest) for digest in official]
-        rows = np.concatenate([np.arange(i * BATCH, (i + 1) * BATCH) for i in order])
-        found["train"] = images[rows], labels[rows]
-    return found
-
-
-def _read_binary(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
-    """Read records of a label and three planes, a byte each."""
-    content = np.frombuffer(file.read(), dtype=np.uint8)
-    if not len(content) or len(content) % (1 + 3 * POSITIONS):
-        raise DataError(
-            f"{shown} has {len(content)} bytes, expected a multiple of {1 + 3 * POSITIONS}; is it "
-            f"complete?"
-        )
-    records = content.reshape(-1, 1 + 3 * POSITIONS)
-    return _checked(records[:, 1:], records[:, 0], shown)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -129,7 +85,8 @@ _ALLOWED: Mapping[tuple[str, str], Any] = {
 }
 
 
-def _read_pickled(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
+def _read_batch(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read images (n, 1024, 3) uint8, whose pixels the file has plane by plane, and labels (n,)."""
     with explain_errors(shown, "is it a complete batch of CIFAR-10?"):
         batch = _ArrayUnpickler(io.BytesIO(file.read()), encoding="bytes").load()
         data, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
@@ -137,18 +94,13 @@ def _read_pickled(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(f"{data.dtype} data of shape {data.shape}, {len(labels)} labels")
         if labels.dtype.kind not in "iu" or labels.ndim != 1:
             raise ValueError(f"labels are {labels.dtype} of shape {labels.shape}")
-    return _checked(data, labels, shown)
-
-
-def _checked(planes: np.ndarray, labels: np.ndarray, shown: str) -> tuple[np.ndarray, np.ndarray]:
-    """Check the labels (n,) and reorder the planes (n, 3072) to pixels (n, 1024, 3)."""
     wrong = np.flatnonzero((labels < 0) | (labels >= NUM_CLASSES))
     if len(wrong):
         raise DataError(
             f"{shown}: image {wrong[0]} has label {labels[wrong[0]]}, expected 0 to "
             f"{NUM_CLASSES - 1}"
         )
-    images = np.ascontiguousarray(planes.reshape(-1, 3, POSITIONS).transpose(0, 2, 1))
+    images = np.ascontiguousarray(data.reshape(-1, 3, POSITIONS).transpose(0, 2, 1))
     return images, labels.astype(np.uint8)
 
 
@@ -181,24 +133,9 @@ def tensorflow_gray(images: np.ndarray) -> np.ndarray:
     return (weighted * np.float32(255.5)).astype(np.uint8)[..., None]
 
 
-def torchvision_gray(images: np.ndarray) -> np.ndarray:
-    """Compute gray as torchvision does from a tensor of bytes: (..., 3) uint8 -> (..., 1) uint8.
-
-    Levels are weighted in single precision and truncated.
-    """
-    weights = np.array([0.2989, 0.5870, 0.1140], dtype=np.float32)
-    return (images.astype(np.float32) @ weights).astype(np.uint8)[..., None]
-
-
-def _colour(images: np.ndarray) -> np.ndarray:
-    """Keep all three channels: (..., 3) uint8, unchanged."""
-    return images
-
-
 CHANNELS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "pillow": pillow_gray,
     "tensorflow": tensorflow_gray,
-    "torchvision": torchvision_gray,
-    "colour": _colour,
+    "colour": lambda images: images,
 }
 """What each value of the option `channels` does to images in colour."""

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from common.errors import DataError
 from common.options import Added
-from tasks.base import Dataset, Task, TaskInfo, check_dataset, split_proportionally
-from tasks.baselines import majority
-from tasks.cache import Build, Cache, read_cache
+from tasks.base import DataSeed, Dataset, TaskInfo, majority
+from tasks.cache import Cache
 from tasks.image.cifar import (
     CHANNELS,
     INSIDE,
@@ -27,10 +26,9 @@ from tasks.image.cifar import (
     batch_digests,
     read_batches,
 )
-from tasks.manifest import canonical_hash
 from tasks.order import choose_rows, random_split_order
+from tasks.preparation import Build, PreparedTask
 from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME, accept_table
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
@@ -40,22 +38,14 @@ CHUNK = 5_000
 """Number of images that are converted to gray at a time."""
 
 
-def _accept(path: Path) -> Path | None:
-    if path.suffix == ".parquet":
-        return accept_table(path, "img")
-    return path if path.is_file() or any(path.glob("test_batch*")) else None
-
-
 RELEASE = Release(
     task="image",
     names={
-        "cifar-10-*.tar*": "cifar-10-python.tar.gz, 170,498,071 bytes, or cifar-10-binary.tar.gz",
-        "cifar-10-batches-py": "the folder in the first archive",
-        "cifar-10-batches-bin": "the folder in the second",
-        NAME: "with test*.parquet and the columns img and label, as Hugging Face serves it",
+        "cifar-10-*.tar*": "cifar-10-python.tar.gz, 170,498,071 bytes",
+        "cifar-10-batches-py": "the folder in it",
     },
-    people_get_it="Get either archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need "
-    "not be unpacked.",
+    people_get_it="Get the archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need not "
+    "be unpacked.",
     address=Address(
         # Since June 2026 the official host is slow (pytorch/vision#9536), so it comes second.
         urls=(
@@ -66,7 +56,7 @@ RELEASE = Release(
         bytes=170_498_071,
         sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     ),
-    accept=_accept,
+    accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
     inside=INSIDE,
 )
 
@@ -78,14 +68,14 @@ MEAN_AND_DEVIATION = {
 numbers of S4's experiments, for colour measured here."""
 
 
-class Image(Task):
+class Image(PreparedTask):
     """Tell ten classes of photographs apart; a position is a pixel, in raster order.
 
     Args:
         source: official for files in the data folder, download to fetch them, or auto for either.
         pixels: linear for levels with mean 0 and deviation 1, embedding for levels as 256 tokens.
-        channels: how colour becomes gray, with the rounding of pillow, tensorflow or torchvision
-            (of a tensor); or colour, which is not the task of the Long Range Arena.
+        channels: how colour becomes gray, with the rounding of pillow or tensorflow; or colour,
+            which is not the task of the Long Range Arena.
         split: how the 5,000 images to select on are chosen: random, by torch's random_split with
             seed 42; or tfds, the last tenth in the order of tensorflow-datasets.
         train: images to train on; all, if not given.
@@ -98,19 +88,20 @@ class Image(Task):
     """
 
     name = "image"
+    default_counts = OFFICIAL_COUNTS
 
     def __init__(
         self,
         *,
         source: Literal["auto", "official", "download"] = "auto",
         pixels: Literal["linear", "embedding"] = "linear",
-        channels: Literal["pillow", "tensorflow", "torchvision", "colour"] = "pillow",
+        channels: Literal["pillow", "tensorflow", "colour"] = "pillow",
         split: Literal["random", "tfds"] = "random",
         train: PositiveInt | None = None,
         val: PositiveInt | None = None,
         test: PositiveInt | None = None,
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
-        permutation: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, Added(None)] = None,
+        data_seed: DataSeed = 0,
+        permutation: Annotated[DataSeed | None, Added(None)] = None,
     ) -> None:
         self.source = source
         self.channels = channels
@@ -132,26 +123,19 @@ class Image(Task):
             grid=(SIDE, SIDE),
         )
 
-    def _release_cache(self, data_dir: Path) -> ReleaseCache:
+    def plan(self, data_dir: Path) -> ReleaseCache:
+        """See `PreparedTask.plan`."""
         return ReleaseCache(
-            release=RELEASE,
-            data_dir=data_dir,
+            RELEASE,
+            data_dir,
             name=self.channels,
-            source=self.source,
+            option=self.source,
             request={"channels": self.channels},
+            read=self._read,
         )
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        return self._release_cache(data_dir).describe_preparation()
-
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = self._release_cache(data_dir).open_or_read(self._read)
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
-
-    def _dataset(self, cache: Cache) -> Dataset:
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `PreparedTask.open_dataset`."""
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         chosen = self._choose(cache.manifest.sizes)
         splits: dict[str, Pixels] = {}
@@ -164,15 +148,8 @@ class Image(Task):
         view = {**self.counts, "data_seed": self.data_seed, "split": self.split, "pixels": pixels}
         if self.permutation is not None:
             view["permutation"] = self.permutation
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            unofficial_because=cache.unofficial_because,
-            fingerprint=canonical_hash([cache.fingerprint, view]),
-            baselines={"majority class": majority(splits["train"].labels, splits["test"].labels)},
-            folder=cache.folder,
-            notes=cache.manifest.notes,
-        )
+        baselines = {"majority class": majority(splits["train"].labels, splits["test"].labels)}
+        return cache.dataset(splits, view, baselines=baselines)
 
     def _choose(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
         """List the images of each split; the official test set is stored after the training set."""
@@ -206,28 +183,17 @@ class Image(Task):
         made.save("images", np.concatenate(images))
         made.save("labels", np.concatenate([batches[name][1] for name in made.sizes]))
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums, and that no image is in two splits."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: no image is in two splits."""
         per_class = np.bincount(cache.array("labels"), minlength=NUM_CLASSES)
         rows = np.concatenate([split.which for split in dataset.splits.values()])  # pyright: ignore
         if len(np.unique(rows)) != len(rows):
             raise DataError(f"{dataset.folder}: an image is in two splits")
         return [
-            "sizes and checksums of all files match the manifest",
             f"{per_class.sum()} images of {SIDE} x {SIDE} pixels, {per_class.min()} to "
             f"{per_class.max()} a class",
             "no image is in two splits",
         ]
-
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"] or OFFICIAL_COUNTS["train"]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return split_proportionally(examples, OFFICIAL_COUNTS)
 
 
 def tfds_order(count: int) -> np.ndarray:

@@ -17,7 +17,6 @@ import numpy as np
 from common.errors import DataError
 from common.files import name_file_in_errors
 from common.progress import progress
-from common.untrusted import open_regular
 from tasks.listops.generate import example_digest
 from tasks.listops.law import (
     CLOSE_ID,
@@ -26,15 +25,11 @@ from tasks.listops.law import (
     OPERATOR_ID,
     TOKENS,
     Expressions,
-    Survey,
+    evaluate,
     grow,
-    survey,
 )
-from tasks.sources.archives import walk
-from tasks.sources.copies import copy_order
-from tasks.sources.exports import SEEDS_TRIED
+from tasks.sources.archives import read_rows, walk
 from tasks.sources.releases import describe_size_difference
-from tasks.sources.tables import describe_saved_again, read_rows
 
 FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
 INSIDE = "basic_*.tsv"
@@ -44,43 +39,39 @@ LARGEST_FILE = 4 * 2**30
 LONGEST_LINE = 2**24
 """Most bytes of a file, and of a line of it."""
 
+SEEDS_TRIED = 100
+"""Seeds of our generator, from 0 on, whose first examples are looked for in what is read."""
+
 _HEADER = b"Source\tTarget"
-_FILE = re.compile(r"^((?:.*/)?)basic_(train|val|test)\.tsv\Z")
+_FILE = re.compile(r"(?:^|/)basic_(train|val|test)\.tsv\Z")
 _TOKEN_IDS = {token.encode(): i for i, token in enumerate(TOKENS, start=1)}
 _LABELS = {str(digit).encode(): digit for digit in range(10)}
 
 
-def read_official(path: Path) -> tuple[str, dict[str, Expressions], list[str]]:
-    """Read the three official files of a folder or an archive.
+def read_official(path: Path) -> dict[str, Expressions]:
+    """Read the three official files of a folder or an archive: expressions, by split.
 
-    Returns: the folder of the copy that is to be read, within the path; its expressions by split;
-        and the folders of the other copies.
     Raises: DataError naming a file that is missing, or file and line of anything malformed.
     """
-    copies: dict[str, dict[str, Expressions]] = {}
+    splits: dict[str, Expressions] = {}
     for match, file in walk(path, _FILE, inside=INSIDE, largest=LARGEST_FILE):
-        place, splits = f"{path}/{match.string}", copies.setdefault(match[1], {})
-        if match[2] in splits:
-            raise DataError(f"{place} occurs more than once; unpack the archive, and keep one")
-        splits[match[2]] = _read(file, place)
-    folder, *others = sorted(copies, key=copy_order) or [""]
-    splits = copies.get(folder, {})
+        place = f"{path}/{match.string}"
+        splits[match[1]] = _read(file, place)
+        check_answers(splits[match[1]], lambda i, place=place: f"{place}:{i + 2}")
     if missing := [file for name, file in FILES.items() if name not in splits]:
         raise DataError(
-            f"{path / folder} lacks {', '.join(missing)}; get all three files, or use "
+            f"{path} lacks {', '.join(missing)}; get all three files, or use "
             f"task.source=generate to ignore what is there"
         )
-    return folder, {name: splits[name] for name in FILES}, others
+    return {name: splits[name] for name in FILES}
 
 
 def _read(file: IO[bytes], shown: str) -> Expressions:
     rows = read_rows(file, shown, longest=LONGEST_LINE)
-    header = b"\t".join(next(rows, None) or [])
+    header = b"\t".join(next(rows, []))
     if header != _HEADER:
-        found = f"its header is {header[:60].decode(errors='replace')!r}"
-        if b"source" in header.lower():  # with other separators, more columns, or in quotes
-            raise describe_saved_again(shown, found)
-        raise DataError(f"{shown}:1: {found}, expected {_HEADER.decode()!r}")
+        found = header[:60].decode(errors="replace")
+        raise DataError(f"{shown}:1: its header is {found!r}, expected {_HEADER.decode()!r}")
     examples = [_parse(fields, f"{shown}:{number}") for number, fields in enumerate(rows, start=2)]
     if not examples:
         raise DataError(f"{shown}: no examples after the header; is the file complete?")
@@ -90,9 +81,7 @@ def _read(file: IO[bytes], shown: str) -> Expressions:
     return Expressions(joined, lengths, np.array(labels, dtype=np.uint8))
 
 
-def _parse(fields: list[bytes] | None, where: str) -> tuple[bytes, int]:
-    if fields is None:
-        raise DataError(f"{where}: the line is longer than {LONGEST_LINE:,} bytes")
+def _parse(fields: list[bytes], where: str) -> tuple[bytes, int]:
     try:
         expression, value = fields
         ids = bytes([_TOKEN_IDS[token] for token in expression.translate(None, b"()").split()])
@@ -106,12 +95,6 @@ def _parse(fields: list[bytes] | None, where: str) -> tuple[bytes, int]:
     if not ids:
         raise DataError(f"{where}: the expression is empty")
     return ids, label
-
-
-def count_examples(path: Path) -> int:
-    """Count the lines of an official file but for the header."""
-    with open_regular(path, largest=LARGEST_FILE) as file:
-        return sum(1 for _ in file) - 1
 
 
 def write_official(path: Path, expressions: Expressions) -> None:
@@ -147,16 +130,16 @@ def _format(tokens: bytes) -> bytes:
     return " ".join(reversed(words)).removesuffix(" )").encode()
 
 
-def check_answers(expressions: Expressions, place: Callable[[int], str]) -> Survey:
+def check_answers(expressions: Expressions, place: Callable[[int], str]) -> None:
     """Compare labels with the values of expressions; `place` says where one is from, by its index.
 
     Raises: DataError naming the first that is malformed, or whose label is wrong.
     """
-    found = survey(expressions)
-    wrong = np.flatnonzero(found.values != expressions.labels)
+    values = evaluate(expressions)
+    wrong = np.flatnonzero(values != expressions.labels)
     if not len(wrong):
-        return found
-    value, label = int(found.values[wrong[0]]), expressions.labels[wrong[0]]
+        return
+    value, label = int(values[wrong[0]]), expressions.labels[wrong[0]]
     what = f"is worth {value}, but its label is {label}"
     if value < 0:
         what = "is malformed: its brackets do not match, or an operator has no arguments"
@@ -164,37 +147,18 @@ def check_answers(expressions: Expressions, place: Callable[[int], str]) -> Surv
     raise DataError(f"{place(int(wrong[0]))}: the expression {what}{more}")
 
 
-def describe_other_law(
-    splits: Mapping[str, Expressions], surveys: Mapping[str, Survey], *, is_whole: bool
-) -> str:
-    """Say what expressions have in another way than those of the release; empty if nothing.
-
-    The whole release reaches the limits of the law.
-    """
-    lengths = np.concatenate([split.lengths for split in splits.values()])
-    fewest, most = min(s.fewest for s in surveys.values()), max(s.most for s in surveys.values())
-    law = OFFICIAL_LAW
-    for (low, high), (least, largest), what in (
-        ((lengths.min(), lengths.max()), (law.min_length, law.max_length), "tokens"),
-        ((fewest, most), (2, law.max_arguments), "arguments of an operator"),
-        ((1, max(s.depth for s in surveys.values())), (1, law.max_depth - 1), "levels"),
-    ):
-        falls_short = is_whole and what != "tokens" and (low > least or high < largest)
-        if low < least or high > largest or falls_short:
-            return (
-                f"its expressions have {low:,} to {high:,} {what}, those of the release "
-                f"{least:,} to {largest:,}"
-            )
-    return ""
-
-
-def describe_doubt(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]) -> str:
+def describe_doubt(splits: Mapping[str, Expressions]) -> str:
     """Say why splits are not those of the release; empty if nothing speaks against it."""
     sizes = {name: len(split.labels) for name, split in splits.items()}
     if sizes != OFFICIAL_COUNTS:
         return describe_size_difference(sizes, OFFICIAL_COUNTS, "examples")
-    if other := describe_other_law(splits, surveys, is_whole=True):
-        return other
+    lengths = np.concatenate([split.lengths for split in splits.values()])
+    law, shortest, longest = OFFICIAL_LAW, int(lengths.min()), int(lengths.max())
+    if shortest < law.min_length or longest > law.max_length:
+        return (
+            f"its expressions have {shortest:,} to {longest:,} tokens, those of the release "
+            f"{law.min_length} to {law.max_length:,}"
+        )
     known = {example_digest(text) for split in splits.values() for text in split.list_texts()}
     for seed in range(SEEDS_TRIED):
         if not known.isdisjoint(map(example_digest, grow(OFFICIAL_LAW, seed, 0).list_texts())):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import deque
 from collections.abc import Generator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
@@ -59,17 +58,12 @@ def generate(
 
 
 def _grow_groups(law: Law, seed: int, workers: int) -> Generator[Expressions]:
-    """Grow groups 0, 1, 2, ... on threads, a few ahead; NumPy releases the interpreter's lock."""
+    """Grow groups 0, 1, 2, ... on threads; NumPy releases the interpreter's lock."""
+    at_once = 4 * workers
     with ThreadPoolExecutor(workers) as pool:
-        ahead: deque[Future[Expressions]] = deque()
-        try:
-            for group in itertools.count():
-                ahead.append(pool.submit(grow, law, seed, group))
-                if len(ahead) > 2 * workers:
-                    yield ahead.popleft().result()
-        finally:
-            for future in ahead:
-                future.cancel()
+        for first in itertools.count(0, at_once):
+            numbers = range(first, first + at_once)
+            yield from pool.map(lambda group: grow(law, seed, group), numbers)
 
 
 def _join(examples: itertools.islice[tuple[bytes, int]]) -> Expressions:

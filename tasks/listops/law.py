@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.generated import GROUP
+from tasks.generated import GROUP, Drawn
 from tasks.random_words import RandomWords
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
@@ -49,21 +49,8 @@ OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
 """Examples of the official files, by split."""
 
 
-@dataclass(frozen=True)
-class Expressions:
-    """Token sequences end to end."""
-
-    tokens: np.ndarray
-    """(total,) uint8 token ids."""
-    lengths: np.ndarray
-    """(expressions,) int64."""
-    labels: np.ndarray
-    """(expressions,) uint8, the value 0..9 of each expression."""
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where each expression begins and the last one ends, (expressions + 1,) int64."""
-        return np.concatenate([[0], np.cumsum(self.lengths)])
+class Expressions(Drawn):
+    """Token sequences end to end; the label of each is its value, 0..9."""
 
     def list_texts(self) -> list[bytes]:
         """List the tokens of each expression."""
@@ -103,7 +90,7 @@ def grow(law: Law, seed: int, group: int) -> Expressions:
     kept = (lengths >= law.min_length) & (lengths <= law.max_length)
     levels = [_Level(*(field[kept[tree]] for field in level)) for tree, level in grown]
     return Expressions(
-        _write(levels, lengths[kept]), lengths[kept], _evaluate(levels).astype(np.uint8)
+        _write(levels, lengths[kept]), lengths[kept], _evaluate_levels(levels).astype(np.uint8)
     )
 
 
@@ -123,19 +110,15 @@ def _draw_level(law: Law, depth: int, word: np.ndarray) -> _Level:
     return _Level(kind, np.where(is_operator, arguments, 0))
 
 
-def _sum_children(level: _Level, below: np.ndarray) -> np.ndarray:
-    """Sum numbers of the level below, (nodes, ...), over the children of each operator."""
-    arguments = level.arguments[level.is_operator]
-    return np.add.reduceat(below, np.cumsum(arguments) - arguments)
-
-
 def _write(levels: list[_Level], lengths: np.ndarray) -> np.ndarray:
     """Write the tokens, (total,), of complete trees of the given lengths, (trees,)."""
     node_lengths: list[np.ndarray] = []
     for level in reversed(levels):
         length = np.ones(len(level.kind), dtype=np.int64)
         if level.is_operator.any():
-            length[level.is_operator] = 2 + _sum_children(level, node_lengths[-1])
+            arguments = level.arguments[level.is_operator]
+            starts = np.cumsum(arguments) - arguments
+            length[level.is_operator] = 2 + np.add.reduceat(node_lengths[-1], starts)
         node_lengths.append(length)
     node_lengths.reverse()
     tokens = np.zeros(int(lengths.sum()), dtype=np.uint8)
@@ -154,7 +137,7 @@ def _write(levels: list[_Level], lengths: np.ndarray) -> np.ndarray:
     return tokens
 
 
-def _evaluate(levels: list[_Level]) -> np.ndarray:
+def _evaluate_levels(levels: list[_Level]) -> np.ndarray:
     """Compute the value of every root, (trees,) int64, from the deepest level upwards."""
     value = np.zeros(0, dtype=np.int64)
     for level in reversed(levels):
@@ -183,35 +166,18 @@ def _apply(operator: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.choose(operator, (find(0 * number), find(number - 1), median, total))
 
 
-class Survey(NamedTuple):
-    """What expressions are worth and what they are made of."""
-
-    values: np.ndarray
-    """(expressions,) int64, the value of each, 0..9; -1 if it is malformed."""
-    depth: int = 0
-    """How deep operators are nested: 1 if roots alone are operators."""
-    fewest: int = 2**63
-    most: int = 0
-    """Fewest and most arguments of an operator."""
-
-
-def survey(expressions: Expressions) -> Survey:
-    """Evaluate expressions of one token or more, some at a time."""
+def evaluate(expressions: Expressions) -> np.ndarray:
+    """Evaluate expressions of one token or more: (expressions,) int64, -1 for a malformed one."""
     offsets, lengths = expressions.offsets, expressions.lengths
     ends = np.flatnonzero(np.diff(offsets[:-1] // TOKENS_A_CHUNK)) + 1
-    parts: list[Survey] = []
-    for start, stop in itertools.pairwise([0, *ends.tolist(), len(lengths)]):
-        tokens = expressions.tokens[offsets[start] : offsets[stop]]
-        parts.append(_survey_some(tokens, lengths[start:stop]))
-    return Survey(
-        np.concatenate([part.values for part in parts]),
-        max(part.depth for part in parts),
-        min(part.fewest for part in parts),
-        max(part.most for part in parts),
-    )
+    parts = [
+        _evaluate_some(expressions.tokens[offsets[start] : offsets[stop]], lengths[start:stop])
+        for start, stop in itertools.pairwise([0, *ends.tolist(), len(lengths)])
+    ]
+    return np.concatenate(parts)
 
 
-def _survey_some(tokens: np.ndarray, lengths: np.ndarray) -> Survey:
+def _evaluate_some(tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     values = np.full(len(lengths), -1)
     is_operator, is_close = (tokens >= OPERATOR_ID) & (tokens < CLOSE_ID), tokens == CLOSE_ID
     steps = is_operator.astype(np.int64) - is_close
@@ -224,13 +190,10 @@ def _survey_some(tokens: np.ndarray, lengths: np.ndarray) -> Survey:
     is_sound[starts] &= is_operator[starts]
     is_sound[1:] &= ~(is_operator[:-1] & is_close[1:])
     is_whole = np.logical_and.reduceat(is_sound, starts)
-    if not is_whole.any():
-        return Survey(values)
-    kept = np.repeat(is_whole, lengths)
-    levels = _read(tokens[kept], (depth - is_operator)[kept])
-    values[is_whole] = _evaluate(levels)
-    arguments = np.concatenate([level.arguments[level.is_operator] for level in levels])
-    return Survey(values, len(levels) - 1, int(arguments.min()), int(arguments.max()))
+    if is_whole.any():
+        kept = np.repeat(is_whole, lengths)
+        values[is_whole] = _evaluate_levels(_read(tokens[kept], (depth - is_operator)[kept]))
+    return values
 
 
 def _read(tokens: np.ndarray, depth: np.ndarray) -> list[_Level]:

@@ -6,8 +6,7 @@ The task is that of Nangia and Bowman 2018, with expressions of the law of the L
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,18 +16,15 @@ from pydantic import Field, PositiveInt
 from common.errors import DataError
 from common.options import Added
 from common.progress import progress
-from common.untrusted import map_array, read_regular
-from tasks.base import Dataset, TaskInfo, accuracy_percent
-from tasks.baselines import majority
-from tasks.cache import Build, Cache, read_cache
-from tasks.generated import SPLITS, GeneratedTask
+from common.untrusted import read_regular
+from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
+from tasks.cache import Cache, read_cache
+from tasks.generated import GeneratedTask
 from tasks.listops.files import (
     FILES,
     INSIDE,
     check_answers,
-    count_examples,
     describe_doubt,
-    describe_other_law,
     read_official,
     write_official,
 )
@@ -44,11 +40,10 @@ from tasks.listops.law import (
     Expressions,
     Law,
 )
-from tasks.manifest import canonical_hash
-from tasks.sources.copies import note_copies
-from tasks.sources.exports import MARK, determine_source, mark_export
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache
-from tasks.splits import PackedTokens, Sequences
+from tasks.preparation import Build, Preparation
+from tasks.sources.exports import MARK, Mark, determine_source, mark_export
+from tasks.sources.releases import Release, ReleaseCache, choose_source
+from tasks.splits import PackedSequences, Sequences
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""
@@ -58,7 +53,6 @@ RELEASE = Release(
         FILES["train"]: f"with {FILES['val']} and {FILES['test']} in the same folder",
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
-    nearly=rf"basic.?(train|val|test)\b.*(tsv|csv|txt|xls|gz|zip)|{NEARLY_ARCHIVE}",
     people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
     "be downloaded: ask a colleague for a copy, or use task.source=generate, which makes "
     "expressions of the same distribution.",
@@ -72,8 +66,7 @@ class ListOps(GeneratedTask):
 
     Args:
         source: official files, generated expressions, or auto: files in the official format if they
-            are there, and the official law is asked for, with the official numbers of examples
-            or those that the files have.
+            are there, and the official law and numbers of examples are asked for.
         min_length: tokens of the shortest expression, parentheses not counted.
         max_length: tokens of the longest expression.
         max_depth: most levels of a tree.
@@ -86,7 +79,8 @@ class ListOps(GeneratedTask):
         unknown_token: whether the vocabulary has a token, which no expression holds, for what is
             in no training example: S4's has.
         sequence_length: positions that models are built for, end token included.
-    Raises: ValueError if expressions do not fit sequence_length or the limits are empty.
+    Raises: ValueError if expressions do not fit sequence_length, the limits are empty, or source
+        is official but options differ from what the official files are.
     """
 
     name = "listops"
@@ -103,7 +97,7 @@ class ListOps(GeneratedTask):
         train: PositiveInt = OFFICIAL_COUNTS["train"],
         val: PositiveInt = OFFICIAL_COUNTS["val"],
         test: PositiveInt = OFFICIAL_COUNTS["test"],
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        data_seed: DataSeed = 0,
         end_token: bool = True,
         unknown_token: Annotated[bool, Added(False)] = False,
         sequence_length: PositiveInt = 2048,
@@ -115,7 +109,6 @@ class ListOps(GeneratedTask):
                 f"sequence_length {sequence_length} is too short for max_length {max_length}"
                 f"{' and an end token' if end_token else ''}"
             )
-        self.source = source
         self.law = Law(
             min_length=min_length,
             max_length=max_length,
@@ -124,6 +117,12 @@ class ListOps(GeneratedTask):
         )
         self.counts = {"train": train, "val": val, "test": test}
         self.data_seed = data_seed
+        self.source = choose_source(
+            source,
+            is_official=(self.law, self.counts, data_seed) == (OFFICIAL_LAW, OFFICIAL_COUNTS, 0),
+            options="min_length, max_length, max_depth, max_arguments, train, val, test and "
+            "data_seed",
+        )
         self.end_token = END_ID if end_token else None
         self.info = TaskInfo(
             name=self.name,
@@ -159,91 +158,38 @@ class ListOps(GeneratedTask):
             "root operator": accuracy_percent(prediction_by_root[roots["test"]], test),
         }
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        official = self._official(data_dir)
-        if official is None:
-            return super().describe_preparation(data_dir)
-        return official.describe_preparation()
-
-    def open_cache(self, data_dir: Path) -> Cache:
-        """See `GeneratedTask.open_cache`: opens the official files, if they are to be used."""
-        official = self._official(data_dir)
-        if official is None:
-            return super().open_cache(data_dir)
-        return official.open_or_read(self._read)
+    def plan(self, data_dir: Path) -> Preparation:
+        """See `PreparedTask.plan`: reads the official files, if they are to be used."""
+        files = ReleaseCache(
+            RELEASE,
+            data_dir,
+            name="files",
+            option=self.source,
+            request={"source": "official"},
+            read=self._read,
+        )
+        return files if files.is_wanted() else super().plan(data_dir)
 
     def _read(self, made: Build, path: Path) -> None:
         """Read the files of a folder or an archive in the official format into a cache."""
-        folder, splits, others = read_official(path)
-        surveys = {  # the header is line 1, and no line is left out
-            name: check_answers(
-                split, lambda i, name=name: f"{path / folder / FILES[name]}:{i + 2}"
-            )
-            for name, split in splits.items()
-        }
+        splits = read_official(path)
         self.save(made, _list_arrays(splits))
         made.sizes = {name: len(split.labels) for name, split in splits.items()}
         mark = path / MARK
         said = read_regular(mark) if mark.is_file() else None
-        determine_source(made, said, content_of(made.folder), describe_doubt(splits, surveys))
-        note_copies(made, path / folder, [path / other for other in others])
-        beyond = describe_other_law(splits, surveys, is_whole=False)
-        if beyond and made.source != "unofficial":  # an export of ours, but of another law
-            made.mark_unofficial(beyond)
-
-    def _official(self, data_dir: Path) -> ReleaseCache | None:
-        """Describe the cache of the official files; None if expressions are generated instead."""
-        is_official = self.law == OFFICIAL_LAW and self.data_seed == 0
-        if self.source == "generate" or (self.source == "auto" and not is_official):
-            return None
-        if self.source == "official" and not (is_official and self.counts == OFFICIAL_COUNTS):
-            raise DataError(
-                "task.source is official, but the official files have a law and numbers of "
-                "examples of their own: leave min_length, max_length, max_depth, max_arguments, "
-                "train, val, test and data_seed as they are, or use task.source=generate"
-            )
-        files = ReleaseCache(
-            release=RELEASE,
-            data_dir=data_dir,
-            name="files",
-            source=self.source,
-            request={"source": "official"},
-        )
-        return files if self.source == "official" or self._are_asked_for(files) else None
-
-    def _are_asked_for(self, files: ReleaseCache) -> bool:
-        """Whether there are files, and hold as many examples as are asked for.
-
-        The official numbers ask for files of any numbers. An archive that was not read yet is taken
-        to hold the official numbers.
-        """
-        if files.folder.exists():
-            return self.counts in (OFFICIAL_COUNTS, read_cache(files.folder).manifest.sizes)
-        found = RELEASE.find(files.data_dir)
-        if not found or self.counts == OFFICIAL_COUNTS:
-            return bool(found or RELEASE.find_nearly(files.data_dir))
-        paths = {name: found[0] / FILES[name] for name in reversed(SPLITS)}  # the small ones first
-        return found[0].is_dir() and all(
-            not path.is_file() or count_examples(path) == self.counts[name]
-            for name, path in paths.items()
-        )
+        determine_source(made, said, describe_doubt(splits))
 
     def open_dataset(self, cache: Cache) -> Dataset:
         """See `GeneratedTask.open_dataset`."""
-        dataset = super().open_dataset(cache)
-        longest = max(int(split.lengths.max()) for split in dataset.splits.values())
+        splits = {split: self.open_split(cache, split) for split in SPLITS}
+        longest = max(int(split.lengths.max()) for split in splits.values())
         if longest > self.info.max_length:
             raise DataError(
                 f"{cache.folder}: an expression has {longest:,} positions, more than "
                 f"task.sequence_length={self.info.max_length}; use task.sequence_length={longest}"
             )
         view = {"end_token": self.end_token, "sequence_length": self.info.max_length}
-        return dataclasses.replace(
-            dataset,
-            unofficial_because=cache.unofficial_because,
-            fingerprint=canonical_hash([cache.fingerprint, view]),
-        )
+        return cache.dataset(splits, view)
 
     def open_split(self, cache: Cache, split: str) -> PackedExpressions:
         """See `GeneratedTask.open_split`."""
@@ -264,10 +210,8 @@ class ListOps(GeneratedTask):
         limits = {"min_length": max(4, 3 * length // 4), "max_length": length}
         return {**limits, "sequence_length": length + options["end_token"]}
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums and answers, and that no example recurs."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: answers, and that no example recurs."""
         seen: set[bytes] = set()
         total = 0
         for name in progress("checking", SPLITS, unit="splits"):
@@ -279,7 +223,6 @@ class ListOps(GeneratedTask):
         if repeated and dataset.source == "generated":
             raise DataError(f"{dataset.folder}: {repeated} examples occur more than once")
         return [
-            "sizes and checksums of all files match the manifest",
             f"{total} answers were evaluated again and are right",
             f"{repeated} examples occur more than once",
         ]
@@ -287,17 +230,14 @@ class ListOps(GeneratedTask):
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
         cache = read_cache(dataset.folder)
-        mark_export(folder, cache, content_of(cache.folder), FILES.values())
+        source, because = cache.manifest.source, cache.manifest.unofficial_because
+        if self.law != OFFICIAL_LAW:
+            source, because = "unofficial", "its expressions follow another law than the release"
+        mark = Mark.model_validate({"source": source, "unofficial_because": because})
+        mark_export(folder, mark, FILES.values())
         for name in SPLITS:
             write_official(folder / FILES[name], _open_expressions(cache, name))
         return [folder / FILES[name] for name in SPLITS]
-
-
-def content_of(folder: Path) -> Iterator[np.ndarray]:
-    """Open the arrays of a cache that its examples are in, one after another."""
-    for split in SPLITS:
-        for kind in ARRAYS:
-            yield map_array(folder / f"{split}_{kind}.npy")
 
 
 def _list_arrays(splits: Mapping[str, Expressions]) -> dict[str, np.ndarray]:
@@ -312,7 +252,7 @@ def _open_expressions(cache: Cache, split: str) -> Expressions:
     return Expressions(tokens, np.diff(offsets), labels)
 
 
-class PackedExpressions(PackedTokens):
+class PackedExpressions(PackedSequences):
     """Expressions, with the metadata that results are broken down by."""
 
     def metadata(self) -> dict[str, np.ndarray]:

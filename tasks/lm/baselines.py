@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import lzma
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from common.progress import progress
-from tasks.cache import Build, Cache, cache_folder, open_or_build
+from tasks.cache import Cache
+from tasks.preparation import Build, Preparation
 
 MAJORITY = "majority class"
 
 CHUNK = 2**22
 XZ_CHUNK = 2**16
-"""Bytes given to xz at once, for a second at most; the result does not depend on it."""
+"""Bytes given to xz at once; the result does not depend on it."""
 XZ_LEVEL = 9
 XZ_LEAST = 4096
 XZ_SEES = 64 * 2**20
@@ -41,12 +38,11 @@ class View:
 
 
 def open_baselines(
-    data_dir: Path, cache: Cache, views: Mapping[str, View], vocab_size: int
+    cache: Cache, views: Mapping[str, View], vocab_size: int
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Look up what trivial baselines score on the tokens in use, or compute it once.
 
     Args:
-        data_dir: where caches are.
         cache: the whole text, of which `views` are used.
         views: the first tokens of train and test.
         vocab_size: most different tokens.
@@ -54,7 +50,6 @@ def open_baselines(
     """
     train, test = views["train"], views["test"]
     sizes = {"train": len(train.tokens), "test": len(test.tokens)}
-    request = {"baselines": cache.fingerprint, **sizes}
 
     def build(made: Build) -> None:
         known, asked = (count_tokens(view.tokens[1:], vocab_size) for view in (train, test))
@@ -65,17 +60,16 @@ def open_baselines(
             "xz": xz(train.text, test.text) / len(test.text),
         }
 
-    task, name = cache.manifest.task, f"{cache.folder.name.rpartition('-')[0]}-baselines"
-    found = open_or_build(
-        cache_folder(data_dir, task, name, request),
-        task=task,
+    plan = Preparation(
+        data_dir=cache.folder.parents[1],
+        task=cache.manifest.task,
+        name=f"{cache.folder.name.rpartition('-')[0]}-baselines",
         source=cache.manifest.source,
-        request=request,
+        request={"baselines": cache.manifest.fingerprint, **sizes},
         build=build,
     )
-    with found.explain_errors():
-        bits = dict(found.manifest.baselines)
-        return {MAJORITY: bits.pop(MAJORITY)}, bits
+    bits = dict(plan.open_or_build().manifest.baselines)
+    return {MAJORITY: bits.pop(MAJORITY)}, bits
 
 
 def count_tokens(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
@@ -95,33 +89,24 @@ def order_0(train: np.ndarray, test: np.ndarray) -> float:
 def xz(train: np.ndarray, test: np.ndarray) -> float:
     """Bits of a test text after a training text, (bytes,) uint8 both, as `xz -9` writes them."""
     known = train[-XZ_SEES:]
-    total = 2 * len(known) + len(test)
+    both, first = _compressor(len(known) + len(test)), _compressor(len(known))
+    bits = 0.0
     with (
-        progress("compressing by xz -9, for a baseline", total=total, unit="B") as bar,
-        ThreadPoolExecutor() as pool,  # compression lets other threads work
+        progress("compressing by xz -9, for a baseline", total=len(known), unit="B") as bar,
+        ThreadPoolExecutor(2) as pool,  # compression lets other threads work
     ):
-        is_over = threading.Event()
-        try:
-            both, first = pool.map(
-                lambda parts: _compressed(parts, bar, is_over), ([known, test], [known])
-            )
-        finally:
-            is_over.set()  # an interrupt waits for the threads, which end after their chunk
-        return 8.0 * (both - first)
-
-
-def _compressed(parts: Sequence[np.ndarray], bar: tqdm[Any], is_over: threading.Event) -> int:
-    """Count the bytes of a text, given in parts, once xz has compressed it, until `is_over`."""
-    # A smaller dictionary than usual takes less memory, and is as good where it holds the text.
-    size = min(XZ_SEES, max(XZ_LEAST, sum(map(len, parts))))
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": XZ_LEVEL, "dict_size": size}]
-    compressor = lzma.LZMACompressor(filters=filters)
-    written = 0
-    for part in parts:
-        for start in range(0, len(part), XZ_CHUNK):
-            if is_over.is_set():
-                return written
-            chunk = part[start : start + XZ_CHUNK].tobytes()
-            written += len(compressor.compress(chunk))
+        for start in range(0, len(known), XZ_CHUNK):
+            chunk = known[start : start + XZ_CHUNK].tobytes()
+            after, before = pool.map(lambda one, chunk=chunk: one.compress(chunk), (both, first))
+            bits += 8.0 * (len(after) - len(before))
             bar.update(len(chunk))
-    return written + len(compressor.flush())
+    rest = both.compress(test.tobytes()) + both.flush()
+    return bits + 8.0 * (len(rest) - len(first.flush()))
+
+
+def _compressor(size: int) -> lzma.LZMACompressor:
+    """Make a compressor of a text of some bytes."""
+    # A smaller dictionary than usual takes less memory, and is as good where it holds the text.
+    size = min(XZ_SEES, max(XZ_LEAST, size))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": XZ_LEVEL, "dict_size": size}]
+    return lzma.LZMACompressor(filters=filters)

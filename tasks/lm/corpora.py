@@ -12,7 +12,6 @@ from tasks.sources.downloads import Address
 from tasks.sources.releases import Release
 
 Unit = Literal["byte", "word"]
-SPLITS = ("train", "val", "test")
 WHOLE = "text"
 """Stands for the only file of a corpus that comes in one."""
 

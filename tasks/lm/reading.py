@@ -13,7 +13,8 @@ import numpy as np
 
 from common.errors import DataError
 from common.untrusted import explain_errors
-from tasks.lm.corpora import CORPORA, SPLIT_FILE, SPLITS, WHOLE
+from tasks.base import SPLITS
+from tasks.lm.corpora import CORPORA, SPLIT_FILE, WHOLE
 from tasks.sources.archives import GIB, is_zip, read_unpacked, walk
 
 LARGEST_TEXT = 4 * GIB

@@ -10,14 +10,14 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.errors import DataError
-from tasks.base import Dataset, Task, TaskInfo, check_dataset, split_proportionally
-from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
+from tasks.base import SPLITS, Dataset, TaskInfo, split_proportionally
+from tasks.cache import Cache, read_cache
 from tasks.lm.baselines import View, open_baselines
-from tasks.lm.corpora import CORPORA, MORE_WORDS, SPLITS, Unit
+from tasks.lm.corpora import CORPORA, MORE_WORDS, Unit
 from tasks.lm.reading import TextFiles, differences, divide, read_own, read_texts
 from tasks.lm.words import Words, check_utf8, first_words
-from tasks.manifest import canonical_hash
 from tasks.next_token import NextToken, windows
+from tasks.preparation import Build, Preparation, PreparedTask
 from tasks.sources.releases import ReleaseCache
 from tasks.vocabulary import Bytes, Vocabulary
 
@@ -26,7 +26,7 @@ OWN = "own"
 """Stands for the name of a user's own text in names of caches."""
 
 
-class LanguageModelling(Task):
+class LanguageModelling(PreparedTask):
     """Say at each position of a text what comes next.
 
     Args:
@@ -107,71 +107,44 @@ class LanguageModelling(Task):
         """See `Task.fresh`: reads the same text in other windows."""
         return {} if length is None else {"sequence_length": length}
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = self._open(data_dir)
-        with cache.explain_errors():
-            views = {name: self._view(cache, name) for name in SPLITS}
-        baselines, bits = open_baselines(data_dir, cache, views, self.vocab_size)
-        view = {**self.counts, "length": self.info.max_length, "stride": self.stride}
-        dataset = Dataset(
-            splits={name: self._split(name, used) for name, used in views.items()},
-            source=cache.manifest.source,
-            unofficial_because=cache.unofficial_because,
-            fingerprint=canonical_hash([cache.fingerprint, view]),
-            baselines=baselines,
-            baseline_bits=bits,
-            folder=cache.folder,
-            notes=cache.manifest.notes,
-            selected_on="test" if self.held_out_once else "val",
-        )
-        with cache.explain_errors():
-            return check_dataset(dataset, self.info)
-
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        known = self._release_cache(data_dir)
-        if known is not None:
-            return known.describe_preparation()
-        folder = self._own_folder(data_dir, self._request_of(read_own(self.corpus)))
-        return "" if folder.exists() else f"read {self.corpus}"
-
-    def _release_cache(self, data_dir: Path) -> ReleaseCache | None:
-        """Describe the cache of the whole text; None for a text of the user's own."""
-        if self.known is None:
-            return None
-        return ReleaseCache(
-            release=self.known.release,
+    def plan(self, data_dir: Path) -> Preparation:
+        """See `PreparedTask.plan`; a user's own text is requested by its content."""
+        if self.known is not None:
+            return ReleaseCache(
+                self.known.release,
+                data_dir,
+                name=f"{self.corpus}-{self.unit}",
+                option=self.source,
+                request=self._request(self.corpus),
+                read=self._read,
+            )
+        texts = read_own(self.corpus)
+        digests = {split: text.digest("sha256") for split, text in sorted(texts.items())}
+        return Preparation(
             data_dir=data_dir,
-            name=f"{self.corpus}-{self.unit}",
-            source=self.source,
-            request=self._request(self.corpus),
+            task=self.name,
+            name=f"{OWN}-{self.unit}",
+            source=OWN,
+            request=self._request(digests),
+            build=lambda made: self._save(made, texts),
+            description=f"read {self.corpus}",
         )
 
     def _request(self, corpus: object) -> dict[str, Any]:
         size = {"vocab_size": self.vocab_size} if self.unit == "word" else {}
         return {"corpus": corpus, "unit": self.unit, **size}
 
-    def _request_of(self, texts: TextFiles) -> dict[str, Any]:
-        """Request a user's own text by its content, as the file may change or move."""
-        return self._request({n: text.digest("sha256") for n, text in sorted(texts.items())})
-
-    def _own_folder(self, data_dir: Path, request: dict[str, Any]) -> Path:
-        return cache_folder(data_dir, self.name, f"{OWN}-{self.unit}", request)
-
-    def _open(self, data_dir: Path) -> Cache:
-        """Open the cache of the whole text."""
-        known = self._release_cache(data_dir)
-        if known is not None:
-            return known.open_or_read(self._read)
-        texts = read_own(self.corpus)
-        request = self._request_of(texts)
-        return open_or_build(
-            self._own_folder(data_dir, request),
-            task=self.name,
-            source=OWN,
-            request=request,
-            build=lambda made: self._save(made, texts),
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `PreparedTask.open_dataset`."""
+        views = {name: self._view(cache, name) for name in SPLITS}
+        baselines, bits = open_baselines(cache, views, self.vocab_size)
+        view = {**self.counts, "length": self.info.max_length, "stride": self.stride}
+        return cache.dataset(
+            {name: self._split(name, used) for name, used in views.items()},
+            view,
+            baselines=baselines,
+            baseline_bits=bits,
+            selected_on="test" if self.held_out_once else "val",
         )
 
     def _read(self, made: Build, path: Path) -> None:
@@ -232,11 +205,9 @@ class LanguageModelling(Task):
         starts, lengths, skipped = windows(len(view.tokens), self.info.max_length, stride)
         return NextToken(view.tokens, starts, lengths, skipped=skipped, text_bytes=view.text_bytes)
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, every word, and that windows score each token once."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
-        checks = ["sizes and checksums of all files match the manifest"]
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: every word, and that windows score each token once."""
+        checks: list[str] = []
         if self.unit == "word":
             vocabulary = Words.of_array(cache.array("vocabulary"))
             for name in dict.fromkeys(map(self._stored, SPLITS)):

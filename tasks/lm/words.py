@@ -21,8 +21,6 @@ from tasks.vocabulary import LONGEST_QUOTE, Vocabulary, bytes_of
 UNKNOWN, LINE_END = b"<unk>", b"<eos>"
 CHUNK = 2**20
 """Least bytes of a text that are taken at a time."""
-MOST_QUOTES = 3
-"""Most unknown words that an error repeats."""
 
 _BLANK, _WORD = re.compile(rb"\s"), re.compile(rb"\n|\S+")
 
@@ -105,12 +103,10 @@ class Words(Vocabulary):
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary.encode`; words that are not known are refused, `<unk>` is one."""
         words = words_of(bytes_of(text))
-        unknown = list(dict.fromkeys(word for word in words if word not in self.numbers))
-        if unknown:
-            shown = [repr(word[:LONGEST_QUOTE].decode(errors="replace")) for word in unknown]
-            more = f" and {len(shown) - MOST_QUOTES} more" if len(shown) > MOST_QUOTES else ""
+        unknown = next((word for word in words if word not in self.numbers), None)
+        if unknown is not None:
             raise DataError(
-                f"got {', '.join(shown[:MOST_QUOTES])}{more}, expected some of the "
+                f"got {unknown[:LONGEST_QUOTE].decode(errors='replace')!r}, expected some of the "
                 f"{len(self.words):,} words that the corpus is written in; use others, or "
                 f"{UNKNOWN.decode()}"
             )

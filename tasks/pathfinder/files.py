@@ -2,14 +2,11 @@
 
 `pathfinder<size>/<level>/imgs/<batch>/sample_<i>.png` in 8-bit gray, and
 `.../metadata/<batch>.npy` with eleven fields an image, of which the first, second and fourth
-say where it is and its label. In the release these are text in spite of their name; the
-generator itself writes NumPy arrays of strings. Both are read.
+say where it is and its label. These are text in spite of their name.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import logging
 import math
 import re
@@ -23,20 +20,16 @@ from common.errors import DataError
 from common.files import name_file_in_errors
 from common.progress import progress
 from common.untrusted import decode_png, read_regular
-from tasks.cache import Build
-from tasks.pathfinder.law import Law, find_law
+from tasks.pathfinder.law import Law
+from tasks.preparation import Build
 from tasks.sources.archives import walk
-from tasks.sources.copies import copy_order, note_copies
-from tasks.sources.exports import MARK, SEEDS_TRIED
+from tasks.sources.exports import MARK
+from tasks.sources.releases import copy_order, note_copies
 
 logger = logging.getLogger(__name__)
 
 OFFICIAL_COUNT = 200_000
 """Images of a size and a level."""
-LAWS = {"lra": True, "clean": False}
-"""Names of our laws, and whether each has the border quirk."""
-IMAGES_TRIED = 3
-"""First images of a seed of ours that are looked for among those read."""
 IMAGES_A_BATCH = 1000
 MOST_SKIPPED = 0.01
 """Share of the images that may be unreadable; with more, the release is refused."""
@@ -54,8 +47,6 @@ _METADATA = rf"metadata/\d+\.npy|{MARK}"
 _IMAGE = r"imgs/\d+/sample_\d+\.png"
 _LABELS = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 _FIELDS_READ = 4
-_CONTOUR = 5
-"""Field that says how many dashes a target contour has."""
 
 
 @dataclass
@@ -70,8 +61,6 @@ class Listing:
     """Labels by the names of the images, imgs/<batch>/sample_<i>.png."""
     skipped: list[str] = field(default_factory=list)
     """Malformed lines, each with its place."""
-    contours: set[str] = field(default_factory=set)
-    """How many dashes target contours have, as the metadata says, where it does."""
 
 
 def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
@@ -88,19 +77,15 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     row_of = {name: row for row, name in enumerate(listing.labels)}
     images = made.mapped("images", (len(row_of), size * size, 1), np.uint8)
     is_read = np.zeros(len(images), dtype=bool)
-    unlisted = 0
     for place, _, name, content in _walk(path, re.escape(listing.folder), IMAGES_INSIDE, _IMAGE):
         row = row_of.get(name)
-        if row is None:
-            unlisted += 1
-        elif content:
+        if row is not None and content:
             images[row] = decode_png(content, place, size, "L")
             is_read[row] = True
     lost = [name for name, row in row_of.items() if not is_read[row]]
     made.notes |= {
         "images skipped": len(lost),
         "lines of metadata skipped": len(listing.skipped),
-        "images that no metadata lists": unlisted,
     }
     skipped = [*listing.skipped, *(f"{path}: {name[:99]!r} is missing or empty" for name in lost)]
     if len(skipped) > max(1, MOST_SKIPPED * len(images)):
@@ -121,14 +106,7 @@ def _walk(
 ) -> Iterator[tuple[str, str, str, bytes]]:
     """Read the files whose folder and name fit patterns: their place, folder, name and content."""
     wanted = re.compile(rf"^({folder})({names})\Z")
-    seen: set[str] = set()
     for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
-        if match.string in seen:
-            raise DataError(
-                f"{path}/{match.string} occurs more than once; unpack the archive, and keep one "
-                f"folder of these images"
-            )
-        seen.add(match.string)
         yield f"{path}/{match.string}", match[1], match[2], file.read()
 
 
@@ -141,15 +119,14 @@ def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
     if (path / MARK).is_file():
         copies.setdefault("", {})[MARK] = read_regular(path / MARK)
     with_metadata = [folder for folder, files in copies.items() if files.keys() - {MARK}]
-    if not with_metadata:
-        raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
-    folder, *others = sorted(with_metadata, key=copy_order)
+    folder, *others = sorted(with_metadata, key=copy_order) or [""]
     note_copies(made, path / folder, [path / other for other in others])
-    files = copies[folder]
+    files = copies.get(folder, {})
     listing = Listing(folder, files.pop(MARK, None))
     for name in sorted(files, key=lambda name: (int(PurePosixPath(name).stem), name)):
         place = f"{path}/{folder}{name}"
-        for number, fields in enumerate(_list_rows(files[name], place), start=1):
+        for number, line in enumerate(files[name].decode(errors="replace").splitlines(), start=1):
+            fields = line.split()
             image = "/".join(fields[:2])
             is_sound = len(fields) >= _FIELDS_READ and fields[3] in _LABELS
             if not is_sound or image in listing.labels:
@@ -159,22 +136,9 @@ def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
                 )
                 continue
             listing.labels[image] = _LABELS[fields[3]]
-            dashes = fields[_CONTOUR : _CONTOUR + 1]
-            listing.contours.update(text.removesuffix(".0") for text in dashes)
     if not listing.labels:
         raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
     return listing
-
-
-def _list_rows(content: bytes, place: str) -> list[list[str]]:
-    """Read the fields of a metadata file, which is text or a NumPy array."""
-    if content.startswith(b"\x93NUMPY"):
-        try:
-            table = np.load(io.BytesIO(content), allow_pickle=False)
-        except Exception as error:
-            raise DataError(f"{place} is damaged ({type(error).__name__}: {error})") from None
-        return [[str(value) for value in row] for row in np.atleast_2d(table)]
-    return [line.split() for line in content.decode(errors="replace").splitlines() if line.strip()]
 
 
 def write_release(
@@ -204,36 +168,13 @@ def write_release(
             path.write_text("".join(lines), encoding="utf-8")
 
 
-def describe_doubt(
-    listing: Listing,
-    images: np.ndarray,
-    labels: np.ndarray,
-    predictions: np.ndarray,
-    law: Law,
-) -> str:
-    """Say what speaks against images being the official ones of a law; empty if nothing.
+def describe_doubt(listing: Listing, labels: np.ndarray, predictions: np.ndarray, size: int) -> str:
+    """Say what speaks against images being the official ones; empty if nothing.
 
     Predictions, (n,), are the labels as predicted from the places of the markers alone.
     """
-    size, contour = law.size, law.contour_dashes
     if (count := len(listing.labels) + len(listing.skipped)) != OFFICIAL_COUNT:
         return f"it lists {count:,} images, the release {OFFICIAL_COUNT:,}"
-    if listing.contours - {str(contour)}:
-        dashes = ", ".join(sorted(listing.contours))
-        return f"its metadata says that contours have {dashes} dashes, expected {contour}"
-    if labels.min() == labels.max():
-        return f"all its labels are {labels[0]}"
-    from tasks.pathfinder.draw import draw_images
-
-    known = set(_list_digests(images, labels))
-    ours = np.empty((IMAGES_TRIED, size, size), dtype=np.uint8)
-    our_labels = np.empty(IMAGES_TRIED, dtype=np.uint8)
-    for name, border_quirk in LAWS.items():
-        law = find_law(size, contour, border_quirk=border_quirk)
-        for seed in range(SEEDS_TRIED):
-            draw_images(law, seed, 0, ours, our_labels)
-            if not known.isdisjoint(_list_digests(ours, our_labels)):
-                return f"it holds what this suite draws with task.data_seed={seed}, task.law={name}"
     return describe_unrelated_labels(labels, predictions, size)
 
 
@@ -253,8 +194,3 @@ def describe_unrelated_labels(labels: np.ndarray, predictions: np.ndarray, size:
         f"its labels do not belong to its images: from the places of the markers {right:.1%} of "
         f"them are predicted, by always answering the commonest one {commonest:.1%}"
     )
-
-
-def _list_digests(images: np.ndarray, labels: np.ndarray) -> Iterator[bytes]:
-    for image, label in zip(images, labels.tolist(), strict=True):
-        yield hashlib.blake2b(image.tobytes() + bytes([label]), digest_size=16).digest()

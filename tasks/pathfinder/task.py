@@ -7,7 +7,7 @@ arXiv:2011.04006).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,10 +17,9 @@ from pydantic import Field
 from common.errors import DataError
 from common.files import format_bytes
 from common.options import Added
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
-from tasks.baselines import cross_fitted_trees, majority
-from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
-from tasks.manifest import canonical_hash
+from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
+from tasks.baselines import cross_fitted_trees
+from tasks.cache import Cache, read_cache
 from tasks.order import random_split_order
 from tasks.pathfinder.files import (
     IMAGES_INSIDE,
@@ -30,8 +29,9 @@ from tasks.pathfinder.files import (
     write_release,
 )
 from tasks.pathfinder.law import CONTOURS, find_law
-from tasks.sources.exports import determine_source, mark_export
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache
+from tasks.preparation import Build, Preparation, PreparedTask
+from tasks.sources.exports import Mark, determine_source, mark_export
+from tasks.sources.releases import Release, ReleaseCache, choose_source
 from tasks.splits import Pixels, scale
 
 IMAGES_REDRAWN = 500
@@ -41,13 +41,11 @@ IMAGES_PER_TEST_IMAGE = 10
 SIZES = (32, 64, 128, 256)
 SIZE_RELEASED_TWICE = 128
 """Size of the images that the official archive holds in two folders, see `copy_order`."""
-SPLITS = ("train", "val", "test")
-IMAGES_A_CHUNK = 1000
 MIDDLE_GRAY = (127.5, 127.5)
 """Mean and deviation that scale levels to -1 ... 1, as S4's experiments do."""
 
 
-class Pathfinder(Task):
+class Pathfinder(PreparedTask):
     """Tell whether two markers are on one contour or on two; a position is a pixel.
 
     Args:
@@ -81,16 +79,11 @@ class Pathfinder(Task):
         pixels: Literal["linear", "embedding"] = "linear",
         split: Literal["random", "in-order"] = "random",
         examples: Annotated[int, Field(ge=10)] | None = None,
-        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
-        permutation: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, Added(None)] = None,
+        data_seed: DataSeed = 0,
+        permutation: Annotated[DataSeed | None, Added(None)] = None,
     ) -> None:
-        is_official_law = law == "lra" and data_seed == 0
-        if source == "official" and not is_official_law:
-            raise ValueError(
-                "source is official, but the official images have a law and a seed of their own; "
-                "leave law and data_seed as they are, or use source=generate"
-            )
-        self.source = source if is_official_law else "generate"
+        is_official = law == "lra" and data_seed == 0
+        self.source = choose_source(source, is_official=is_official, options="law and data_seed")
         self.size = size or self.usual_size
         self.contour = contour
         self.law_name = law
@@ -110,25 +103,74 @@ class Pathfinder(Task):
             grid=(self.size, self.size),
         )
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        official = self._official(data_dir)
-        if official is not None:
-            return official.describe_preparation()
-        if self._generated_folder(data_dir).exists():
-            return ""
+    def plan(self, data_dir: Path) -> Preparation:
+        """See `PreparedTask.plan`: the official images, or images that are to be generated."""
+        # Earlier caches of the size that the archive holds twice may hold the wrong copy.
+        how = "read, inner copy first" if self.size == SIZE_RELEASED_TWICE else "read"
+        release = Release(
+            task="pathfinder",
+            names={
+                self.folder_name: "a folder with imgs/ and metadata/",
+                "lra_release*gz": "the whole archive, 7.7 GB",
+            },
+            people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no "
+            "longer be downloaded: ask a colleague for a copy, or use task.source=generate, which "
+            "makes images of the same distribution.",
+            accept=lambda path: path if path.is_file() or (path / "metadata").is_dir() else None,
+            inside=IMAGES_INSIDE,
+        )
+        files = ReleaseCache(
+            release,
+            data_dir,
+            name=f"files-{self.size}-{self.contour}",
+            option=self.source,
+            request={"size": self.size, "contour": self.contour, "source": how},
+            read=self._read,
+        )
+        if files.is_wanted():
+            return files
         count = self.examples or OFFICIAL_COUNT
-        size = format_bytes(count * self.size**2)
-        return f"generate {count:,} images of {self.size} x {self.size} pixels ({size})"
+        source = "generated" if self.law_name == "lra" else f"generated, {self.law_name} law"
+        return Preparation(
+            data_dir=data_dir,
+            task="pathfinder",
+            name=f"generated-{self.size}-{self.contour}",
+            source=source,
+            request={
+                "source": source,
+                "law": {**vars(self.law), "margins": list(self.law.margins)},
+                "seed": self.data_seed,
+                "examples": count,
+            },
+            build=self._generate,
+            description=f"generate {count:,} images of {self.size} x {self.size} pixels "
+            f"({format_bytes(count * self.size**2)})",
+        )
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        official = self._official(data_dir)
-        cache = self._generated(data_dir) if official is None else official.open_or_read(self._read)
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
+    def _read(self, made: Build, path: Path) -> None:
+        listing = read_release(made, path, self.folder_name, self.size)
+        self._predict_by_markers(made)
+        labels, predictions = made.array("labels"), made.array("marker_predictions")
+        doubt = describe_doubt(listing, labels, predictions, self.size)
+        determine_source(made, listing.mark, doubt)
 
-    def _dataset(self, cache: Cache) -> Dataset:
+    def _generate(self, made: Build) -> None:
+        from tasks.pathfinder.generate import generate
+
+        generate(made, self.law, self.data_seed, self.examples or OFFICIAL_COUNT)
+        self._predict_by_markers(made)
+
+    def _predict_by_markers(self, made: Build) -> None:
+        """Save the label of each image as predicted from the positions of its markers alone."""
+        from tasks.pathfinder.markers import find_markers
+
+        images, labels = map(made.array, ("images", "labels"))
+        made.sizes["all"] = len(labels)
+        markers = find_markers(images, self.size, self.law.marker_radius)
+        made.save("marker_predictions", cross_fitted_trees(markers, np.asarray(labels)))
+
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """See `PreparedTask.open_dataset`."""
         rows, labels = np.asarray(cache.array("rows")), np.asarray(cache.array("labels"))
         rows = rows[: self.examples]
         if len(rows) < (self.examples or IMAGES_PER_TEST_IMAGE):
@@ -149,93 +191,11 @@ class Pathfinder(Task):
         view = {"split": self.split, "pixels": pixels, "examples": self.examples}
         if self.permutation is not None:
             view["permutation"] = self.permutation
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            unofficial_because=cache.unofficial_because,
-            fingerprint=canonical_hash([cache.fingerprint, view]),
-            baselines={
-                "majority class": majority(splits["train"].labels, test.labels),
-                "marker positions": accuracy_percent(predictions[test.which], test.labels),
-            },
-            folder=cache.folder,
-            notes=cache.manifest.notes,
-        )
-
-    def _official(self, data_dir: Path) -> ReleaseCache | None:
-        """Describe the cache of the official images; None if images are to be generated instead."""
-        if self.source == "generate":
-            return None
-        # Earlier caches of the size that the archive holds twice may hold the wrong copy.
-        how = "read, inner copy first" if self.size == SIZE_RELEASED_TWICE else "read"
-        release = Release(
-            task="pathfinder",
-            names={
-                self.folder_name: "a folder with imgs/ and metadata/",
-                "lra_release*gz": "the whole archive, 7.7 GB",
-            },
-            nearly=NEARLY_ARCHIVE,
-            people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no "
-            "longer be downloaded: ask a colleague for a copy, or use task.source=generate, which "
-            "makes images of the same distribution.",
-            accept=lambda path: path if path.is_file() or (path / "metadata").is_dir() else None,
-            inside=IMAGES_INSIDE,
-        )
-        files = ReleaseCache(
-            release=release,
-            data_dir=data_dir,
-            name=f"files-{self.size}-{self.contour}",
-            source=self.source,
-            request={"size": self.size, "contour": self.contour, "source": how},
-        )
-        is_there = files.folder.exists() or release.find(data_dir) or release.find_nearly(data_dir)
-        return files if is_there or self.source != "auto" else None
-
-    def _read(self, made: Build, path: Path) -> None:
-        listing = read_release(made, path, self.folder_name, self.size)
-        self._predict_by_markers(made)
-        names = ("images", "labels", "rows", "marker_predictions")
-        images, labels, rows, predictions = map(made.array, names)
-        doubt = describe_doubt(listing, images, labels, predictions, self.law)
-        determine_source(made, listing.mark, _select_content(images, labels, rows), doubt)
-
-    def _generated_request(self) -> dict[str, Any]:
-        return {
-            "source": "generated" if self.law_name == "lra" else f"generated, {self.law_name} law",
-            "law": {**vars(self.law), "margins": list(self.law.margins)},
-            "seed": self.data_seed,
-            "examples": self.examples or OFFICIAL_COUNT,
+        baselines = {
+            "majority class": majority(splits["train"].labels, test.labels),
+            "marker positions": accuracy_percent(predictions[test.which], test.labels),
         }
-
-    def _generated_folder(self, data_dir: Path) -> Path:
-        name = f"generated-{self.size}-{self.contour}"
-        return cache_folder(data_dir, "pathfinder", name, self._generated_request())
-
-    def _generated(self, data_dir: Path) -> Cache:
-        from tasks.pathfinder.generate import generate
-
-        request = self._generated_request()
-
-        def build(made: Build) -> None:
-            generate(made, self.law, self.data_seed, request["examples"])
-            self._predict_by_markers(made)
-
-        return open_or_build(
-            self._generated_folder(data_dir),
-            task="pathfinder",
-            source=request["source"],
-            request=request,
-            build=build,
-        )
-
-    def _predict_by_markers(self, made: Build) -> None:
-        """Save the label of each image as predicted from the positions of its markers alone."""
-        from tasks.pathfinder.markers import find_markers
-
-        images, labels = map(made.array, ("images", "labels"))
-        made.sizes["all"] = len(labels)
-        markers = find_markers(images, self.size, self.law.marker_radius)
-        made.save("marker_predictions", cross_fitted_trees(markers, np.asarray(labels)))
+        return cache.dataset(splits, view, baselines=baselines)
 
     @classmethod
     def fresh(
@@ -258,16 +218,11 @@ class Pathfinder(Task):
             )
         return {**drawn, "size": side}
 
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checks checksums, labels, and images drawn a second time."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """See `PreparedTask.check`: images drawn a second time."""
         rows = np.asarray(cache.array("rows"))
         labels = np.asarray(cache.array("labels"))[rows]
-        if not np.isin(labels, (0, 1)).all():
-            raise DataError(f"{dataset.folder}: a label is neither 0 nor 1")
         checks = [
-            "sizes and checksums of all files match the manifest",
             f"{len(rows)} images of {self.size} x {self.size} pixels",
             f"{100 * labels.mean():.2f} % have both markers on one contour",
         ]
@@ -297,7 +252,9 @@ class Pathfinder(Task):
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         rows = np.asarray(cache.array("rows"))
         place = folder / self.folder_name
-        mark_export(place, cache, _select_content(images, labels, rows), ["imgs", "metadata"])
+        source, because = cache.manifest.source, cache.manifest.unofficial_because
+        mark = Mark.model_validate({"source": source, "unofficial_because": because})
+        mark_export(place, mark, ["imgs", "metadata"])
         write_release(place, images, labels, rows, self.law)
         return [place]
 
@@ -315,15 +272,6 @@ class PathX(Pathfinder):
 
     name = "pathx"
     usual_size = 128
-
-
-def _select_content(
-    images: np.ndarray, labels: np.ndarray, rows: np.ndarray
-) -> Iterator[np.ndarray]:
-    """Select the labels and the images (n, size * size, 1) of rows, (count,), some at a time."""
-    yield labels[rows]
-    for start in range(0, len(rows), IMAGES_A_CHUNK):
-        yield images[rows[start : start + IMAGES_A_CHUNK]]
 
 
 def _split_bounds(count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Files of a folder or an archive, one after another, and single files that may be compressed.
+"""Files of a folder or an archive, one after another; compressed files, and rows of tables.
 
 An archive is read and never unpacked: no name in it can reach the file system, and links and
 devices are refused. A damaged one raises errors of many kinds, which `explain_errors` around the
@@ -8,6 +8,7 @@ reading turns into one that names it.
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import re
@@ -46,36 +47,51 @@ def walk(
 
     Args:
         path: a folder, a zip archive, or a tar archive, which gzip, xz or bzip2 may compress.
-        wanted: regular expression; files are read if it is found in their names.
+        wanted: regular expression; files are read if it is found in their names. Its groups
+            identify a file.
         inside: pattern of the files of a folder.
         largest: most bytes that a file may have.
     Yields: the match of each file's name, in which "/" separates folders, and the open file.
-    Raises: DataError for links and devices, and for a file that is too large.
+    Raises: DataError for links and devices, for a file that is too large, and for one that occurs
+        more than once.
     """
-    if path.is_dir():
-        names = sorted(file.relative_to(path).as_posix() for file in path.glob(inside))
-        matches = [match for name in names if (match := wanted.search(name))]
-        for match in progress(f"reading {path}", matches, unit="files"):
-            with open_regular(path / match.string, largest=largest) as file:
-                yield match, file
-        return
+    members = _folder_members(path, wanted, inside) if path.is_dir() else _archived(path, wanted)
+    seen: set[object] = set()
+    for name, size, file in members:
+        if file is None:
+            raise DataError(f"{path}/{name} is not a regular file; refused")
+        if size > largest:
+            raise DataError(f"{path}/{name} has {size:,} bytes, more than expected; refused")
+        match = wanted.search(name)
+        assert match is not None
+        key = match.groups() or name
+        if key in seen:
+            raise DataError(
+                f"{path}/{name} occurs more than once; unpack the archive, and keep one"
+            )
+        seen.add(key)
+        yield match, file
+
+
+Members = Iterator[tuple[str, int, IO[bytes] | None]]
+"""Names, sizes and contents of files; no content for a link or a device."""
+
+
+def _folder_members(path: Path, wanted: re.Pattern[str], inside: str) -> Members:
+    names = sorted(file.relative_to(path).as_posix() for file in path.glob(inside))
+    names = [name for name in names if wanted.search(name)]
+    for name in progress(f"reading {path}", names, unit="files"):
+        with open_regular(path / name) as file:
+            yield name, (path / name).stat().st_size, file
+
+
+def _archived(path: Path, wanted: re.Pattern[str]) -> Members:
     members = _zip_members if is_zip(path) else _tar_members
     with (
         open_regular(path) as raw,
         progress(f"reading {path}", total=path.stat().st_size, unit="B") as bar,
     ):
-        for name, size, file in members(CallbackIOWrapper(bar.update, raw, "read"), wanted):
-            if file is None:
-                raise DataError(f"{path}: {name} is not a regular file; refused")
-            if size > largest:
-                raise DataError(f"{path}: {name} has {size:,} bytes, more than expected; refused")
-            match = wanted.search(name)
-            assert match is not None
-            yield match, file
-
-
-Members = Iterator[tuple[str, int, IO[bytes] | None]]
-"""Names, sizes and contents of files; no content for a link or a device."""
+        yield from members(CallbackIOWrapper(bar.update, raw, "read"), wanted)
 
 
 def _tar_members(raw: Any, wanted: re.Pattern[str]) -> Members:
@@ -126,3 +142,36 @@ def _decompress(raw: Any) -> Any:
     start = raw.peek(8)
     openers = (opener for magic, opener in _OPENERS if start.startswith(magic))
     return next(openers, lambda file: file)(raw)
+
+
+def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[bytes]]:
+    """Read the fields of each line; lines end in LF or CRLF, and a byte order mark is left out.
+
+    Quotes belong to the text. Spreadsheets and pandas put a field that contains quotes into quotes
+    and double those within; a file is refused if most of its fields with quotes are like that.
+
+    Args:
+        file: the open file.
+        shown: its path, for messages.
+        longest: most bytes of a line.
+    Yields: the fields.
+    Raises: DataError for a line that is too long, and for a file that was saved with quotes.
+    """
+    quoted = unquoted = 0
+    for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), start=1):
+        if len(line) > longest:
+            raise DataError(f"{shown}:{number}: the line is longer than {longest:,} bytes")
+        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        fields = text.rstrip(b"\r\n").split(b"\t")
+        # The first field may be the end of a text that has line breaks.
+        for field in fields[1:] if b'"' in line else ():
+            if b'"' in field:
+                inner = field[1:].replace(b'""', b"")[:-1]
+                is_quoted = field.startswith(b'"') and b'"' not in inner
+                quoted, unquoted = quoted + is_quoted, unquoted + (not is_quoted)
+        yield fields
+    if quoted > unquoted:
+        raise DataError(
+            f"{shown}: its fields are in quotes, so another program, such as a spreadsheet or "
+            f"pandas, saved this file again; get the original file, or write it without quotes"
+        )

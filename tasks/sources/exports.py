@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from common.errors import DataError
 from common.files import write_atomically
 from common.untrusted import read_regular
-from tasks.cache import Build, Cache
+from tasks.preparation import Build
 
 MARK = "exported-from"
-"""File beside exported data that names its source and the digest of its content."""
-
-SEEDS_TRIED = 100
-"""Seeds of our generators, from 0 on, whose first examples are looked for in what is read."""
+"""File beside exported data that says where the data came from."""
 
 Source = Literal["official", "generated", "generated, clean law", "unofficial"]
 
@@ -27,30 +22,17 @@ Source = Literal["official", "generated", "generated, clean law", "unofficial"]
 class Mark(BaseModel):
     """What the mark beside exported files says of them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
     source: Source
     unofficial_because: str = ""
-    content: str
-    """See `content_digest`."""
 
 
-def content_digest(arrays: Iterable[np.ndarray]) -> str:
-    """Hash the content of arrays one after another, which may be parts of larger ones."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def mark_export(
-    folder: Path, cache: Cache, content: Iterable[np.ndarray], names: Iterable[str]
-) -> None:
+def mark_export(folder: Path, mark: Mark, names: Iterable[str]) -> None:
     """Make a folder for exported files, with a note that they are not the official release.
 
     Args:
         folder: where the files are exported to.
-        cache: the data to be exported.
-        content: its arrays, as they are read back.
+        mark: what the note says.
         names: names of the files and folders to be exported.
     Raises: DataError if the folder has one of these names already, but no mark of an export.
     """
@@ -61,8 +43,6 @@ def mark_export(
             f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
             f"folder"
         )
-    facts = {"source": cache.manifest.source, "unofficial_because": cache.unofficial_because}
-    mark = Mark.model_validate({**facts, "content": content_digest(content)})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (mark.model_dump_json(indent=2) + "\n").encode())
 
@@ -75,25 +55,20 @@ def read_mark(content: bytes) -> Mark | None:
         return None
 
 
-def determine_source(
-    made: Build, mark: bytes | None, content: Iterable[np.ndarray], doubt: str
-) -> None:
+def determine_source(made: Build, mark: bytes | None, doubt: str) -> None:
     """Say in a cache whether the files that it was read from are official.
 
-    An export of ours is known by its mark, if it still holds what the mark says; all else is
-    official only if nothing speaks against it.
+    An export of ours is known by its mark; all else is official only if nothing speaks against it.
 
     Args:
         made: the cache in the making, official so far.
         mark: content of the file MARK beside the files, if there is one.
-        content: the arrays that were read.
         doubt: what the files have in another way than the release; empty if nothing.
     """
     said = None if mark is None else read_mark(mark)
-    if mark is not None and (said is None or said.content != content_digest(content)):
-        doubt = f"the files are not those that {MARK} beside them was written for"
-    elif said is not None and said.source != made.source:
+    if said is not None and said.source != "official":
         made.source, made.unofficial_because = said.source, said.unofficial_because
-        return
-    if doubt:
+    elif mark is not None and said is None:
+        made.mark_unofficial(f"the file {MARK} beside it is no mark of an export")
+    elif doubt:
         made.mark_unofficial(doubt)

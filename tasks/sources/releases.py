@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from common.errors import DataError
 from common.files import format_bytes
 from common.untrusted import explain_errors
-from tasks.cache import Build, Cache, cache_folder, open_or_build
-from tasks.manifest import origin_facts
-from tasks.sources.copies import copy_order, note_copies
+from tasks.cache import Cache, OriginFacts
+from tasks.preparation import Build, Preparation
 from tasks.sources.downloads import Address, DownloadError, download
-from tasks.sources.parquet import table_files
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +24,33 @@ DEPTHS = ("", "*/", "*/*/", "*/*/*/")
 UNFINISHED = (".partial", ".lock")
 """Endings of the names of other files that a download leaves beside its own."""
 
-NEARLY_ARCHIVE = r"lra.?release(.*(gz|tar|zip|part|download))?$"
-"""Names, in small letters, that are nearly that of the archive of the Long Range Arena."""
+ARCHIVE = "lra_release"
+"""The archive of the Long Range Arena has this folder, and in it another one of the same name."""
+
+NOTE = "other copies of the data that were not read"
 
 FEW = 20
 """A manifest describes each file of a folder that has at most this many."""
+
+
+def copy_order(path: PurePath | str) -> tuple[bool, int, tuple[str, ...]]:
+    """Return a sort key for the paths of several copies: the copy to read comes first.
+
+    The archive of the Long Range Arena holds pathfinder128 twice. The labels of one copy cannot be
+    learned (google-research/long-range-arena#38); published code reads lra_release/lra_release.
+    """
+    parts = PurePosixPath(path).parts
+    is_inner = (ARCHIVE, ARCHIVE) in itertools.pairwise(parts)
+    return not is_inner, len(parts), parts
+
+
+def note_copies(made: Build, read: PurePath | str, others: Iterable[PurePath | str]) -> None:
+    """Name the other copies of the data that were not read, in the log and in the manifest."""
+    for other in others:
+        line = f"{other} was not read: it is another copy of the data, and {read} was read"
+        logger.warning(line)
+        made.skipped.append(line)
+        made.notes[NOTE] = made.notes.get(NOTE, 0) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +68,6 @@ class Release:
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
     """Pattern of the files to read in a folder."""
-    nearly: str = r"(?!)"
-    """Regular expression of file names that are nearly right, in small letters."""
 
     def find(self, data_dir: Path) -> list[Path]:
         """List the archives and folders that hold the files, the one to read first.
@@ -66,22 +84,21 @@ class Release:
                     found.append(accepted)
         return list(dict.fromkeys(found))
 
-    def find_nearly(self, data_dir: Path) -> list[Path]:
-        """List files whose names are nearly those of the release, as after a second download."""
-        paths = (path for depth in DEPTHS for path in data_dir.glob(f"{depth}*"))
-        found = (path for path in paths if re.search(self.nearly, path.name.lower()))
-        return sorted(path for path in found if path.is_file())
-
     def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
         """Find the official files, the ones to read first; or else the address of a download.
 
-        Raises: DataError if there are none, and the option `source` allows no download.
+        Args:
+            source: the task's option `source`: auto, official or download.
+        Raises: DataError if there are none, and the option allows no download.
         """
         found = self.find(data_dir) if source in ("auto", "official") else []
         if not found and source in ("auto", "download") and self.address is not None:
             return self.address
         if not found:
-            raise DataError(self.missing(data_dir))
+            raise DataError(
+                f"no official files of {self.task} in {data_dir} (searched three folders deep); "
+                f"expected {self._names()}. {self.people_get_it}"
+            )
         return found
 
     def get(self, data_dir: Path, source: str) -> list[Path]:
@@ -102,80 +119,110 @@ class Release:
                 f"will do: {self._names()}"
             ) from None
 
-    def missing(self, data_dir: Path) -> str:
-        """Say which files are missing, from which folder, and where people get them."""
-        nearly = ", ".join(str(path) for path in self.find_nearly(data_dir))
-        rename = f" Rename or unpack what has almost such a name: {nearly}." if nearly else ""
-        return (
-            f"no official files of {self.task} in {data_dir} (searched three folders deep); "
-            f"expected {self._names()}.{rename} {self.people_get_it}"
-        )
-
     def _names(self) -> str:
         return " or ".join(f"{name} ({what})" for name, what in self.names.items())
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseCache:
-    """The cache of a release's data, which is read into it from the official files."""
+class ReleaseCache(Preparation):
+    """The cache of a release's data, which is read into it from the official files.
 
-    release: Release
-    data_dir: Path
-    """Folder that holds the official files and the cache."""
-    name: str
-    """A word that describes the request and begins the name of the cache's folder."""
-    source: str
-    """The task's option `source`: auto, official or download."""
-    request: dict[str, Any]
-    """Everything that the cache depends on, except the files."""
+    Args:
+        release: the release.
+        data_dir: folder that holds the official files and the cache.
+        name: a word on the request, which begins the name of the cache's folder.
+        option: the task's option `source`: auto, official or download.
+        request: everything that the cache depends on, except the files.
+        read: function that reads an archive or folder into the cache, and sets the cache's source
+            if the data is not the official one.
+    """
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the cache."""
-        return cache_folder(self.data_dir, self.release.task, self.name, self.request)
+    def __init__(
+        self,
+        release: Release,
+        data_dir: Path,
+        *,
+        name: str,
+        option: str,
+        request: dict[str, Any],
+        read: Callable[[Build, Path], None],
+    ) -> None:
+        super().__init__(
+            data_dir=data_dir,
+            task=release.task,
+            name=name,
+            source="official",
+            request=request,
+            build=self._read,
+        )
+        self.release, self.option, self.read = release, option, read
 
-    def describe_preparation(self) -> str:
-        """Say what `open_or_read` still has to do; see `Task.describe_preparation`."""
+    def is_wanted(self) -> bool:
+        """Whether to read files, by the option `source` of data that can also be generated."""
+        if self.option != "auto":
+            return self.option == "official"
+        return self.folder.exists() or bool(self.release.find(self.data_dir))
+
+    def describe(self) -> str:
+        """See `Preparation.describe`."""
         if self.folder.exists():
             return ""
-        found = self.release.locate(self.data_dir, self.source)
+        found = self.release.locate(self.data_dir, self.option)
         if isinstance(found, Address):
             return f"download {found.urls[0]} ({format_bytes(found.bytes)}) and read it"
         path = found[0]
         size = f" ({format_bytes(path.stat().st_size)})" if path.is_file() else ""
         return f"read {path}{size}"
 
-    def open_or_read(self, read: Callable[[Build, Path], None]) -> Cache:
-        """Open the cache; where there is none, find the files and read them.
+    def open_or_build(self) -> Cache:
+        """See `Preparation.open_or_build`.
 
-        Args:
-            read: function that reads an archive or folder into the cache, and sets the cache's
-                source if the data is not the official one.
-        Raises: DataError if there are no files, or if they are not official and should be.
+        Raises: DataError also if the files have changed, or are not official and should be.
         """
-
-        def build(made: Build) -> None:
-            path, *others = self.release.get(self.data_dir, self.source)
-            files = table_files(path) or [path]
-            files = files if path.is_file() else sorted(path.glob(self.release.inside))
-            if len(files) <= FEW:
-                made.origin = {
-                    file.relative_to(self.data_dir).as_posix(): origin_facts(file) for file in files
-                }
-            with explain_errors(f"{path}", "is it complete?"):
-                read(made, path)
-            note_copies(made, path, others)
-
-        cache = open_or_build(
-            self.folder,
-            task=self.release.task,
-            source="official",
-            request=self.request,
-            build=build,
-        )
+        cache = super().open_or_build()
         cache.check_origin(self.data_dir)
-        check_official(cache, self.source)
+        if cache.manifest.source == "official":
+            return cache
+        because = cache.manifest.unofficial_because
+        other = f"other data than the official release{because and f': {because}'}"
+        if self.option != "auto":
+            raise DataError(
+                f"task.source is {self.option}, but {cache.folder} was read from {other}; replace "
+                f"the files by the release and delete this folder, or use task.source=auto to use "
+                f"the data as unofficial"
+            )
+        logger.warning(
+            f"{cache.folder} holds {other}. Results on it are marked {cache.manifest.source} and "
+            f"compare only with each other"
+        )
         return cache
+
+    def _read(self, made: Build) -> None:
+        path, *others = self.release.get(self.data_dir, self.option)
+        files = [path] if path.is_file() else sorted(path.glob(self.release.inside))
+        if len(files) <= FEW:
+            made.origin = {
+                file.relative_to(self.data_dir).as_posix(): OriginFacts.of(file) for file in files
+            }
+        with explain_errors(f"{path}", "is it complete?"):
+            self.read(made, path)
+        note_copies(made, path, others)
+
+
+def choose_source(source: str, *, is_official: bool, options: str) -> str:
+    """Say where data that can also be generated comes from: generate, official or auto.
+
+    Args:
+        source: the task's option `source`.
+        is_official: whether the other options ask for what the official data is.
+        options: the names of these options.
+    Raises: ValueError if official data is asked for that cannot be.
+    """
+    if source == "official" and not is_official:
+        raise ValueError(
+            f"source is official, but the official data has values of its own for {options}; "
+            f"leave them out, or use source=generate"
+        )
+    return source if is_official else "generate"
 
 
 def describe_size_difference(
@@ -187,27 +234,3 @@ def describe_size_difference(
         for counts in (sizes, official)
     )
     return f"it has other numbers of {unit} than the release: {has}; expected {expected}"
-
-
-def check_official(cache: Cache, source: str) -> None:
-    """Warn of data that is not the official release, or refuse it.
-
-    Args:
-        cache: data that was read from files.
-        source: the task's option `source`; all but auto insist on the release.
-    Raises: DataError that says why the data is not official.
-    """
-    if cache.manifest.source == "official":
-        return
-    reason = f": {cache.unofficial_because}" if cache.unofficial_because else ""
-    if source == "auto":
-        logger.warning(
-            f"{cache.folder} holds other data than the official release{reason}. Results on it "
-            f"are marked {cache.manifest.source} and compare only with each other"
-        )
-        return
-    raise DataError(
-        f"task.source is {source}, but {cache.folder} was read from other data than the official "
-        f"release{reason}; replace the files by the release and delete this folder, or use "
-        f"task.source=auto to use the data as unofficial"
-    )

@@ -1,0 +1,197 @@
+"""Preparation of a task's data: the cache that it is kept in, and how it is made.
+
+A cache is written to a folder beside its final place and renamed when complete, under a
+lock: a killed preparation leaves nothing that could be taken for a complete cache, and of two
+processes that prepare the same data, one does the work and the other waits.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from common.files import name_file_in_errors, reserve, write_atomically
+from common.untrusted import map_array
+from tasks.base import Dataset, Task
+from tasks.cache import (
+    FORMAT,
+    Cache,
+    Manifest,
+    OriginFacts,
+    canonical_hash,
+    file_facts,
+    open_cache,
+    read_cache,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Build:
+    """A cache in the making: arrays are written at once, the facts about them at the end."""
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self.folder = folder
+        self.source = source
+        self.unofficial_because = ""
+        self.sizes: dict[str, int] = {}
+        self.baselines: dict[str, float] = {}
+        self.origin: dict[str, OriginFacts] = {}
+        self.notes: dict[str, int] = {}
+        self.skipped: list[str] = []
+
+    def mark_unofficial(self, because: str) -> None:
+        """Say that the data is not the official release, and what it has in another way."""
+        self.source, self.unofficial_because = "unofficial", because
+
+    def save(self, name: str, array: np.ndarray) -> None:
+        """Write an array."""
+        path = self.folder / f"{name}.npy"
+        with name_file_in_errors(path):
+            np.save(path, array, allow_pickle=False)
+
+    def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
+        """Map an array of a fixed size, to be written in place; its space on the disk is taken.
+
+        Raises: OSError naming the file where the disk lacks that space.
+        """
+        path = self.folder / f"{name}.npy"
+        with name_file_in_errors(path):
+            array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        reserve(path)
+        return array
+
+    def array(self, name: str) -> np.ndarray:
+        """Map an array that was written into memory, read-only."""
+        return map_array(self.folder / f"{name}.npy")
+
+    def finish(self, task: str, request: dict[str, Any]) -> None:
+        """Write everything to the disk, and the manifest last."""
+        paths = sorted(self.folder.iterdir())
+        for path in paths:
+            with name_file_in_errors(path), path.open("rb") as file:
+                os.fsync(file.fileno())
+        facts = {name: value for name, value in vars(self).items() if name != "folder"}
+        files = {path.name: file_facts(path) for path in paths}
+        manifest = Manifest(format=FORMAT, task=task, request=request, files=files, **facts)
+        content = (manifest.model_dump_json(indent=2) + "\n").encode()
+        write_atomically(self.folder / "manifest.json", content)
+
+
+@dataclass(kw_only=True)
+class Preparation:
+    """The cache of a task's data, and how it is made where there is none."""
+
+    data_dir: Path
+    task: str
+    name: str
+    """A word on the request, which begins the name of the cache's folder."""
+    source: str
+    """Where the data comes from, unless `build` finds another source."""
+    request: dict[str, Any]
+    """Everything that the data depends on."""
+    build: Callable[[Build], None]
+    """Writes the arrays and the facts about them."""
+    description: str = ""
+    """What is to be done, such as "generate 100 examples"."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the cache, whose name ends in the start of the request's hash."""
+        return self.data_dir / self.task / f"{self.name}-{canonical_hash(self.request)[:12]}"
+
+    def describe(self) -> str:
+        """Say what `open_or_build` still has to do; nothing, where there is a cache."""
+        return "" if self.folder.exists() else self.description
+
+    def open_or_build(self) -> Cache:
+        """Open the cache; where there is none, make it.
+
+        Raises: DataError as `open_cache` and `build` do.
+        """
+        folder = self.folder
+        if folder.exists():  # complete, as it is named last; and the data folder may be read-only
+            return open_cache(folder, self.request)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(folder):
+            if not folder.exists():
+                partial = folder.with_name(f"{folder.name}.partial")
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir()
+                made = Build(partial, self.source)
+                try:
+                    self.build(made)
+                    made.finish(self.task, self.request)
+                    partial.rename(folder)
+                except BaseException:
+                    shutil.rmtree(partial, ignore_errors=True)
+                    raise
+            return open_cache(folder, self.request)
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    lock = FileLock(f"{folder}.lock")
+    try:
+        held = lock.acquire(timeout=0)
+    except Timeout:
+        logger.info(f"waiting for another process, which is preparing {folder}")
+        held = lock.acquire()
+    with held:
+        yield
+
+
+class PreparedTask(Task):
+    """A task whose data is prepared once, and kept in a cache."""
+
+    @abc.abstractmethod
+    def plan(self, data_dir: Path) -> Preparation:
+        """Say where the data comes from.
+
+        Raises: DataError if the data is missing and cannot be generated.
+        """
+
+    @abc.abstractmethod
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """Open the splits of a cache, with what a user should know of them."""
+
+    @abc.abstractmethod
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """Check all that a cache holds; return a sentence for each check that passed.
+
+        Raises: DataError that says what is wrong.
+        """
+
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        return self.plan(data_dir).describe()
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        return self.open_data(self.plan(data_dir))
+
+    def open_data(self, plan: Preparation) -> Dataset:
+        """Open a cache, made where there is none, and check that the examples are as described."""
+        cache = plan.open_or_build()
+        with cache.explain_errors():
+            dataset = self.open_dataset(cache)
+            for split in dataset.splits.values():
+                split.check(self.info)
+        return dataset
+
+    def verify(self, dataset: Dataset) -> list[str]:
+        """See `Task.verify`: compares all checksums first."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        checks = self.check(cache, dataset)
+        return ["sizes and checksums of all files match the manifest", *checks]
