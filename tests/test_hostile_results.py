@@ -25,7 +25,6 @@ from lra.sweep.plan import Limits
 from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder
 from made_data import Attack, put
-from made_results import write_as_schema_1
 
 MEAN = "mean"
 RECORD = "lra.record.__main__"
@@ -103,29 +102,10 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
     assert not formulas((place.folder / "all.csv").read_text())
 
 
-SETTINGS: Mapping[str, bytes] = {
-    "formula": b"train:\n  lr: '=cmd'\n  b: ['@SUM(1)']\n",
-    "escapes": b'train:\n  lr: "\\e[2J"\n  "\\e[2J": 1\n',
-    "code": b"train: !!python/object/apply:os.system ['touch ../executed']\n",
-    "references": b"train:\n  a: &a [1]\n  b: [*a, *a]\n",
-    "many": b"train:\n" + b"".join(b"  k%d: 1\n" % k for k in range(50_000)),
-}
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings_of_old_runs(place: Place, done: Path, name: str) -> None:
-    run = copied(done, place)
-    write_as_schema_1(run)
-    (run / "config.yaml").write_bytes(SETTINGS[name])
-    place.attack(RECORD, ["export", "--csv", "all.csv"], {0, 1})
-    text = (place.folder / "all.csv").read_text()
-    assert "\x1b" not in text and not formulas(text)
-
-
 PREDICTIONS: Mapping[str, tuple[bytes, str]] = {
     "empty": (b"", "its text is damaged or incomplete (EmptyDataError"),
     "NUL": (b"\0" * 999, "'label'"),
-    "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "or odd"),
+    "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "whole numbers nor words"),
     "fractions": (b"label,prediction,w\n" + b"1,2,0.5\n" * 50, "neither whole numbers nor words"),
     "predicted": (b"label,prediction\n" + b"1,-2\n" * 50, "predictions are not all whole numbers"),
     "twice": (b"label,label,prediction\n1,1,1\n", "1 of 1 right, its record says 0 of 50"),

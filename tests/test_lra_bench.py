@@ -253,16 +253,13 @@ def test_a_newer_measurement_replaces_that_of_the_same_settings_alone(tmp_path: 
     assert [r.steps_per_second for r in records] == [2.0] * len(changes)
 
 
-PRETRAINING = {"task": "lm", "objective": "next", "rpe_layers": 3, "rounds_rpe_layers": (3, 6)}
-
-
 @pytest.mark.parametrize(
     ("mode", "facts", "meant"),
     [
         ("step", {}, {"batch_size": 8, "preset": "paper", "protocol": "s4", "vary": []}),
         ("op", {"channels": 4, "part": "kernel"}, {"batch_size": 8, "dim": 4, "parts": "kernel"}),
         ("decode", {"channels": 4, "part": "prefix"}, {"dim": 4}),
-        ("pretraining", PRETRAINING, {"task": "lm", "vary": ["mixer.rpe_layers=3,6"]}),
+        ("step", {"varied": {"mixer.rpe_layers": (3, 6)}}, {"vary": ["mixer.rpe_layers=3,6"]}),
     ],
 )
 def test_a_command_repeats_what_was_measured(
@@ -273,8 +270,7 @@ def test_a_command_repeats_what_was_measured(
     program, *arguments = shlex.split(bench_command(bench_record(**made)))[2:]
     options = vars(bench.parse_arguments(arguments))
     always = {
-        "command": mode.replace("pretraining", "step"), "mixers": "tnn,s4", "lengths": "1024",
-        "repeats": 7,
+        "command": mode, "mixers": "tnn,s4", "lengths": "1024", "repeats": 7,
     }  # fmt: skip
     assert program == "lra.bench"
     assert {**options, **always, **meant} == options

@@ -56,13 +56,11 @@ class RunRecord(TestedRecord):
     """Everything that tables need to know of a run; null stands for what was not measured."""
 
     mixer_code: ShortText | None = None
-    """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
+    """Start of the SHA-256 of the file of the user's own mixer; null for a mixer of the suite."""
     mixer_from: PrintableText | None = None
-    """Argument of --mixer, if it named a plug-in."""
+    """Argument of --mixer for the user's own mixer."""
     task_code: ShortText | None = None
-    """Start of the SHA-256 of a plug-in task's file; null for a registered task."""
     task_from: PrintableText | None = None
-    """Argument of --task, if it named a plug-in."""
     preset: FileName
     protocol: FileName
     settings: Settings
@@ -127,16 +125,6 @@ class RunRecord(TestedRecord):
     def overrides(self) -> tuple[str, ...]:
         """The settings that flags changed, as `--set` takes them."""
         return write_changes(self.changes)
-
-    def flops(self, step: int) -> float | None:
-        """Return the FLOPs up to a step, those of a pretraining included; None if not known."""
-        before = self.pretraining
-        if self.flops_per_step is None or before is None:
-            return None if self.flops_per_step is None else step * self.flops_per_step
-        if before.flops_per_step is None:
-            return None
-        steps = min(step, before.steps)
-        return steps * before.flops_per_step + (step - steps) * self.flops_per_step
 
     @property
     def has_own_code(self) -> bool:
