@@ -53,7 +53,7 @@ def arguments(folder: Path, *more: str, mixers: str = "mean,fnet", seeds: str = 
 def sweep_options(folder: Path, **changes: object) -> SweepOptions:
     values: dict[str, object] = {
         "tasks": ["listops"], "mixers": ["mean", "fnet"], "seeds": [0, 1], "preset": "quick",
-        "protocol": "s4", "overrides": list(TINY), "grid": [],
+        "protocol": "s4", "overrides": list(TINY),
         "data_dir": folder / "data", "results_dir": folder / "results",
     }  # fmt: skip
     return SweepOptions(**{**values, **changes})  # pyright: ignore[reportArgumentType]
@@ -108,18 +108,15 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
         (["--grid", "train.lr"], "section.key=value,value"),
         (["--grid", "train.weight_decoy=1,2"], "did you mean weight_decay?"),
         (["--mixers", "tnm"], "listops, tnm: "),
-        (["--mixers", "tnn,,mean"], "an empty name"),
         (["--preset", "bugdet"], "unknown preset 'bugdet'"),
         (["--tasks", "pathx", "--preset", "budget"], "pathx"),
         (["--seeds", "a"], "--seeds a: got 'a', expected a whole number"),
-        (["--seeds", "-1"], "expected 0 to"),
         (["--seeds", ",".join(map(str, range(30_000)))], "60,000 runs, expected at most 1,000"),
         (["--device", "cuda:77"], "no device 'cuda:77'"),
         (["--device", "auto", "--gpus-per-run", "2"], "--gpus-per-run 2: this machine has 0 GPUs"),
-        (["--hand-back", "5"], "--hand-back has no effect with --launcher local"),
+        (["--ray-address", "auto"], "--ray-address has no effect with --launcher local"),
         (["--launcher", "slurm", "--per-device", "2"], "--per-device has no effect"),
         (["--launcher", "slurm", "--cluster", "slurm_partitoin=gpu"], "'partitoin'"),
-        (["--launcher", "slurm", "--cluster", "timeout_min=soon"], "expected type"),
         (["--launcher", "slurm", "--cluster", "timeout_min"], "expected NAME=VALUE"),
     ],
 )
@@ -334,7 +331,7 @@ class Small:
 def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep_command, "make_launcher", lambda *_: MadeRuns())
+    monkeypatch.setattr(sweep_command, "make_launcher", lambda _: MadeRuns())
     (tmp_path / "own.py").write_text(OWN_TASK)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "aclImdb_v1.tar.gz").write_bytes(b"no archive")

@@ -11,8 +11,8 @@ from filelock import FileLock
 
 from lra.runtime.cli import HELD, OUT_OF_MEMORY
 from lra.runtime.errors import HeldError, UserError
-from lra.sweep.plan import Failure, Limits, PlannedRun, plan
-from lra.sweep.work import AGAIN, LaunchOptions, Work
+from lra.sweep.plan import FAILURE, Limits, PlannedRun, plan
+from lra.sweep.work import AGAIN, Work
 from lra.train.stopping import StopRequest
 from made_results import record as made_record
 from test_lra_sweep import sweep_options
@@ -92,7 +92,7 @@ def work(
     stop: StopRequest | None = None,
     limits: Limits | None = None,
 ) -> str | None:
-    options = LaunchOptions(device="cpu", results_dir=Path(), limits=limits or Limits())
+    options = sweep_options(Path(), limits=limits or Limits())
     return Work(runs, workers, options, stop).execute()
 
 
@@ -218,7 +218,7 @@ def test_a_folder_that_cannot_be_written_fails_one_run_alone(
     broken = runs[1]
     broken.folder.path.mkdir(parents=True)
     if not can_note:
-        (broken.folder.path / Failure.FILE / "x").mkdir(parents=True)
+        (broken.folder.path / FAILURE / "x").mkdir(parents=True)
 
     def fill_disk(run: PlannedRun) -> int:
         if run is not broken:

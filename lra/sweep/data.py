@@ -6,6 +6,7 @@ Runs whose data cannot be had are left out, and do not keep the others from bein
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -21,45 +22,44 @@ class SweepData:
     """The data sets that runs need: one for each task and choice of its options.
 
     Args:
-        runs: runs of a plan.
+        runs: the runs of a plan that are to be carried out; others need no data.
     """
 
     def __init__(self, runs: Sequence[PlannedRun]) -> None:
-        self.runs: dict[str, PlannedRun] = {}
-        """A run that needs each data set, by a name of the data set."""
         self.faults: dict[str, str] = {}
         """Why data is missing or cannot be prepared, by the name of the data set."""
         self._names: dict[str, str] = {}
+        self._runs: dict[str, PlannedRun] = {}
         by_settings: dict[tuple[str, str], str] = {}
         for run in runs:
             settings = run.config.task_component.spec, run.config.task.model_dump_json()
-            name = by_settings.get(settings)
-            if name is None:
+            if (name := by_settings.get(settings)) is None:
                 name = run.config.task_name
-                if name in self.runs:
+                if name in self._runs:
                     changes = [change.text for change in run.changes if change.section == "task"]
                     name = " ".join([name, *changes])
                 by_settings[settings] = name
-                self.runs[name] = run
+                self._runs[name] = run
             self._names[run.name] = name
-
-    def fault_of(self, run: PlannedRun) -> str | None:
-        """Name the data set of a run whose data cannot be had; None for any other run.
-
-        Runs that this object was not made for need no data, for example those that are done.
-        """
-        name = self._names.get(run.name)
-        return name if name in self.faults else None
 
     def ready(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Choose the runs in whose data no fault was found."""
-        return [run for run in runs if self.fault_of(run) is None]
+        return [run for run in runs if self._names.get(run.name) not in self.faults]
 
     def refuse_if_none_is_ready(self, runs: Sequence[PlannedRun]) -> None:
         """Raise DataError if no run of a plan has its data."""
         if not self.ready(runs):
             names = ", ".join(self.faults)
             raise DataError(f"no data of {names} (the reasons are above), so no run was started")
+
+    def describe_faults(self) -> list[str]:
+        """Say which runs are left out, and why: a text for each data set."""
+        counts = Counter(self._names.values())
+        return [
+            f"left out: {name} ({counts[name]} run{'s' * (counts[name] != 1)}), until its data is "
+            f"there: {fault}"
+            for name, fault in self.faults.items()
+        ]
 
     def check(self) -> dict[str, str]:
         """Find out what is left to prepare, without doing it; log what is missing, and why.
@@ -85,7 +85,7 @@ class SweepData:
             with run.config.task_component.explain_errors(f"its data {fault}"):
                 action(name, run.config.build_task(), run)
 
-        sound = {name: run for name, run in self.runs.items() if name not in self.faults}
+        sound = {name: run for name, run in self._runs.items() if name not in self.faults}
         failed = attempt_each({n: partial(attempt, n, run) for n, run in sound.items()})
         self.faults |= failed
         if failed:

@@ -16,12 +16,12 @@ from typing import Any
 from common.cores import core_count
 from common.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError
-from lra.sweep.work import LaunchOptions
+from lra.sweep.plan import SweepOptions
 
 SECONDS_TO_ANSWER = 60
 """Time in which a cluster has to accept a connection."""
 OBJECT_STORE_BYTES = 256 * 2**20
-"""Memory for what runs hand back, where Ray is started on this machine."""
+"""Memory of Ray for what processes exchange, where it is started on this machine."""
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
 PARAMETERS = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
@@ -79,7 +79,7 @@ def read_needs(texts: Sequence[str]) -> dict[str, Any]:
     return needs
 
 
-def choose_needs(options: LaunchOptions, nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+def choose_needs(options: SweepOptions, nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Choose what a run requests: GPUs, or a share of one, where nodes have any; else CPUs.
 
     Args:

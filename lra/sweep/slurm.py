@@ -19,9 +19,8 @@ from common.strict_yaml import parse_yaml
 from common.untrusted import read_regular
 from lra.runtime.errors import UserError
 from lra.sweep.data import SweepData
-from lra.sweep.plan import Limits, PlannedRun, note_failure
+from lra.sweep.plan import Limits, PlannedRun, SweepOptions, note_failure
 from lra.sweep.run_process import start_run, write_command
-from lra.sweep.work import LaunchOptions
 from lra.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -145,7 +144,7 @@ def is_queued(run: PlannedRun) -> bool:
 class SlurmLauncher:
     """Submits runs as jobs of Slurm, and does not wait for them."""
 
-    def __init__(self, options: LaunchOptions) -> None:
+    def __init__(self, options: SweepOptions) -> None:
         self.options = options
         self.parameters = list(options.cluster)
         if options.gpus_per_run > 1 and options.device != "cpu":

@@ -7,8 +7,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from tqdm import tqdm
@@ -18,7 +16,7 @@ from common.progress import is_live
 from lra.runtime.cli import HELD, USER_ERROR
 from lra.runtime.errors import HeldError, UserError, describe_os_error
 from lra.sweep.data import SweepData
-from lra.sweep.plan import OPEN, Failure, Limits, PlannedRun, State, note_failure
+from lra.sweep.plan import OPEN, Failure, PlannedRun, State, SweepOptions, note_failure
 from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
@@ -32,30 +30,6 @@ SECONDS_BETWEEN_LINES = 60.0
 """Pause between two reports on the runs that are at work."""
 MOST_LOSSES = 3
 """Times in a row that a run may be interrupted without having saved anything new."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchOptions:
-    """What the command line says about where and how runs are carried out."""
-
-    device: str
-    """As --device of run_task.py; auto: all GPUs, or the CPU if there is no GPU."""
-    per_device: int = 1
-    """Number of runs at a time on each device."""
-    gpus_per_run: int = 1
-    """Number of GPUs of one machine that a run is divided between."""
-    cluster: Sequence[str] = ()
-    """What a run asks of a cluster, each as "name=value"."""
-    ray_address: str | None = None
-    """Address of a Ray cluster; None: one is started on this machine."""
-    hand_back: float | None = None
-    """Minutes between two copies of a run's folder; None: nodes share the results folder."""
-    results_dir: Path
-    limits: Limits
-    total_minutes: float | None = None
-    """Limit of the whole sweep."""
-    states: Sequence[State] = OPEN
-    """States of the runs to carry out; other runs are left alone."""
 
 
 class Launcher(Protocol):
@@ -92,7 +66,7 @@ class Attempt(Protocol):
 
 
 class Workers(Protocol):
-    """Places that each work on one run at a time."""
+    """What works on several runs at a time."""
 
     @property
     def capacity(self) -> int:
@@ -122,7 +96,7 @@ class Work:
         self,
         runs: Sequence[PlannedRun],
         workers: Workers,
-        options: LaunchOptions,
+        options: SweepOptions,
         stop: StopRequest | None = None,
     ) -> None:
         self.waiting = list(runs)
