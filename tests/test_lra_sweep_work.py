@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 
 from lra.runtime.cli import HELD, OUT_OF_MEMORY
-from lra.runtime.errors import HeldError, UserError
+from lra.runtime.errors import UserError
 from lra.sweep.plan import FAILURE, Limits, PlannedRun, plan
 from lra.sweep.work import AGAIN, Work
 from lra.train.stopping import StopRequest
@@ -34,11 +34,6 @@ def save_step(step: int) -> End:
         return AGAIN
 
     return interrupt
-
-
-def refuse(run: PlannedRun) -> int:
-    """Stand for a run that cannot be started, because another process holds it."""
-    raise AssertionError
 
 
 def find_held(run: PlannedRun) -> int:
@@ -75,8 +70,6 @@ class MadeUpWorkers:
         number = sum(attempt.run is run for attempt in self.attempts)
         end = self.ends[min(number, len(self.ends) - 1)]
         self.attempts.append(MadeUpAttempt(run, end))
-        if end is refuse:
-            raise HeldError("held")
         return self.attempts[-1]
 
 
@@ -100,7 +93,7 @@ def states(runs: list[PlannedRun]) -> list[str]:
     return [run.state(Limits())[0] for run in runs]
 
 
-@pytest.mark.parametrize("first", [finish, save_step(3), refuse, find_held])
+@pytest.mark.parametrize("first", [finish, save_step(3), find_held])
 def test_every_run_is_made_once_also_after_an_interruption(tmp_path: Path, first: End) -> None:
     workers = MadeUpWorkers(first, finish)
     runs = plan(sweep_options(tmp_path))
@@ -208,8 +201,7 @@ def test_a_worker_that_can_make_no_run_lets_the_others_save(tmp_path: Path) -> N
     assert states(runs) == ["new"] * 4
 
 
-@pytest.mark.parametrize("can_note", [True, False])
-@pytest.mark.parametrize("when", ["poll", "end"])
+@pytest.mark.parametrize(("when", "can_note"), [("poll", True), ("end", False)])
 def test_a_folder_that_cannot_be_written_fails_one_run_alone(
     tmp_path: Path, when: str, can_note: bool
 ) -> None:

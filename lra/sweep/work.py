@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from tqdm import tqdm
-
 from common.errors import DataError
-from common.progress import is_live
+from common.progress import progress
 from lra.runtime.cli import HELD, USER_ERROR
-from lra.runtime.errors import HeldError, UserError, describe_os_error
+from lra.runtime.errors import UserError, describe_os_error
 from lra.sweep.data import SweepData
 from lra.sweep.plan import OPEN, Failure, PlannedRun, State, SweepOptions, note_failure
 from lra.train.stopping import StopRequest
@@ -76,8 +73,7 @@ class Workers(Protocol):
     def start(self, run: PlannedRun) -> Attempt:
         """Start a run.
 
-        Raises: HeldError if another process is at work on it; OSError or DataError if its folder
-            cannot be read or written.
+        Raises: OSError or DataError if its folder cannot be read or written.
         """
         ...
 
@@ -108,11 +104,7 @@ class Work:
         self._fault: UserError | None = None
         self._losses: dict[str, list[str]] = {}
         self._next_check = 0.0
-        self._ends: Counter[str] = Counter()
-        self._bar = tqdm(
-            total=len(runs), unit=" run", desc="sweep", disable=not is_live(), dynamic_ncols=True,
-            smoothing=0,
-        )  # fmt: skip
+        self._bar = progress("sweep", total=len(runs), unit="run")
 
     def execute(self) -> str | None:
         """Carry out all; return what stopped the sweep early, None if nothing did.
@@ -151,8 +143,6 @@ class Work:
             try:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
                 self.working.append((run, self.workers.start(run)))
-            except HeldError:
-                self.waiting.append(run)
             except (OSError, DataError) as error:
                 self._end_with_fault(run, error)
 
@@ -181,18 +171,16 @@ class Work:
         for run, attempt in self.working.copy():
             try:
                 code = attempt.poll()
-                if code is None:
-                    continue
-                self.working.remove((run, attempt))
-                self._note_end(run, code)
-            except UserError as fault:
-                self._fault = fault
-                self.working.remove((run, attempt))
-                self._ask_to_stop(str(fault))
-            except (OSError, DataError) as error:
-                if (run, attempt) in self.working:
+                if code is not None:
                     self.working.remove((run, attempt))
-                self._end_with_fault(run, error)
+                    self._note_end(run, code)
+            except (UserError, OSError, DataError) as error:
+                self.working = [pair for pair in self.working if pair[1] is not attempt]
+                if isinstance(error, UserError):
+                    self._fault = error
+                    self._ask_to_stop(str(error))
+                else:
+                    self._end_with_fault(run, error)
 
     def _note_end(self, run: PlannedRun, code: int) -> None:
         """Note the end of a run, or let it wait again.
@@ -248,11 +236,9 @@ class Work:
 
     def _end(self, run: PlannedRun, state: State, note: str) -> None:
         """Report the state in which a run has ended, and the result of one that is done."""
-        self._ends[state] += 1
         record = run.folder.record() if state == "done" else None
         result = f", test {record.test_text}" if record else ""
         logger.info(f"{run.name}: {state}{result}{f' ({note})' if note else ''}")
-        self._bar.set_postfix(self._ends, refresh=False)
         self._bar.update()
 
     def _report(self) -> None:
