@@ -22,7 +22,7 @@ from tqdm import tqdm
 from conftest import ROOT, python_example
 from lra.bench import __main__ as bench
 from lra.bench import rounds
-from lra.bench.case import Case, InOwnProcess, InThisProcess, Memory, Subject
+from lra.bench.case import Case, InOwnProcess, InThisProcess, Subject
 from lra.bench.time_breakdown import profile_steps
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.commands import bench_command
@@ -30,13 +30,13 @@ from lra.runtime.errors import UserError
 from made_results import bench_record
 from run_checks import next_command
 
-MEMORY = Memory(base=3.0, peak=5.0, reserved=None)
+MEMORY: dict[str, float | None] = {"base_memory_mib": 3.0, "peak_memory_mib": 5.0}
 
 
 class Quick(InThisProcess):
     """A case in this process, as others take seconds to start."""
 
-    def memory(self) -> Memory:
+    def memory(self) -> dict[str, float | None]:
         return MEMORY
 
 
@@ -194,7 +194,7 @@ def test_running_out_of_memory_leaves_the_others_their_times(
 def test_what_memory_cannot_hold_together_is_measured_in_sets(
     times: float, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "available_memory_mib", lambda _: times * MEMORY.peak)
+    monkeypatch.setattr(rounds, "available_memory_mib", lambda _: times * 5.0)
     records = measured(*(Made(mixer=name, device="cpu") for name in ("a", "b")))
     assert len({r.measured_with for r in records}) == sets
     assert {(r.mixer, r.repeats) for r in records} == {("a", 2), ("b", 2)}
@@ -230,7 +230,7 @@ def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
     """A varied setting wins over flags."""
     arguments = "step --preset quick --mixers tnn,fd-tnn --lengths 32,16 --batch-size 2 --set "
     arguments += "mixer.rpe_dim=4 --vary mixer.rpe_layers=2,1 --vary train.batch_size=8"
-    short, long = bench.list_classifiers(bench.parse_arguments(shlex.split(arguments)))
+    short, long = bench.list_groups(bench.parse_arguments(shlex.split(arguments)))
     found = [case.settings() for case in short]
     assert {one["length"] for one in found} == {16}
     assert {case.settings()["length"] for case in long} == {32}
@@ -283,12 +283,12 @@ def test_a_case_in_its_own_process_is_timed_twice_a_round(monkeypatch: pytest.Mo
     spins: list[object] = []
     for is_reference in (False, True):
         place = InOwnProcess(Made(mixer="a", device="cpu", how="grows", is_reference=is_reference))
-        before = place.memory()
+        before, peak = (place.memory()[name] for name in MEMORY)
         assert place.seconds() >= 0
-        facts, after = place.facts(), place.memory()
+        facts, (base, later_peak) = place.facts(), (place.memory()[name] for name in MEMORY)
         assert facts["params"] == 5, "three runs of warm-up, one that is not timed, one that is"
-        assert after.base == before.base > 0
-        assert after.peak > before.peak + 50
+        assert base == before and later_peak is not None and peak is not None
+        assert later_peak > peak + 50
         place.close()
         assert place.process.exitcode is not None
         spins.append(facts["time_breakdown"]["spin"])

@@ -76,15 +76,6 @@ class Case(abc.ABC):
         return self.has_own_process and not self.is_reference
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Memory of a process that runs a case, in MiB."""
-
-    base: float
-    peak: float
-    reserved: float | None
-
-
 class InThisProcess:
     """A case that is set up in this process, whose allocator is set as the case needs it.
 
@@ -119,10 +110,13 @@ class InThisProcess:
         self._hand_back()
         return spent
 
-    def memory(self) -> Memory:
-        """Return the memory of all runs so far."""
-        peak, reserved = peak_memory_mib(self.device), reserved_memory_mib(self.device)
-        return Memory(self.base, peak, reserved)
+    def memory(self) -> dict[str, float | None]:
+        """Return the memory of this process in all runs so far, as fields of the record."""
+        return {
+            "base_memory_mib": self.base,
+            "peak_memory_mib": peak_memory_mib(self.device),
+            "reserved_memory_mib": reserved_memory_mib(self.device),
+        }
 
     def facts(self) -> dict[str, Any]:
         """See `Subject.facts`."""
@@ -176,7 +170,7 @@ class InOwnProcess:
         """See `InThisProcess.seconds`."""
         return self._ask("seconds")
 
-    def memory(self) -> Memory:
+    def memory(self) -> dict[str, float | None]:
         """See `InThisProcess.memory`."""
         return self._ask("memory")
 
