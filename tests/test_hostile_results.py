@@ -65,12 +65,12 @@ FILES: Mapping[str, bytes] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("file", ["result.json", "evaluation-1.json", "failure.json"])
+@pytest.mark.parametrize("file", ["result.json", "evaluation-1.json", "failure.txt"])
 def test_files_of_records(place: Place, done: Path, file: str) -> None:
     path = copied(done, place) / file
     for content in FILES.values():
         path.write_bytes(content)
-        if file == "failure.json":
+        if file == "failure.txt":
             place.attack("lra.sweep.__main__", [*SWEEP, "--dry-run"], {0})
         else:
             place.attack(RECORD, ["validate"], {1})
@@ -262,28 +262,6 @@ def test_what_is_no_file(place: Place, done: Path, file: str) -> None:
     code, run_task = (1, 2) if file == "result.json" else (0, 0)
     place.attack(RECORD, ["validate"], {code})
     go_on(place, run_task)
-
-
-LINKS = ["predictions.csv", "result.json", "evaluation-0.json"]
-
-
-@pytest.mark.parametrize("name", [*LINKS, ".."])
-def test_merges_stay_inside(place: Place, done: Path, name: str) -> None:
-    run = copied(done, place)
-    path, secret = (run / name).resolve(), place.outside / "secret"
-    if name not in LINKS:
-        path.rename(place.outside / "theirs")
-        path.symlink_to(place.outside / "theirs")
-    else:
-        if name == "result.json":
-            secret.write_bytes(path.read_bytes())
-        path.unlink(missing_ok=True)
-        path.symlink_to(path if name == "predictions.csv" else secret)
-    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {1})
-    new = place.folder / "new"
-    assert not [p for p in new.rglob("*") if p.is_file() and "root:" in p.read_text()]
-    assert bool([*new.rglob("result.json")]) == name.startswith("evaluation")
-    assert name not in LINKS or not list(new.rglob(name))
 
 
 def test_a_finished_run_in_a_folder_that_cannot_be_written(place: Place, done: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from filelock import FileLock
@@ -26,7 +26,6 @@ def merge_results(
     """Copy the records of other results folders into one, or nothing if any of them conflicts.
 
     Runs, measurements and evaluations that the target has with the same record are left alone.
-    What is behind a symbolic link is left out and named.
 
     Args:
         target: results folder to copy into.
@@ -45,11 +44,9 @@ def merge_results(
         faults += more
         for place in found:
             root = target if place in here else new.get(place)
-            if link := _find_link(folder, place):
-                faults.append(f"{link} is a symbolic link, which is not followed")
-            elif root is not None and read_file(root / place) == read_file(folder / place):
+            if root is not None and read_file(root / place) == read_file(folder / place):
                 present += 1
-            elif root is not None or (not packed and _is_begun(target / place)):
+            elif root is not None or (not packed and _is_taken(target / place)):
                 conflicts.append(f"{folder / place} and {(root or target) / place}")
             else:
                 new[place] = folder
@@ -62,11 +59,12 @@ def merge_results(
     with FileLock(target / ".merge.lock"):
         files = ((root, file) for place, root in new.items() for file in _list_files(root, place))
         if packed:
-            write_pack(target, {**read_pack(target), **{f.as_posix(): c for f, c in _read(files)}})
+            added = {file.as_posix(): _read(root / file) for root, file in files}
+            write_pack(target, {**read_pack(target), **added})
         else:
-            for file, content in _read(files):
+            for root, file in files:
                 (target / file).parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(target / file, content)
+                write_atomically(target / file, _read(root / file))
     return len(new), present, faults
 
 
@@ -98,18 +96,10 @@ def _list_files(root: Path, place: Path) -> list[Path]:
     return [place.with_name(name) for name in COPIED if has_file(root / place.with_name(name))]
 
 
-def _read(files: Iterator[tuple[Path, Path]]) -> Iterator[tuple[Path, bytes]]:
-    for root, file in files:
-        yield file, read_file(root / file, largest=LARGEST_METRICS)
+def _read(file: Path) -> bytes:
+    return read_file(file, largest=LARGEST_METRICS)
 
 
-def _find_link(root: Path, place: Path) -> Path | None:
-    """Find a symbolic link among the files of a record and the folders that they are in."""
-    beside = [place.with_name(name) for name in COPIED] if place.name == RECORD else []
-    below_root = [place, *beside, *place.parents[:-1]]
-    return next((root / path for path in below_root if (root / path).is_symlink()), None)
-
-
-def _is_begun(record: Path) -> bool:
-    """Whether a run without a record has begun in the folder where a record is to be copied."""
-    return record.name == RECORD and (record.parent / "lock").exists()
+def _is_taken(record: Path) -> bool:
+    """Whether there is a damaged record, or a run that has begun, where one is to be copied."""
+    return record.exists() or (record.name == RECORD and (record.parent / "lock").exists())

@@ -18,8 +18,6 @@ from common.untrusted import LARGEST_TEXT, explain_errors, read_regular
 
 PACK = "runs.parquet"
 """The packed files of a results folder."""
-LARGEST_PACK = 2**32
-"""Most bytes of all files of a pack."""
 _PATH = re.compile(r"([\w-][\w.-]*/){1,4}[\w-][\w.-]*")
 """The path of a packed file, which leads nowhere else: runs/TASK/MIXER/RUN/result.json."""
 
@@ -89,12 +87,7 @@ def _read(pack: Path, *_version: int) -> Mapping[str, bytes]:
     import pyarrow.parquet as pq
 
     with explain_errors(str(pack), "get it again from the repository"):
-        file = pq.ParquetFile(pack)
-        groups = range(file.num_row_groups)
-        size = sum(file.metadata.row_group(number).total_byte_size for number in groups)
-        if size > LARGEST_PACK:
-            raise DataError(f"{pack}: {size:,} bytes unpacked, expected at most {LARGEST_PACK:,}")
-        rows = file.read().to_pylist()
+        rows = pq.ParquetFile(pack).read().to_pylist()
         files = {f"{row['folder']}/{row['name']}": row["content"] for row in rows}
         if wrong := [path for path in files if not _PATH.fullmatch(path)]:
             raise DataError(f"{pack}: {wrong[0]!r} is no path of a file of results")

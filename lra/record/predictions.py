@@ -114,8 +114,6 @@ def _check_labels(found: Predictions) -> None:
     _require_numbers("length", lengths, 1, LONGEST)
     if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
         raise ValueError("an example has more labels than positions, or than right ones")
-    if not np.array_equal(correct == targets, first_wrong == NO_PREDICTION):
-        raise ValueError("an example has a first wrong position and no wrong label, or none")
 
 
 def _require_numbers(name: str, column: np.ndarray, least: int, limit: int) -> None:

@@ -21,7 +21,7 @@ from lra.runtime.cli import (
     whole_numbers,
 )
 from lra.runtime.errors import UserError
-from lra.sweep.plan import MOST_RUNS, Limits, SweepOptions
+from lra.sweep.plan import Limits, SweepOptions
 from tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.sweep")
@@ -101,8 +101,6 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
     add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
     add("--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="run every value of a setting; several --grid run every combination")  # fmt: skip
-    add("--max-runs", type=positive_int, default=MOST_RUNS,
-        help=f"refuse a sweep of more runs than this ({MOST_RUNS:,})")  # fmt: skip
     add("--results-dir", type=absolute_path, default="results",
         help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
 import os
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from common.errors import DataError
 from common.files import write_atomically
@@ -39,9 +36,7 @@ RETRIED: tuple[State, ...] = ("out of memory", "failed")
 
 RECORDED = (0, STOPPED, DIVERGED, HELD)
 """Exit codes of runs that left a record of how they ended, or that another process carries out."""
-MOST_RUNS = 1000
-"""Most runs of a sweep, unless --max-runs says otherwise."""
-FAILURE = "failure.json"
+FAILURE = "failure.txt"
 """File in a run's folder that says how its process ended, if that left no record of it."""
 TAIL = 2000
 """Bytes at the end of a log in which the reason of a failure is searched for."""
@@ -85,7 +80,6 @@ class SweepOptions:
     protocol: str
     overrides: Sequence[str] = ()
     grid: Sequence[str] = ()
-    max_runs: int = MOST_RUNS
     data_dir: Path
     results_dir: Path
     limits: Limits = Limits()
@@ -107,18 +101,9 @@ class SweepOptions:
         return (*OPEN, *RETRIED) if self.retry_failed else OPEN
 
 
-class Failure(BaseModel):
-    """The end of a run whose process left no record of it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    exit_code: int
-    """Exit code of the process; if negative, the signal that killed it."""
-    message: str
-
-    def save(self, folder: Path) -> None:
-        """Write the file into a run's folder."""
-        write_atomically(folder / FAILURE, (self.model_dump_json(indent=2) + "\n").encode())
+def write_failure(folder: Path, message: str) -> None:
+    """Note in a run's folder how its process ended."""
+    write_atomically(folder / FAILURE, f"{message}\n".encode(errors="backslashreplace"))
 
 
 def note_failure(folder: RunFolder, log: Path, code: int) -> None:
@@ -140,7 +125,7 @@ def note_failure(folder: RunFolder, log: Path, code: int) -> None:
         written = [line.strip() for line in lines if line.strip()]
         errors = [line for line in written if line.startswith(ERROR)]  # torchrun says more
         message = (errors or written or [f"exit code {code}"])[-1].removeprefix(ERROR)
-    Failure(exit_code=code, message=f"{message}; see {log}").save(folder.path)
+    write_failure(folder.path, f"{message}; see {log}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,17 +160,17 @@ class PlannedRun:
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
         return [*line, *(part for one in self.changes for part in ("--set", one.text))]
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> str | None:
         """Read how the run failed; None if it did not fail or has gone on since."""
         path, result = self.folder.path / FAILURE, self.folder.path / "result.json"
         try:
             if result.exists() and result.stat().st_mtime_ns > path.stat().st_mtime_ns:
                 return None
-            return Failure.model_validate_json(read_regular(path))
+            return " ".join(read_regular(path).decode(errors="replace").split())
         except FileNotFoundError:
             return None
-        except (DataError, ValueError):
-            return Failure(exit_code=0, message=f"{path} cannot be read")
+        except DataError as error:
+            return str(error)
 
     def forget_failure(self) -> None:
         """Remove the note of a failure, so that the run is tried again."""
@@ -198,11 +183,11 @@ class PlannedRun:
         try:
             record, failure = self.folder.record(), self.failure()
         except UserError as error:
-            record, failure = None, Failure(exit_code=0, message=str(error))
+            record, failure = None, str(error)
         if record is not None and record.status in ("done", "diverged"):
             return record.status, record.message or ""
         if failure is not None:
-            return "failed", failure.message
+            return "failed", failure
         if record is None:
             return ("unfinished" if self.folder.has_checkpoint() else "new"), ""
         if record.status == "oom":
@@ -217,17 +202,10 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     Two runs are the same if their settings and seeds are. All runs of one seed come before those
     of the next, so that a table has a number in every cell early.
 
-    Raises: UserError naming a run that is not possible, and for more runs than `max_runs`.
+    Raises: UserError naming a run that is not possible.
     """
-    choices = [parse_alternatives(text, "--grid") for text in options.grid]
-    factors = (options.tasks, options.mixers, options.seeds, *choices)
-    if (count := math.prod(map(len, factors))) > options.max_runs:
-        raise UserError(
-            f"this sweep has {count:,} runs, expected at most {options.max_runs:,}; leave some "
-            f"out, or raise the limit with --max-runs"
-        )
     attempts = functools.cache(newest_attempts)  # each folder is listed once
-    configurations = list(_configurations(options, choices))
+    configurations = list(_configurations(options))
     return [
         PlannedRun(
             config=config,
@@ -243,11 +221,10 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     ]
 
 
-def _configurations(
-    options: SweepOptions, choices: Sequence[Sequence[Change]]
-) -> Iterator[tuple[RunRequest, RunConfig]]:
+def _configurations(options: SweepOptions) -> Iterator[tuple[RunRequest, RunConfig]]:
     """Resolve every configuration of a plan once; of equal ones the first is kept."""
     common = parse_changes(options.overrides)
+    choices = [parse_alternatives(text, "--grid") for text in options.grid]
     found: set[str] = set()
     combinations = itertools.product(options.tasks, options.mixers, itertools.product(*choices))
     for task, mixer, chosen in progress("planning", [*combinations], unit="configuration"):

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from common.errors import DataError
 from common.progress import progress
-from lra.runtime.cli import HELD, USER_ERROR
+from lra.runtime.cli import HELD
 from lra.runtime.errors import UserError, describe_os_error
 from lra.sweep.data import SweepData
-from lra.sweep.plan import OPEN, Failure, PlannedRun, State, SweepOptions, note_failure
+from lra.sweep.plan import OPEN, PlannedRun, State, SweepOptions, note_failure, write_failure
 from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
@@ -213,7 +213,7 @@ class Work:
             message = (
                 f"interrupted {MOST_LOSSES} times in a row without a new checkpoint; see {run.log}"
             )
-            Failure(exit_code=AGAIN, message=message).save(run.folder.path)
+            write_failure(run.folder.path, message)
 
     def _ask_to_stop(self, reason: str) -> None:
         if self.stopping is not None:
@@ -231,7 +231,7 @@ class Work:
         """Note that a run's folder cannot be read or written, of a full disk for one."""
         message = describe_os_error(error) if isinstance(error, OSError) else str(error)
         with contextlib.suppress(OSError):  # then the run counts as unfinished
-            Failure(exit_code=USER_ERROR, message=message).save(run.folder.path)
+            write_failure(run.folder.path, message)
         self._end(run, "failed", message)
 
     def _end(self, run: PlannedRun, state: State, note: str) -> None:
