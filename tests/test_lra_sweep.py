@@ -464,10 +464,10 @@ def test_runs_stop_when_the_sweep_is_gone_even_behind_torchrun(tmp_path: Path) -
 def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Path) -> None:
     """Through submitit's executor for processes of this machine."""
     overrides = [*TINY, SLOW[3], "train.steps=150"]
-    runs = plan(sweep_options(tmp_path, overrides=overrides, mixers=["mean"], seeds=[0]))
+    options = sweep_options(tmp_path, overrides=overrides, mixers=["mean"], seeds=[0], device="cpu")
     executor = make_executor("local", tmp_path / "jobs", ["timeout_min=5"])
-    ((run, job),) = submit(runs, FREE, "cpu", executor)
-    assert json.loads((run.folder.path / "job.json").read_text())["cluster"] == "local"
+    ((run, job),) = submit(plan(options), options, executor)
+    assert json.loads((run.folder.path / "job.json").read_text())["id"] == job.job_id
     wait_for_step(tmp_path)
     (task,) = psutil.Process(job._process.pid).children()
     task.send_signal(signal.SIGUSR2)  # as Slurm does before it preempts
