@@ -60,8 +60,8 @@ def go_on(place: Place, *codes: int, says: str = "") -> None:
 
 
 FILES: Mapping[str, bytes] = {
-    "no UTF-8": b"\xff\xfe{}", "deep": b"[" * 100_000, "digits": b"9" * 100_000, "a list": b"[]",
-    "huge": b'{"schema_version": 1, "seed": 1e999}', "surrogate": b'{"mixer": "\xed\xb2\x80"}',
+    "no UTF-8": b"\xff\xfe{}", "deep": b"[" * 100_000, "huge": b'{"seed": 1e999}',
+    "surrogate": b'{"mixer": "\xed\xb2\x80"}',
 }  # fmt: skip
 
 
@@ -104,9 +104,7 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
 
 PREDICTIONS: Mapping[str, tuple[bytes, str]] = {
     "empty": (b"", "its text is damaged or incomplete (EmptyDataError"),
-    "NUL": (b"\0" * 999, "'label'"),
     "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "whole numbers nor words"),
-    "fractions": (b"label,prediction,w\n" + b"1,2,0.5\n" * 50, "neither whole numbers nor words"),
     "predicted": (b"label,prediction\n" + b"1,-2\n" * 50, "predictions are not all whole numbers"),
     "twice": (b"label,label,prediction\n1,1,1\n", "1 of 1 right, its record says 0 of 50"),
 }
@@ -127,8 +125,7 @@ def test_predictions(place: Place, done: Path, name: str) -> None:
 
 
 METRICS = (
-    b'{"step": 1, "\xff": 1}\n', b'{"step": [1]}\n', b"[" * 99_999, b'{"step": NaN}\n', b"\0\n",
-    b'{"step": 1, "lo', b'{"step": 1e999}\n', b"null\n" * 50,
+    b'{"step": 1, "\xff": 1}\n', b"[" * 99_999, b'{"step": 1, "lo', b'{"step": 1e999}\n',
 )  # fmt: skip
 
 
@@ -155,22 +152,18 @@ def of_each(change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]],
 
 STEP = "trainer/sampler/next_step"
 MODEL, BEST = "trainer/model", "trainer/best/model"
-GROUP, MOMENTS = "trainer/optimizer/param_groups/0", "trainer/optimizer/state/0"
+GROUP = "trainer/optimizer/param_groups/0"
 RANDOM = "trainer/random/0"
 Change = tuple[str, Any]
 """What is put at a place of a state; a function gets what was there."""
 
 NO_STATES: Mapping[str, Change] = {
-    "interval below zero": ("trainer/interval/steps", -1.0), "step beyond": (STEP, 10**400),
-    "best on meta": (BEST, of_each(lambda w: w.to("meta"))), "tensor": ("", torch.ones(3)),
-    "no identity": ("", lambda state: {k: v for k, v in state.items() if k != "identity"}),
-    "trainer": ("trainer", []), "speeds": ("trainer/step_seconds", ["x"]),
+    "step beyond": (STEP, 10**400), "best on meta": (BEST, of_each(lambda w: w.to("meta"))),
+    "tensor": ("", torch.ones(3)), "speeds": ("trainer/step_seconds", ["x"]),
 }  # fmt: skip
 UNFIT: Mapping[str, Change] = {
-    "best weights": (BEST, {"x": torch.ones(1)}),
     "other shapes": (MODEL, of_each(lambda w: torch.ones(1))),
     "no peak rate": (GROUP, lambda group: {k: v for k, v in group.items() if k != "peak_lr"}),
-    "short moment": (f"{MOMENTS}/exp_avg", torch.zeros(3)),
     "random numpy": (f"{RANDOM}/numpy", ["x", torch.ones(1), 1, 1, 1.0]),
 }
 RESUMED: Mapping[str, Change] = {
@@ -244,7 +237,7 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
     go_on(place, 0, says="is damaged (")
 
 
-@pytest.mark.parametrize("name", ["NaN weights", "pickle in a zip", "finished without a best"])
+@pytest.mark.parametrize("name", ["NaN weights", "pickle in a zip"])
 def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
     """They take the best weights, which others than the last ones are."""
     code = 0 if name == "NaN weights" else 2

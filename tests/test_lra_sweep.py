@@ -24,7 +24,6 @@ from lra.config.request import RunRequest, parse_changes
 from lra.record.run import RunRecord
 from lra.record.table import read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
-from lra.runtime.errors import UserError
 from lra.runtime.terminal import cut, plain_matrix, plain_table
 from lra.sweep import __main__ as sweep_command
 from lra.sweep.__main__ import main
@@ -41,7 +40,7 @@ from lra.sweep.plan import (
     write_failure,
 )
 from lra.sweep.slurm import make_executor, submit
-from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
+from lra.sweep.summary import RunState, results_table, runs_table
 from lra.train.run_folder import RunFolder
 from made_results import next_token_run
 from made_results import record as made_record
@@ -296,14 +295,6 @@ def test_tables_fit_the_terminal() -> None:
     assert cut("abcdef", 4) == "abc…" and cut("abcd", 4) == "abcd"
 
 
-def test_there_is_one_next_step() -> None:
-    done, failed, open_ = (state_of(planned("tnn"), s) for s in (60.0, "failed", "unfinished"))
-    assert "continues" in str(next_step([done, failed, open_]))
-    assert "--retry-failed" in str(next_step([done, failed]))
-    assert next_step([done]) is None
-    assert count_states([done, done, failed]) == "3 runs: 2 done, 1 failed"
-
-
 def test_a_dry_run_makes_nothing_and_estimates_the_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -476,8 +467,3 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
     log = run.log.read_text()
     assert "stopped by SIGTERM" in log
     assert log.count("; everything is saved") == log.count("resumed at step") == 1
-
-
-def test_slurm_itself_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="slurm"):
-        make_executor("slurm", tmp_path, [])

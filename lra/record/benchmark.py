@@ -100,9 +100,8 @@ class BenchRecord(MeasuredRecord):
     @property
     def extra_memory_mib(self) -> float | None:
         """Peak memory less the memory before the first repetition; None if not measured."""
-        if self.peak_memory_mib is None or self.base_memory_mib is None:
-            return None
-        return self.peak_memory_mib - self.base_memory_mib
+        peak, base = self.peak_memory_mib, self.base_memory_mib
+        return None if peak is None or base is None else peak - base
 
     @property
     def name(self) -> str:
@@ -126,7 +125,7 @@ class BenchRecord(MeasuredRecord):
         return self.write(folder / self.name)
 
 
-def all_bench_records(results_dir: Path, name: str = "*") -> tuple[list[BenchRecord], list[str]]:
-    """Read the measurements of a results folder whose names match a pattern; list the faults."""
-    paths = list_files(results_dir, f"bench/*/{name}.json")
+def all_bench_records(results_dir: Path) -> tuple[list[BenchRecord], list[str]]:
+    """Read the measurements of a results folder; list the faults of files."""
+    paths = list_files(results_dir, "bench/*/*.json")
     return read_all(BenchRecord, paths, lambda record: record.path(results_dir))

@@ -38,7 +38,6 @@ class PretrainingRecord(Record):
     objective: ShortText
     """masked or next."""
     masked_share: Annotated[float, Field(gt=0, lt=1)] | None
-    """Share of the positions that were masked; null where none was."""
     steps: Count
     """Optimizer steps made, which those of the run include."""
     epochs: Amount
@@ -81,7 +80,7 @@ class RunRecord(TestedRecord):
     best_step: Count | None
     """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
     steps: Count
-    """Number of optimizer steps made, a pretraining's included."""
+    """Optimizer steps made, a pretraining's included."""
     total_steps: PositiveCount
     epochs: Amount
     """Number of passes over the training set that these steps amount to, a pretraining's apart."""
@@ -92,19 +91,17 @@ class RunRecord(TestedRecord):
     peak_memory_mib: Positive
     params: Count
     state_size: Count | None = None
-    """Real numbers that a sequence of `length` positions carries from one to the next, in all
-    layers; null where a mixer has no recurrence or sees both directions, and in older records."""
+    """Real numbers that a sequence carries from one position to the next, in all layers; null
+    without a recurrence, and in older records."""
     length: PositiveCount
     """Positions of the longest sequence that the task admits."""
     batch_size: PositiveCount
     micro_batch: PositiveCount | None = None
-    """Examples per forward pass; null in records older than this field, as for the next."""
+    """Examples per forward pass; null in older records, as for the next."""
     train_seconds: Amount | None = None
-    """Seconds of all training steps."""
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
     pretraining: PretrainingRecord | None = None
-    """Null for a run that learned labels alone."""
 
     @model_validator(mode="after")
     def _check_status(self) -> RunRecord:
