@@ -72,13 +72,15 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
     columns = {without_apostrophe(str(name)): _cells(c.to_numpy()) for name, c in frame.items()}
     if record.tokens is None:
         found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
-        _require_numbers("labels", found.labels, 0, MOST_CLASSES)
-        _require_numbers("predictions", found.predictions, NO_PREDICTION, MOST_CLASSES)
+        _require_numbers(MOST_CLASSES, labels=found.labels, predictions=found.predictions)
         total, right = len(found.labels), int((found.labels == found.predictions).sum())
     else:
         targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
-        found = Predictions(targets, correct, columns, first_wrong)
-        _check_labels(found)
+        found, lengths = Predictions(targets, correct, columns, first_wrong), columns["length"]
+        numbers = {"targets": targets, "correct": correct, "lengths": lengths}
+        _require_numbers(LONGEST, **numbers, first_wrong=first_wrong)
+        if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
+            raise ValueError("an example has more labels than positions, or than right ones")
         total, right = int(targets.sum()), int(correct.sum())
     if (total, right) != (record.test_total, record.test_correct):
         raise ValueError(
@@ -103,20 +105,8 @@ def _cells(column: np.ndarray) -> np.ndarray:
     return np.array(cells, dtype=object)
 
 
-def _check_labels(found: Predictions) -> None:
-    """Check the counts of labels that were predicted in each example."""
-    targets, correct, first_wrong = found.labels, found.predictions, found.first_wrong
-    lengths = found.metadata["length"]
-    assert first_wrong is not None
-    _require_numbers("targets", targets, 1, LONGEST)
-    _require_numbers("correct", correct, 0, LONGEST)
-    _require_numbers("first_wrong", first_wrong, NO_PREDICTION, LONGEST)
-    _require_numbers("length", lengths, 1, LONGEST)
-    if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
-        raise ValueError("an example has more labels than positions, or than right ones")
-
-
-def _require_numbers(name: str, column: np.ndarray, least: int, limit: int) -> None:
-    """Raise ValueError unless a column has whole numbers from `least` on, below `limit`."""
-    if column.dtype.kind != "i" or not ((column >= least) & (column < limit)).all():
-        raise ValueError(f"{name} are not all whole numbers from {max(0, least)} to {limit}")
+def _require_numbers(limit: int, **columns: np.ndarray) -> None:
+    """Raise ValueError unless columns have whole numbers below a limit, or `NO_PREDICTION`."""
+    for name, column in columns.items():
+        if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():
+            raise ValueError(f"{name} are not all whole numbers from {NO_PREDICTION} to {limit}")

@@ -35,20 +35,14 @@ def _printable(text: str) -> str:
     return text
 
 
-def _trimmed(text: str) -> str:
-    if not text or text != text.strip():
-        raise ValueError("is empty, or begins or ends with a space")
-    return text
-
-
 FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
 """Name of a file or folder, which cannot lead to a place outside the folder that it is in."""
 PrintableText = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
 """Text that can be shown on a terminal, in a figure and on a page."""
 ShortText = Annotated[PrintableText, Field(max_length=200)]
 """A short text, such as the name of a device."""
-RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL), AfterValidator(_trimmed)]
-"""What a user calls a row of a table."""
+RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL, pattern=r"^(?s:\S(.*\S)?)$")]
+"""What a user calls a row of a table; no spaces at its ends."""
 
 
 def refuse_control_characters(facts: dict[str, Any]) -> dict[str, Any]:

@@ -79,10 +79,10 @@ class Workers(Protocol):
 
 
 class Work:
-    """Carries out runs; a run that fails does not affect the others.
+    """Carries out runs in their order; a run that fails does not affect the others.
 
     Args:
-        runs: planned runs, in the order in which they start.
+        runs: planned runs.
         workers: where they are carried out.
         options: limits of the runs, and states of those to carry out.
         stop: request to end the sweep early; every run then stops at its next step.
@@ -138,7 +138,7 @@ class Work:
                 self._bar.close()
 
     def _fill(self) -> None:
-        """Start the next runs where there is room, except those that run in other processes."""
+        """Start the next runs where there is room."""
         while len(self.working) < self.workers.capacity and (run := self._next()) is not None:
             try:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
@@ -147,24 +147,19 @@ class Work:
                 self._end_with_fault(run, error)
 
     def _next(self) -> PlannedRun | None:
-        """Take the next run from those that wait, and drop those in other states."""
+        """Take the next run that no other process works on, and drop those in other states."""
         if time.monotonic() < self._next_check:
             return None
-        held: list[PlannedRun] = []
-        found = None
-        while self.waiting and found is None:
-            run = self.waiting.pop(0)
+        for run in self.waiting.copy():
             state, note = run.state(self.limits)
             if state == "running":
-                held.append(run)
-            elif state in self.states:
-                found = run
-            else:
-                self._end(run, state, note)
-        self.waiting = held + self.waiting
-        if found is None and held:
-            self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
-        return found
+                continue
+            self.waiting.remove(run)
+            if state in self.states:
+                return run
+            self._end(run, state, note)
+        self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
+        return None
 
     def _collect(self) -> None:
         """Note the ends of runs, and let those wait again that are to go on."""
