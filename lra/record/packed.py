@@ -6,6 +6,7 @@ content. The files of a run are read in the same way whether they are packed or 
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import io
 import re
@@ -57,9 +58,8 @@ def list_files(folder: Path, pattern: str) -> list[Path]:
     """
     found = set(folder.glob(pattern))
     for pack, relative in _packs_above(folder):
-        whole = PurePosixPath(relative, pattern)
-        names = [name for name in read_pack(pack.parent) if PurePosixPath(name).match(str(whole))]
-        found |= {pack.parent / name for name in names}
+        whole = PurePosixPath(relative, pattern).as_posix()
+        found |= {pack.parent / name for name in fnmatch.filter(read_pack(pack.parent), whole)}
     return sorted(found)
 
 

@@ -191,8 +191,8 @@ def row_label(text: str, flag: str) -> str:
         return TypeAdapter(RowLabel).validate_python(text)
     except ValidationError as error:
         raise UserError(
-            f"{flag} {text!r}: no name of a row in tables: {fault_of(error)}; expected up to "
-            f"{LONGEST_LABEL} letters"
+            f"{flag} {text!r}: no name of a row in tables: {fault_of(error)}; expected 1 to "
+            f"{LONGEST_LABEL} letters, without spaces at the ends"
         ) from None
 
 

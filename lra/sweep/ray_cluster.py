@@ -137,22 +137,51 @@ class RayAttempt:
         self.ray.kill(self.actor)
 
 
-class RayWorkers:
-    """The nodes of a Ray cluster; they may come and go while runs are at work."""
+class RayLauncher:
+    """Carries out runs on a Ray cluster, or on this machine through Ray.
+
+    Nodes may come and go while runs are at work.
+    """
 
     def __init__(self, options: SweepOptions) -> None:
-        self.ray = import_ray()
+        read_needs(options.cluster)
+        if options.device not in ("auto", "cpu", "cuda"):
+            raise UserError(
+                f"--device {options.device}: Ray chooses the GPU of each run; give auto, cpu or "
+                f"cuda"
+            )
+        if options.gpus_per_run > 1 and options.per_device > 1:
+            raise UserError("--launcher ray takes --gpus-per-run or --per-device, not both")
         self.options = options
-        self.needs = choose_needs(options, self.nodes())
-        self.device = "cuda" if self.needs.get("num_gpus") else "cpu"
         self.code = code_digest()
-        self.actor = self.ray.remote(_make_actor())
+        self.needs: dict[str, Any] = {}
+        """What a run requests from its node, as options of an actor."""
         self._room = 0
         self._next_count = 0.0
 
+    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
+        """Connect to the cluster, and carry out runs; see `Launcher`."""
+        options = self.options
+        options.results_dir.mkdir(parents=True, exist_ok=True)
+        with connected(options.ray_address, options.results_dir / MESSAGES):
+            self.needs = choose_needs(options, self.nodes())
+            if options.ray_address is None:
+                data.prepare()
+            asked = ", ".join(f"{name}={value}" for name, value in self.needs.items() if value)
+            room = self.count_room()
+            logger.info(
+                f"Ray cluster of {len(self.nodes())} nodes; a run takes {asked}: {room} at a time"
+            )
+            if not room:
+                logger.info(
+                    "no node is large enough for a run: runs start when such a node joins. Ctrl-C "
+                    "ends the sweep, and --total-minutes limits how long it waits"
+                )
+            return Work(data.ready(runs), self, options).execute()
+
     def nodes(self) -> list[dict[str, float]]:
         """Return the resources of each node."""
-        return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        return [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
 
     def count_room(self) -> int:
         """Count the runs that all nodes have room for."""
@@ -169,50 +198,14 @@ class RayWorkers:
         """
         return max(1, 2 * self.count_room())
 
-    def describe(self) -> str:
-        """Describe the cluster, and what a run requests from it."""
-        asked = ", ".join(f"{name}={value}" for name, value in self.needs.items() if value)
-        text = f"Ray cluster of {len(self.nodes())} nodes; a run takes {asked}"
-        if room := self.count_room():
-            return f"{text}: {room} at a time"
-        return (
-            f"{text}. No node is large enough for one: runs start when such a node joins. "
-            f"Ctrl-C ends the sweep, and --total-minutes limits how long it waits"
-        )
-
     def start(self, run: PlannedRun) -> RayAttempt:
         """Put a run into the queue of Ray."""
         options = self.options
-        words = [*run.arguments(), "--device", self.device, *options.limits.flags(run.folder)]
-        actor = self.actor.options(**self.needs).remote()
+        device = "cuda" if self.needs.get("num_gpus") else "cpu"
+        words = [*run.arguments(), "--device", device, *options.limits.flags(run.folder)]
         order = {
             "words": words, "processes": options.gpus_per_run, "working_folder": str(Path.cwd()),
         }  # fmt: skip
+        actor = import_ray().remote(_make_actor()).options(**self.needs).remote()
         started = actor.start.remote(str(ROOT), self.code, str(run.folder.path), order)
         return RayAttempt(run, actor, started)
-
-
-class RayLauncher:
-    """Carries out runs on a Ray cluster, or on this machine through Ray."""
-
-    def __init__(self, options: SweepOptions) -> None:
-        read_needs(options.cluster)
-        if options.device not in ("auto", "cpu", "cuda"):
-            raise UserError(
-                f"--device {options.device}: Ray chooses the GPU of each run; give auto, cpu or "
-                f"cuda"
-            )
-        if options.gpus_per_run > 1 and options.per_device > 1:
-            raise UserError("--launcher ray takes --gpus-per-run or --per-device, not both")
-        self.options = options
-
-    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
-        """Connect to the cluster, and carry out runs; see `Launcher`."""
-        options = self.options
-        options.results_dir.mkdir(parents=True, exist_ok=True)
-        with connected(options.ray_address, options.results_dir / MESSAGES):
-            workers = RayWorkers(options)
-            if options.ray_address is None:
-                data.prepare()
-            logger.info(workers.describe())
-            return Work(data.ready(runs), workers, options).execute()

@@ -58,14 +58,12 @@ def read_needs(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
         parsed = parse_yaml(value, f"--cluster {text}")
-        is_number = isinstance(parsed, (int, float)) and not isinstance(parsed, bool)
         # Above 1 Ray takes whole numbers alone.
-        is_number = is_number and 0 <= parsed < MOST and (parsed < 1 or parsed == int(parsed))
+        is_number = type(parsed) in (int, float) and 0 <= parsed < MOST
+        is_number = is_number and (parsed < 1 or parsed == int(parsed))
         if name.startswith("resources.") and is_number:
             needs["resources"][name.removeprefix("resources.")] = parsed
-        elif (name in PARAMETERS and is_number) or (
-            name == "accelerator_type" and isinstance(parsed, str)
-        ):
+        elif is_number if name in PARAMETERS else name == "accelerator_type":
             needs[name] = parsed
         else:
             raise UserError(
