@@ -58,11 +58,6 @@ class Case(abc.ABC):
     has_own_process = True
     """Whether it is measured in a process of its own, and its memory is measured, too."""
 
-    @property
-    def varies(self) -> bool:
-        """Whether the amount of work differs from one run to the next."""
-        return False
-
     @abc.abstractmethod
     def build(self) -> Subject:
         """Set up the computation."""

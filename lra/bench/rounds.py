@@ -151,15 +151,16 @@ def make_record(
     slow, middle, fast = quartiles([repetitions / seconds for seconds in timed.seconds])
     pairs = list(zip(reference.seconds if reference else (), timed.seconds, strict=False))
     low, ratio, high = quartiles([theirs / ours for theirs, ours in pairs])
-    if timed.case.varies and timed.seconds:
-        # Runs of different work have no typical time, so their total time counts.
+    settings = timed.case.settings()
+    if settings.get("lengths") == "task" and timed.seconds:
+        # Batches of different work have no typical time, so their total time counts.
         middle = repetitions * len(timed.seconds) / sum(timed.seconds)
         if pairs:
             ratio = sum(theirs for theirs, _ in pairs) / sum(ours for _, ours in pairs)
     device = choose_device(timed.case.device)
     compared = reference.facts if reference and timed.facts["peak_memory_mib"] else {}
     return BenchRecord(
-        **timed.case.settings(),
+        **settings,
         **timed.facts,
         status="oom" if timed.place is None else "done",
         device=device_name(device),

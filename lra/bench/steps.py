@@ -68,11 +68,6 @@ class StepCase(Case):
     varied: tuple[Sequence[Change], ...] = ()
     """The values of each setting of which several values share the rounds."""
 
-    @property
-    def varies(self) -> bool:
-        """See `Case.varies`."""
-        return self.length is None
-
     def config(self) -> RunConfig:
         """Compose the settings; the reference computes in single precision."""
         config = resolve(self.request)
@@ -106,12 +101,9 @@ class StepCase(Case):
         else:
             split = SyntheticSplit(info, EVALUATED_BATCHES * config.train.batch_size)
             dataset = Dataset(
-                splits={"train": split, "val": split},
-                source="synthetic",
-                fingerprint="",
-                baselines={},
-                folder=Path(),
-            )
+                splits={"train": split, "val": split}, source="synthetic", fingerprint="",
+                baselines={}, folder=Path(),
+            )  # fmt: skip
         return Trainer(
             config,
             info,
