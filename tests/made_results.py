@@ -13,7 +13,6 @@ from typing import Any
 
 from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import write_changes
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, folder_of
 from lra.record.scores import PositionLoss, PositionScores
@@ -166,16 +165,6 @@ def save(results: Path, saved: RunRecord) -> Path:
     folder.mkdir(parents=True)
     saved.save(folder)
     return folder / "result.json"
-
-
-def write_as_schema_1(folder: Path) -> None:
-    """Replace the record of a run by the one that earlier versions wrote."""
-    path = folder / "result.json"
-    values = json.loads(path.read_text()) | {"schema_version": 1}
-    settings, changed = values.pop("settings"), values.pop("changed")
-    del values["origins"]
-    values["overrides"] = [*write_changes({name: settings[name] for name in changed})]
-    path.write_text(json.dumps(values, indent=2) + "\n")
 
 
 def save_all(results: Path, records: Iterable[RunRecord]) -> Path:

@@ -25,7 +25,6 @@ from lra.sweep.plan import Limits
 from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder
 from made_data import Attack, put
-from made_results import write_as_schema_1
 
 MEAN = "mean"
 RECORD = "lra.record.__main__"
@@ -61,17 +60,17 @@ def go_on(place: Place, *codes: int, says: str = "") -> None:
 
 
 FILES: Mapping[str, bytes] = {
-    "no UTF-8": b"\xff\xfe{}", "deep": b"[" * 100_000, "digits": b"9" * 100_000, "a list": b"[]",
-    "huge": b'{"schema_version": 1, "seed": 1e999}', "surrogate": b'{"mixer": "\xed\xb2\x80"}',
+    "no UTF-8": b"\xff\xfe{}", "deep": b"[" * 100_000, "huge": b'{"seed": 1e999}',
+    "surrogate": b'{"mixer": "\xed\xb2\x80"}',
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("file", ["result.json", "evaluation-1.json", "failure.json"])
+@pytest.mark.parametrize("file", ["result.json", "evaluation-1.json", "failure.txt"])
 def test_files_of_records(place: Place, done: Path, file: str) -> None:
     path = copied(done, place) / file
     for content in FILES.values():
         path.write_bytes(content)
-        if file == "failure.json":
+        if file == "failure.txt":
             place.attack("lra.sweep.__main__", [*SWEEP, "--dry-run"], {0})
         else:
             place.attack(RECORD, ["validate"], {1})
@@ -103,30 +102,9 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
     assert not formulas((place.folder / "all.csv").read_text())
 
 
-SETTINGS: Mapping[str, bytes] = {
-    "formula": b"train:\n  lr: '=cmd'\n  b: ['@SUM(1)']\n",
-    "escapes": b'train:\n  lr: "\\e[2J"\n  "\\e[2J": 1\n',
-    "code": b"train: !!python/object/apply:os.system ['touch ../executed']\n",
-    "references": b"train:\n  a: &a [1]\n  b: [*a, *a]\n",
-    "many": b"train:\n" + b"".join(b"  k%d: 1\n" % k for k in range(50_000)),
-}
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings_of_old_runs(place: Place, done: Path, name: str) -> None:
-    run = copied(done, place)
-    write_as_schema_1(run)
-    (run / "config.yaml").write_bytes(SETTINGS[name])
-    place.attack(RECORD, ["export", "--csv", "all.csv"], {0, 1})
-    text = (place.folder / "all.csv").read_text()
-    assert "\x1b" not in text and not formulas(text)
-
-
 PREDICTIONS: Mapping[str, tuple[bytes, str]] = {
     "empty": (b"", "its text is damaged or incomplete (EmptyDataError"),
-    "NUL": (b"\0" * 999, "'label'"),
-    "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "or odd"),
-    "fractions": (b"label,prediction,w\n" + b"1,2,0.5\n" * 50, "neither whole numbers nor words"),
+    "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "whole numbers nor words"),
     "predicted": (b"label,prediction\n" + b"1,-2\n" * 50, "predictions are not all whole numbers"),
     "twice": (b"label,label,prediction\n1,1,1\n", "1 of 1 right, its record says 0 of 50"),
 }
@@ -147,8 +125,7 @@ def test_predictions(place: Place, done: Path, name: str) -> None:
 
 
 METRICS = (
-    b'{"step": 1, "\xff": 1}\n', b'{"step": [1]}\n', b"[" * 99_999, b'{"step": NaN}\n', b"\0\n",
-    b'{"step": 1, "lo', b'{"step": 1e999}\n', b"null\n" * 50,
+    b'{"step": 1, "\xff": 1}\n', b"[" * 99_999, b'{"step": 1, "lo', b'{"step": 1e999}\n',
 )  # fmt: skip
 
 
@@ -175,22 +152,18 @@ def of_each(change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]],
 
 STEP = "trainer/sampler/next_step"
 MODEL, BEST = "trainer/model", "trainer/best/model"
-GROUP, MOMENTS = "trainer/optimizer/param_groups/0", "trainer/optimizer/state/0"
+GROUP = "trainer/optimizer/param_groups/0"
 RANDOM = "trainer/random/0"
 Change = tuple[str, Any]
 """What is put at a place of a state; a function gets what was there."""
 
 NO_STATES: Mapping[str, Change] = {
-    "interval below zero": ("trainer/interval/steps", -1.0), "step beyond": (STEP, 10**400),
-    "best on meta": (BEST, of_each(lambda w: w.to("meta"))), "tensor": ("", torch.ones(3)),
-    "no identity": ("", lambda state: {k: v for k, v in state.items() if k != "identity"}),
-    "trainer": ("trainer", []), "speeds": ("trainer/step_seconds", ["x"]),
+    "step beyond": (STEP, 10**400), "best on meta": (BEST, of_each(lambda w: w.to("meta"))),
+    "tensor": ("", torch.ones(3)), "speeds": ("trainer/step_seconds", ["x"]),
 }  # fmt: skip
 UNFIT: Mapping[str, Change] = {
-    "best weights": (BEST, {"x": torch.ones(1)}),
     "other shapes": (MODEL, of_each(lambda w: torch.ones(1))),
     "no peak rate": (GROUP, lambda group: {k: v for k, v in group.items() if k != "peak_lr"}),
-    "short moment": (f"{MOMENTS}/exp_avg", torch.zeros(3)),
     "random numpy": (f"{RANDOM}/numpy", ["x", torch.ones(1), 1, 1, 1.0]),
 }
 RESUMED: Mapping[str, Change] = {
@@ -264,7 +237,7 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
     go_on(place, 0, says="is damaged (")
 
 
-@pytest.mark.parametrize("name", ["NaN weights", "pickle in a zip", "finished without a best"])
+@pytest.mark.parametrize("name", ["NaN weights", "pickle in a zip"])
 def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
     """They take the best weights, which others than the last ones are."""
     code = 0 if name == "NaN weights" else 2
@@ -282,28 +255,6 @@ def test_what_is_no_file(place: Place, done: Path, file: str) -> None:
     code, run_task = (1, 2) if file == "result.json" else (0, 0)
     place.attack(RECORD, ["validate"], {code})
     go_on(place, run_task)
-
-
-LINKS = ["predictions.csv", "result.json", "evaluation-0.json"]
-
-
-@pytest.mark.parametrize("name", [*LINKS, ".."])
-def test_merges_stay_inside(place: Place, done: Path, name: str) -> None:
-    run = copied(done, place)
-    path, secret = (run / name).resolve(), place.outside / "secret"
-    if name not in LINKS:
-        path.rename(place.outside / "theirs")
-        path.symlink_to(place.outside / "theirs")
-    else:
-        if name == "result.json":
-            secret.write_bytes(path.read_bytes())
-        path.unlink(missing_ok=True)
-        path.symlink_to(path if name == "predictions.csv" else secret)
-    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {1})
-    new = place.folder / "new"
-    assert not [p for p in new.rglob("*") if p.is_file() and "root:" in p.read_text()]
-    assert bool([*new.rglob("result.json")]) == name.startswith("evaluation")
-    assert name not in LINKS or not list(new.rglob(name))
 
 
 def test_a_finished_run_in_a_folder_that_cannot_be_written(place: Place, done: Path) -> None:

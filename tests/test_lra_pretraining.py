@@ -255,9 +255,6 @@ def test_the_record_tells_both_phases(unbroken: Path, tmp_path: Path) -> None:
     assert [line["step"] for line in lines if "pretrain_val_loss" in line] == [12]
     assert [line["step"] for line in lines if "val_accuracy" in line] == [22, 32]
     assert found.flops_per_step and record.flops_per_step
-    assert record.flops(5) == pytest.approx(5 * found.flops_per_step)
-    both = 12 * found.flops_per_step + 20 * record.flops_per_step
-    assert record.flops(32) == pytest.approx(both)
 
 
 def test_a_run_that_is_stopped_before_any_label_says_so(

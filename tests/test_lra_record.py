@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -15,11 +14,10 @@ import pytest
 
 import lra
 from common.errors import DataError
-from conftest import ROOT
 from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.packed import PACK, list_files_of, read_file, read_pack, write_pack
+from lra.record.packed import PACK, list_files, read_file, read_pack, write_pack
 from lra.record.run import folder_of, load_record
 from lra.record.table import read_runs
 from lra.report.data import Data
@@ -32,7 +30,6 @@ from made_results import (
     save,
     save_all,
     save_evaluation,
-    write_as_schema_1,
     write_metrics,
     write_predictions,
 )
@@ -72,19 +69,14 @@ def test_records_survive_a_round_trip(tmp_path: Path) -> None:
     [
         {"steps": "many"},
         {"extra": 1},
-        {"schema_version": 99},
-        {"steps_per_second": 0},
+        {"schema_version": 1},
         {"peak_memory_mib": float("inf")},
-        {"test_accuracy": float("nan")},
         {"test_accuracy": 41.0},
         {"test_non_finite": 1201},
-        {"test_correct": None},
         {"status": "stopped"},
-        {"baselines": {"majority class": 150}},
         {"changed": ["train.lrr"]},
-        {"preset": "../../escaped"},
-        {"run_id": '"><script>'},
-        {"device": "\x1b[2J"},
+        {"run_id": "../../escaped"},
+        {"git": {"commit": "\x1b[2J"}},
     ],
 )
 def test_records_out_of_the_schema_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
@@ -119,14 +111,6 @@ def test_damaged_and_misplaced_records_are_named_and_left_out(
     for command in ("validate", "list", "export"):
         assert main([command, "--results-dir", str(loose)]) == 1
         assert str(loose / "runs/listops/s4/abc-s0/result.json") in capsys.readouterr().err
-
-
-def test_results_may_lie_in_a_hidden_folder(tmp_path: Path) -> None:
-    """What is left out is what a killed merge has copied, and nothing else."""
-    results = tmp_path / ".results"
-    run = save(results, record())
-    shutil.copytree(run.parent, run.parent.with_name(".merge-abc"))
-    assert read_runs(results) == ([(run.parent, record())], [])
 
 
 def test_the_list_has_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +172,7 @@ def test_packed_runs_are_read_as_others(loose: Path, capsys: pytest.CaptureFixtu
     first, second = one.predictions(run), other.predictions(run)
     assert first is not None and second is not None and first.same_examples(second)
     places = [folder_of(folder, RUN) for folder in (loose, packed)]
-    listed = [[path.name for path in list_files_of(place, "e*.json")] for place in places]
+    listed = [[path.name for path in list_files(place, "e*.json")] for place in places]
     assert listed[0] == listed[1] != []
     capsys.readouterr()
     assert main(["validate", "--results-dir", str(packed)]) == 0
@@ -281,45 +265,3 @@ def test_a_changed_pack_is_read_again(tmp_path: Path) -> None:
     for content in (b"first", b"another"):
         write_pack(tmp_path, {"runs/a/b/c/x.json": content})
         assert read_file(path) == content
-
-
-def test_the_shipped_runs_can_be_packed_again(tmp_path: Path) -> None:
-    packs = sorted((ROOT / "results").rglob(PACK))
-    assert len(packs) > 5
-    for pack in packs:
-        if pack.stat().st_size < 2**17:
-            write_pack(tmp_path, read_pack(pack.parent))
-            assert (tmp_path / PACK).read_bytes() == pack.read_bytes()
-
-
-OLD_CONFIG = """\
-# task_name: listops
-task:
-  source: auto                 # configs/tasks/listops.yaml
-mixer:
-train:
-  steps: 20
-  epochs: null                 # default
-"""
-
-
-def test_a_record_of_schema_1_gets_its_settings_from_the_file_beside_it(tmp_path: Path) -> None:
-    path = save(tmp_path, record(overrides=["train.lr=0.5"]))
-    write_as_schema_1(path.parent)
-    config = path.with_name("config.yaml")
-    config.write_text(OLD_CONFIG)
-    found = load_record(path)
-    assert found.settings == {
-        "task.source": "auto", "train.steps": 20, "train.lr": 0.5, "train.epochs": None,
-    }  # fmt: skip
-    assert found.changed == ["train.lr"]
-    found.save(path.parent)
-    assert load_record(path) == found
-    write_as_schema_1(path.parent)
-    for damaged in ("- 1\n", "train: [", "a b:\n  x: 1\n"):
-        config.write_text(damaged)
-        with pytest.raises(UserError, match="not a record of schema 2"):
-            load_record(path)
-    config.unlink()
-    with pytest.raises(UserError, match=r"config\.yaml"):
-        load_record(path)

@@ -24,15 +24,23 @@ from lra.config.request import RunRequest, parse_changes
 from lra.record.run import RunRecord
 from lra.record.table import read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
-from lra.runtime.errors import UserError
 from lra.runtime.terminal import cut, plain_matrix, plain_table
 from lra.sweep import __main__ as sweep_command
 from lra.sweep.__main__ import main
 from lra.sweep.data import SweepData
 from lra.sweep.local import make_slots
-from lra.sweep.plan import Failure, Limits, PlannedRun, State, SweepOptions, note_failure, plan
+from lra.sweep.plan import (
+    FAILURE,
+    Limits,
+    PlannedRun,
+    State,
+    SweepOptions,
+    note_failure,
+    plan,
+    write_failure,
+)
 from lra.sweep.slurm import make_executor, submit
-from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
+from lra.sweep.summary import RunState, results_table, runs_table
 from lra.train.run_folder import RunFolder
 from made_results import next_token_run
 from made_results import record as made_record
@@ -53,7 +61,7 @@ def arguments(folder: Path, *more: str, mixers: str = "mean,fnet", seeds: str = 
 def sweep_options(folder: Path, **changes: object) -> SweepOptions:
     values: dict[str, object] = {
         "tasks": ["listops"], "mixers": ["mean", "fnet"], "seeds": [0, 1], "preset": "quick",
-        "protocol": "s4", "overrides": list(TINY), "grid": [],
+        "protocol": "s4", "overrides": list(TINY),
         "data_dir": folder / "data", "results_dir": folder / "results",
     }  # fmt: skip
     return SweepOptions(**{**values, **changes})  # pyright: ignore[reportArgumentType]
@@ -108,18 +116,14 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
         (["--grid", "train.lr"], "section.key=value,value"),
         (["--grid", "train.weight_decoy=1,2"], "did you mean weight_decay?"),
         (["--mixers", "tnm"], "listops, tnm: "),
-        (["--mixers", "tnn,,mean"], "an empty name"),
         (["--preset", "bugdet"], "unknown preset 'bugdet'"),
         (["--tasks", "pathx", "--preset", "budget"], "pathx"),
         (["--seeds", "a"], "--seeds a: got 'a', expected a whole number"),
-        (["--seeds", "-1"], "expected 0 to"),
-        (["--seeds", ",".join(map(str, range(30_000)))], "60,000 runs, expected at most 1,000"),
         (["--device", "cuda:77"], "no device 'cuda:77'"),
         (["--device", "auto", "--gpus-per-run", "2"], "--gpus-per-run 2: this machine has 0 GPUs"),
-        (["--hand-back", "5"], "--hand-back has no effect with --launcher local"),
+        (["--ray-address", "auto"], "--ray-address has no effect with --launcher local"),
         (["--launcher", "slurm", "--per-device", "2"], "--per-device has no effect"),
         (["--launcher", "slurm", "--cluster", "slurm_partitoin=gpu"], "'partitoin'"),
-        (["--launcher", "slurm", "--cluster", "timeout_min=soon"], "expected type"),
         (["--launcher", "slurm", "--cluster", "timeout_min"], "expected NAME=VALUE"),
     ],
 )
@@ -139,7 +143,7 @@ def test_states(tmp_path: Path) -> None:
     run.folder.checkpoints.mkdir(parents=True)
     (run.folder.checkpoints / "step-000000004-0123456789abcdef.pt").write_bytes(b"")
     assert run.state(FREE) == ("unfinished", "")
-    Failure(exit_code=-9, message="killed").save(path)
+    write_failure(path, "killed")
     assert run.state(FREE) == ("failed", "killed")
     run.forget_failure()
     stopped = made_record(
@@ -291,14 +295,6 @@ def test_tables_fit_the_terminal() -> None:
     assert cut("abcdef", 4) == "abc…" and cut("abcd", 4) == "abcd"
 
 
-def test_there_is_one_next_step() -> None:
-    done, failed, open_ = (state_of(planned("tnn"), s) for s in (60.0, "failed", "unfinished"))
-    assert "continues" in str(next_step([done, failed, open_]))
-    assert "--retry-failed" in str(next_step([done, failed]))
-    assert next_step([done]) is None
-    assert count_states([done, done, failed]) == "3 runs: 2 done, 1 failed"
-
-
 def test_a_dry_run_makes_nothing_and_estimates_the_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,7 +330,7 @@ class Small:
 def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep_command, "make_launcher", lambda *_: MadeRuns())
+    monkeypatch.setattr(sweep_command, "make_launcher", lambda _: MadeRuns())
     (tmp_path / "own.py").write_text(OWN_TASK)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "aclImdb_v1.tar.gz").write_bytes(b"no archive")
@@ -410,7 +406,7 @@ def test_ctrl_c_stops_all_runs(tmp_path: Path) -> None:
     assert process.returncode == STOPPED, err
     assert "stopped by SIGINT" in err
     assert "next: the same command continues with the unfinished runs" in out
-    assert not list(tmp_path.rglob("failure.json"))
+    assert not list(tmp_path.rglob(FAILURE))
     assert [r.status for r in records_of(tmp_path)] == ["stopped", "stopped"]
 
 
@@ -459,10 +455,10 @@ def test_runs_stop_when_the_sweep_is_gone_even_behind_torchrun(tmp_path: Path) -
 def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Path) -> None:
     """Through submitit's executor for processes of this machine."""
     overrides = [*TINY, SLOW[3], "train.steps=150"]
-    runs = plan(sweep_options(tmp_path, overrides=overrides, mixers=["mean"], seeds=[0]))
+    options = sweep_options(tmp_path, overrides=overrides, mixers=["mean"], seeds=[0], device="cpu")
     executor = make_executor("local", tmp_path / "jobs", ["timeout_min=5"])
-    ((run, job),) = submit(runs, FREE, "cpu", executor)
-    assert json.loads((run.folder.path / "job.json").read_text())["cluster"] == "local"
+    ((run, job),) = submit(plan(options), options, executor)
+    assert json.loads((run.folder.path / "job.json").read_text())["id"] == job.job_id
     wait_for_step(tmp_path)
     (task,) = psutil.Process(job._process.pid).children()
     task.send_signal(signal.SIGUSR2)  # as Slurm does before it preempts
@@ -471,8 +467,3 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
     log = run.log.read_text()
     assert "stopped by SIGTERM" in log
     assert log.count("; everything is saved") == log.count("resumed at step") == 1
-
-
-def test_slurm_itself_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="slurm"):
-        make_executor("slurm", tmp_path, [])

@@ -10,14 +10,11 @@ import pytest
 import torch
 
 import run_task
-from common.errors import DataError
 from conftest import PATIENCE, TINY
-from lra.runtime.cli import STOPPED, USER_ERROR
+from lra.runtime.cli import USER_ERROR
 from lra.sweep.__main__ import main
-from lra.sweep.plan import Limits, plan
+from lra.sweep.plan import plan
 from lra.sweep.ray_connection import choose_needs, count_room
-from lra.sweep.ray_node import pack, unpack
-from lra.sweep.work import LaunchOptions
 from run_checks import assert_same_run
 from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step
 
@@ -45,8 +42,7 @@ GPUS = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}, {"CPU": 2.0}]
 def test_what_a_run_takes_of_a_node(
     changes: dict[str, Any], nodes: list[dict[str, float]], asked: dict[str, Any], room: int
 ) -> None:
-    values = {"device": "auto", "results_dir": Path(), "limits": Limits(), **changes}
-    needs = choose_needs(LaunchOptions(**values), nodes)
+    needs = choose_needs(sweep_options(Path(), **changes), nodes)
     assert {name: value for name, value in needs.items() if name != "resources"} == asked
     assert sum(count_room(needs, node) for node in nodes) == room
 
@@ -70,48 +66,6 @@ def test_mistakes_are_one_line(
     assert "Traceback" not in shown
 
 
-def test_a_run_travels_with_its_newest_checkpoint(tmp_path: Path) -> None:
-    changes = [*TINY, "log.checkpoint_minutes=0.00001"]
-    (run,) = plan(sweep_options(tmp_path / "here", mixers=["mean"], seeds=[0], overrides=changes))
-    assert run_task.main([*run.arguments(), "--device", "cpu", "--max-steps", "7"]) == STOPPED
-    parcel = pack(run.folder.path)
-    first, *others = parcel
-    assert first.startswith("checkpoints/step-000000007-")
-    assert others[-1] == "result.json"
-    assert not [name for name in others if name.startswith("checkpoints")]
-    there = tmp_path / "there" / run.folder.path.name
-    (there / "checkpoints").mkdir(parents=True)
-    (there / "checkpoints" / "step-000000003-0123456789abcdef.pt").write_bytes(b"older")
-    unpack(parcel, there)
-    assert pack(there) == parcel
-    assert len(list((there / "checkpoints").iterdir())) == 1
-
-
-@pytest.mark.parametrize(
-    "name", ["../result.json", "/etc/passwd", "checkpoints/../../x.pt", "lock", "checkpoints/a.pt"]
-)
-def test_nothing_is_unpacked_outside_a_run(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match="is no file of a run"):
-        unpack({"result.json": b"{}", name: b""}, tmp_path / "run")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["log.txt", "checkpoints"])
-def test_links_in_a_run_are_not_followed(tmp_path: Path, name: str) -> None:
-    """Neither files of somebody else are sent, nor checkpoints of another run removed."""
-    run, other = tmp_path / "run", tmp_path / "other"
-    run.mkdir()
-    (other / "checkpoints").mkdir(parents=True)
-    (other / "checkpoints" / "step-000000003-0123456789abcdef.pt").touch()
-    (other / "log.txt").touch()
-    (run / name).symlink_to(other / name)
-    newer = {"checkpoints/step-000000004-0123456789abcdef.pt": b"", "result.json": b"{}"}
-    for action in (lambda: pack(run), lambda: unpack(newer, run)):
-        with pytest.raises(DataError, match=f"run/{name} is a link, which is not followed"):
-            action()
-    assert len([path for path in other.rglob("*") if path.is_file()]) == 2
-
-
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Start three nodes on this machine, of which the first makes no runs."""
@@ -127,28 +81,20 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.shutdown()
 
 
-HAND_BACK = {"shared": [], "handed back": ["--hand-back", "0.02"]}
-
-
 @pytest.mark.thorough
 def test_runs_survive_the_loss_of_a_node(tmp_path: Path, cluster: Any) -> None:
-    """Two sweeps on one cluster: one with a shared results folder, and one without."""
     made, nodes = cluster
     where = ("--seeds", "0", "--launcher", "ray", "--ray-address", made.address)
-    sweeps = {name: start(tmp_path / name, *where, *more) for name, more in HAND_BACK.items()}
-    for name in sweeps:
-        wait_for_step(tmp_path / name)
+    sweep = start(tmp_path, *where)
+    wait_for_step(tmp_path, 2)
     made.remove_node(nodes[0], allow_graceful=False)
     made.add_node(num_cpus=1)
-    ends = {name: process.communicate(timeout=PATIENCE) for name, process in sweeps.items()}
-    for name, (out, err) in ends.items():
-        assert sweeps[name].returncode == 0, (out, err)
-        assert "2 runs: 2 done" in out
-        assert "Token" not in err
-    assert "lost: " in "".join(err for _, err in ends.values())
+    out, err = sweep.communicate(timeout=PATIENCE)
+    assert sweep.returncode == 0, (out, err)
+    assert "2 runs: 2 done" in out
+    assert "Token" not in err and "lost: " in err
     changes = [*TINY, *SLOW[1::2]]
     for alone in plan(sweep_options(tmp_path / "alone", overrides=changes, seeds=[0])):
         assert run_task.main([*alone.arguments(), "--device", "cpu"]) == 0
         place = alone.folder.path.relative_to(tmp_path / "alone")
-        for name in sweeps:
-            assert_same_run(tmp_path / name / place, alone.folder.path)
+        assert_same_run(tmp_path / place, alone.folder.path)

@@ -10,9 +10,9 @@ import pytest
 from filelock import FileLock
 
 from lra.runtime.cli import HELD, OUT_OF_MEMORY
-from lra.runtime.errors import HeldError, UserError
-from lra.sweep.plan import Failure, Limits, PlannedRun, plan
-from lra.sweep.work import AGAIN, LaunchOptions, Work
+from lra.runtime.errors import UserError
+from lra.sweep.plan import FAILURE, Limits, PlannedRun, plan
+from lra.sweep.work import AGAIN, Work
 from lra.train.stopping import StopRequest
 from made_results import record as made_record
 from test_lra_sweep import sweep_options
@@ -34,11 +34,6 @@ def save_step(step: int) -> End:
         return AGAIN
 
     return interrupt
-
-
-def refuse(run: PlannedRun) -> int:
-    """Stand for a run that cannot be started, because another process holds it."""
-    raise AssertionError
 
 
 def find_held(run: PlannedRun) -> int:
@@ -75,8 +70,6 @@ class MadeUpWorkers:
         number = sum(attempt.run is run for attempt in self.attempts)
         end = self.ends[min(number, len(self.ends) - 1)]
         self.attempts.append(MadeUpAttempt(run, end))
-        if end is refuse:
-            raise HeldError("held")
         return self.attempts[-1]
 
 
@@ -92,7 +85,7 @@ def work(
     stop: StopRequest | None = None,
     limits: Limits | None = None,
 ) -> str | None:
-    options = LaunchOptions(device="cpu", results_dir=Path(), limits=limits or Limits())
+    options = sweep_options(Path(), limits=limits or Limits())
     return Work(runs, workers, options, stop).execute()
 
 
@@ -100,7 +93,7 @@ def states(runs: list[PlannedRun]) -> list[str]:
     return [run.state(Limits())[0] for run in runs]
 
 
-@pytest.mark.parametrize("first", [finish, save_step(3), refuse, find_held])
+@pytest.mark.parametrize("first", [finish, save_step(3), find_held])
 def test_every_run_is_made_once_also_after_an_interruption(tmp_path: Path, first: End) -> None:
     workers = MadeUpWorkers(first, finish)
     runs = plan(sweep_options(tmp_path))
@@ -208,8 +201,7 @@ def test_a_worker_that_can_make_no_run_lets_the_others_save(tmp_path: Path) -> N
     assert states(runs) == ["new"] * 4
 
 
-@pytest.mark.parametrize("can_note", [True, False])
-@pytest.mark.parametrize("when", ["poll", "end"])
+@pytest.mark.parametrize(("when", "can_note"), [("poll", True), ("end", False)])
 def test_a_folder_that_cannot_be_written_fails_one_run_alone(
     tmp_path: Path, when: str, can_note: bool
 ) -> None:
@@ -218,7 +210,7 @@ def test_a_folder_that_cannot_be_written_fails_one_run_alone(
     broken = runs[1]
     broken.folder.path.mkdir(parents=True)
     if not can_note:
-        (broken.folder.path / Failure.FILE / "x").mkdir(parents=True)
+        (broken.folder.path / FAILURE / "x").mkdir(parents=True)
 
     def fill_disk(run: PlannedRun) -> int:
         if run is not broken:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from torch.autograd import DeviceType  # pyright: ignore[reportPrivateImportUsage]
 
-from lra.bench.time_breakdown import _spent
+from lra.bench.time_breakdown import add_up_times
 
 
 def event(name: str, kind: DeviceType, device_time: float, cpu_time: float) -> SimpleNamespace:
@@ -24,7 +24,7 @@ def test_a_kernel_of_a_gpu_counts_once() -> None:
         event("aten::_fft_r2c", DeviceType.CPU, 10.0, 1.0),
         event("regular_fft", DeviceType.CUDA, 10.0, 0.0),
     ]
-    spent = _spent(events, on_device=True)
+    spent = add_up_times(events, on_device=True)
     assert (spent["matrix products"], spent["Fourier transforms"], spent["other"]) == (30, 10, 0)
-    on_cpu = _spent(events, on_device=False)
+    on_cpu = add_up_times(events, on_device=False)
     assert (on_cpu["matrix products"], on_cpu["Fourier transforms"]) == (2, 1)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from common.progress import progress
 from lra.bench.case import WARMUP_ROUNDS, Case
 from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
 from lra.bench.rounds import measure
-from lra.bench.steps import CASES
+from lra.bench.steps import StepCase
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
@@ -44,6 +46,75 @@ TASK = "task"
 """Argument of --lengths that selects the task's own sequences."""
 
 
+def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
+    """List the models to measure at a length: 0 for the task's longest, None for its own data."""
+    changes = parse_changes(options.overrides)
+    if options.batch_size is not None:
+        # A mixer's micro-batch is of its own batch, and may be larger than this one.
+        texts = ("train.micro_batch=null", f"train.batch_size={options.batch_size}")
+        whole, size = parse_changes(texts, "--batch-size")
+        changes = (whole, *changes, size)
+    varied = tuple(parse_alternatives(text, "--vary") for text in options.vary)
+    request = RunRequest(
+        task=options.task, mixer="", preset=options.preset, protocol=options.protocol
+    )
+    return [
+        StepCase(
+            mode=options.command,
+            mixer=name,
+            device=options.device,
+            request=replace(request, mixer=name, changes=(*changes, *values)),
+            length=length,
+            data_dir=options.data_dir,
+            varied=varied,
+        )
+        for values in itertools.product(*varied)
+        for name in name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
+    ]
+
+
+def list_parts(options: argparse.Namespace, length: int | None) -> list[Case]:
+    """List the parts of mixers to measure at a length: for op or, without any part, for decode."""
+    given: dict[str, Any] = {
+        "device": options.device, "length": length, "dim": options.dim,
+        "changes": parse_changes(options.overrides),
+    }  # fmt: skip
+    mixers = name_list(options.mixers, "--mixers")
+    if options.command == "decode":
+        given["longest"] = max(_read_lengths(options))
+        kinds = itertools.product(mixers, ("recurrence", "prefix"))
+        return [DecodingCase(mixer=name, part=part, **given) for name, part in kinds]
+    given["batch_size"] = options.batch_size
+    kinds = itertools.product(mixers, name_list(options.parts, "--parts"))
+    return [OperatorCase(mixer=name, part=part, **given) for name, part in kinds]
+
+
+class Command(NamedTuple):
+    """What a command measures."""
+
+    text: str
+    list_cases: Callable[[argparse.Namespace, int | None], list[Case]]
+    mixers: str
+    lengths: str | None = None
+    """None: the task's longest."""
+
+
+CLASSIFIERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
+COMMANDS = {
+    "step": Command("time the training steps of a whole model", list_steps, CLASSIFIERS),
+    "forward": Command("time the evaluation of a whole model", list_steps, CLASSIFIERS),
+    "op": Command(
+        "time the forward and backward pass of a mixer, or of a part of it, without a model",
+        list_parts, "tnn,ski-tnn,fd-tnn,s4", "1024,2048,4096,16384",
+    ),
+    "decode": Command(
+        "time one decoding step of a causal mixer: by its recurrence, and by a full pass over all "
+        "positions so far",
+        list_parts, "tnn,fd-tnn,s4,s4d,dss", "256,1024,4096",
+    ),
+}  # fmt: skip
+
+
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
@@ -56,203 +127,90 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "python -m lra.bench COMMAND --help lists the flags of a command.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
-    common, compared = Parser(add_help=False), Parser(add_help=False)
-    common.add_argument(
-        "--repeats", type=positive_int, default=5,
-        help="number of measured rounds, after the warm-up (default: %(default)s)",
-    )  # fmt: skip
-    common.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    add_threads(common)
-    common.add_argument(
-        "--out", type=absolute_path, default="results/bench",
-        help="folder for the records (default: results/bench)",
-    )  # fmt: skip
-    compared.add_argument(
-        "--compare", choices=["reference"],
-        help="also time the reference implementation of each mixer, written as in published code",
-    )  # fmt: skip
-
-    def add(name: str, text: str, *parents: Parser) -> Parser:
-        description = f"{text[0].upper()}{text[1:]}."
-        return commands.add_parser(
-            name, parents=[common, *parents], help=text, description=description
-        )
-
-    _add_classifier_flags(add("step", "time the training steps of a whole model", compared))
-    _add_classifier_flags(add("forward", "time the evaluation of a whole model", compared))
-    text = "time the forward and backward pass of a mixer, or of a part of it, without a model"
-    _add_operator_flags(add("op", text, compared))
-    text = (
-        "time one decoding step of a causal mixer: by its recurrence, and by a full pass over all "
-        "positions so far"
-    )
-    decoding = add("decode", text)
-    _add_mixers(decoding, "tnn,fd-tnn,s4,s4d,dss")
-    _add_mixer_flags(decoding, "256,1024,4096")
-    decoding.set_defaults(compare=None)
+    for name, command in COMMANDS.items():
+        text = f"{command.text[0].upper()}{command.text[1:]}."
+        added = commands.add_parser(name, help=command.text, description=text)
+        if command.lengths is None:
+            _add_model_flags(added)
+        else:
+            _add_mixer_flags(added, name, command.lengths)
+        _add_common_flags(added, name, command.mixers)
     return parser.parse_args(arguments)
 
 
-def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
-    task = parser.add_argument(
-        "--task", default="listops",
-        help="task that the model is for (default: %(default)s), of {names}, or your own: "
-        f"{OWN_CLASS}",
-    )  # fmt: skip
+def _add_model_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    task = add("--task", default="listops",
+               help="task that the model is for (default: %(default)s), of {names}, or your own: "
+               f"{OWN_CLASS}")  # fmt: skip
     name_in_help(task, lambda: sorted(TASKS.classes))
     add_preset(parser)
-    _add_mixers(parser, "tnn,ski-tnn,fd-tnn,transformer,s4", f"; {ALL} for every mixer")
-    parser.add_argument(
-        "--lengths",
+    add("--lengths",
         help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
-        f"of the task), or {TASK} for the sequences of the task itself",
-    )
-    parser.add_argument(
-        "--batch-size", type=positive_int,
-        help="number of examples in a batch (default: as in training)",
-    )  # fmt: skip
+        f"of the task), or {TASK} for the sequences of the task itself")  # fmt: skip
+    add("--batch-size", type=positive_int,
+        help="number of examples in a batch (default: as in training)")  # fmt: skip
     add_overrides(parser, "change a setting")
-    parser.add_argument(
-        "--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
+    add("--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="measure each of these values of a setting in the same rounds; several --vary measure "
-        "every combination",
-    )  # fmt: skip
+        "every combination")  # fmt: skip
 
 
-def _add_operator_flags(parser: argparse.ArgumentParser) -> None:
-    product = f"; {PRODUCT} is the product with a given kernel over all lags"
-    _add_mixers(parser, "tnn,ski-tnn,fd-tnn,s4", product)
-    parser.add_argument(
-        "--parts", default="mixing",
-        help="comma-separated parts of the mixers: mixing (default), kernel or whole",
-    )  # fmt: skip
-    parser.add_argument(
-        "--batch-size", type=positive_int, default=4,
-        help="number of examples in a batch (default: %(default)s)",
-    )  # fmt: skip
-    _add_mixer_flags(parser, "1024,2048,4096,16384")
-
-
-def _add_mixers(parser: argparse.ArgumentParser, names: str, also: str = "") -> None:
-    mixers = parser.add_argument(
-        "--mixers", default=names,
-        help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for your "
-        f"own{also}",
-    )  # fmt: skip
-    name_in_help(mixers, lambda: sorted(MIXERS.classes))
-
-
-def _add_mixer_flags(parser: argparse.ArgumentParser, lengths: str) -> None:
+def _add_mixer_flags(parser: argparse.ArgumentParser, command: str, lengths: str) -> None:
     """Add the flags of mixers without a task."""
-    parser.add_argument(
-        "--lengths", default=lengths,
-        help="comma-separated sequence lengths in positions (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--dim", type=positive_int, default=64,
-        help="number of channels (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="mixer.KEY=VALUE", dest="overrides",
-        help="change an option of the mixers",
-    )  # fmt: skip
+    add = parser.add_argument
+    add("--lengths", default=lengths,
+        help="comma-separated sequence lengths in positions (default: %(default)s)")  # fmt: skip
+    add("--dim", type=positive_int, default=64,
+        help="number of channels (default: %(default)s)")  # fmt: skip
+    add("--set", action="append", default=[], metavar="mixer.KEY=VALUE", dest="overrides",
+        help="change an option of the mixers")  # fmt: skip
+    if command == "op":
+        add("--parts", default="mixing",
+            help="comma-separated parts of the mixers: mixing (default), kernel or "
+            "whole")  # fmt: skip
+        add("--batch-size", type=positive_int, default=4,
+            help="number of examples in a batch (default: %(default)s)")  # fmt: skip
 
 
-Groups = Sequence[Sequence[Case]]
-"""The cases to measure, in a group for each length, which has its own rounds."""
+def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str) -> None:
+    add = parser.add_argument
+    product = f"; {PRODUCT} is the product with a given kernel over all lags"
+    also = {"op": product, "decode": ""}.get(command, f"; {ALL} for every mixer")
+    names = add("--mixers", default=mixers,
+                help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for "
+                f"your own{also}")  # fmt: skip
+    name_in_help(names, lambda: sorted(MIXERS.classes))
+    parser.set_defaults(compare=None)
+    if command != "decode":
+        add("--compare", choices=["reference"],
+            help="also time the reference implementation of each mixer, written as in published "
+            "code")  # fmt: skip
+    add("--repeats", type=positive_int, default=5,
+        help="number of measured rounds, after the warm-up (default: %(default)s)")  # fmt: skip
+    add("--device", default="cpu", help="cpu (default), cuda or cuda:N")
+    add_threads(parser)
+    add("--out", type=absolute_path, default="results/bench",
+        help="folder for the records (default: results/bench)")  # fmt: skip
 
 
-def list_classifiers(options: argparse.Namespace) -> Groups:
-    """List the classifiers to measure."""
-    changes = parse_changes(options.overrides)
-    if options.batch_size is not None:
-        # A mixer's micro-batch is of its own batch, and may be larger than this one.
-        texts = ("train.micro_batch=null", f"train.batch_size={options.batch_size}")
-        whole, size = parse_changes(texts, "--batch-size")
-        changes = (whole, *changes, size)
-    alternatives = [parse_alternatives(text, "--vary") for text in options.vary]
-    mixers = name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
-    lengths: Sequence[int | None] = [None] if options.lengths == TASK else [0]
-    if options.lengths not in (TASK, None):
+def list_groups(options: argparse.Namespace) -> list[list[Case]]:
+    """List the cases to measure, in a group for each length, which has its own rounds."""
+    if options.lengths in (None, TASK):
+        lengths = [0 if options.lengths is None else None]
+    else:
         lengths = _read_lengths(options)
-    return [
-        [
-            CASES[options.command](
-                mixer=name,
-                device=options.device,
-                request=RunRequest(
-                    task=options.task,
-                    mixer=name,
-                    preset=options.preset,
-                    protocol=options.protocol,
-                    changes=(*changes, *values),
-                ),
-                length=length,
-                data_dir=options.data_dir,
-                varied=tuple(alternatives),
-            )
-            for values in itertools.product(*alternatives)
-            for name in mixers
-        ]
-        for length in lengths
-    ]
+    return [COMMANDS[options.command].list_cases(options, length) for length in lengths]
 
 
-def list_operators(options: argparse.Namespace) -> Groups:
-    """List the parts of mixers to measure."""
-    return [
-        [
-            OperatorCase(
-                mixer=name,
-                device=options.device,
-                part=part,
-                length=length,
-                batch_size=options.batch_size,
-                dim=options.dim,
-                changes=parse_changes(options.overrides),
-            )
-            for name in name_list(options.mixers, "--mixers")
-            for part in name_list(options.parts, "--parts")
-        ]
-        for length in _read_lengths(options)
-    ]
-
-
-def list_decodings(options: argparse.Namespace) -> Groups:
-    """List the causal mixers to measure."""
-    lengths = _read_lengths(options, WINDOW)
-    return [
-        [
-            DecodingCase(
-                mixer=name,
-                device=options.device,
-                part=part,
-                length=length,
-                longest=max(lengths),
-                dim=options.dim,
-                changes=parse_changes(options.overrides),
-            )
-            for name in name_list(options.mixers, "--mixers")
-            for part in ("recurrence", "prefix")
-        ]
-        for length in lengths
-    ]
-
-
-def _read_lengths(options: argparse.Namespace, least: int = 1) -> list[int]:
+def _read_lengths(options: argparse.Namespace) -> list[int]:
+    least = WINDOW if options.command == "decode" else 1
     return sorted(whole_numbers(options.lengths, "--lengths", least))
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], Groups]] = {
-    "step": list_classifiers,
-    "forward": list_classifiers,
-    "op": list_operators,
-    "decode": list_decodings,
-}
-
-
-def measure_groups(options: argparse.Namespace, groups: Groups) -> list[BenchRecord]:
+def measure_groups(options: argparse.Namespace) -> list[BenchRecord]:
     """Measure each group of cases in interleaved rounds, and save the records."""
+    groups = list_groups(options)
     if options.repeats < 2:  # noqa: PLR2004
         raise UserError(f"--repeats {options.repeats}: expected at least 2, for quartiles")
     choose_device(options.device)
@@ -274,7 +232,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     choose_waiting()  # for the processes that it starts
     use_threads(options.threads)
-    records = measure_groups(options, COMMANDS[options.command](options))
+    records = measure_groups(options)
     names = RowNames([], records)
     for table in speed_tables(records, names, names.of_mixer(records[0])):
         fitted = fit_table(table)

@@ -58,11 +58,6 @@ class Case(abc.ABC):
     has_own_process = True
     """Whether it is measured in a process of its own, and its memory is measured, too."""
 
-    @property
-    def varies(self) -> bool:
-        """Whether the amount of work differs from one run to the next."""
-        return False
-
     @abc.abstractmethod
     def build(self) -> Subject:
         """Set up the computation."""
@@ -74,15 +69,6 @@ class Case(abc.ABC):
     def keeps_memory(self) -> bool:
         """Whether the allocator keeps what is freed, as it does in a run of these settings."""
         return self.has_own_process and not self.is_reference
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Memory of a process that runs a case, in MiB."""
-
-    base: float
-    peak: float
-    reserved: float | None
 
 
 class InThisProcess:
@@ -119,10 +105,13 @@ class InThisProcess:
         self._hand_back()
         return spent
 
-    def memory(self) -> Memory:
-        """Return the memory of all runs so far."""
-        peak, reserved = peak_memory_mib(self.device), reserved_memory_mib(self.device)
-        return Memory(self.base, peak, reserved)
+    def memory(self) -> dict[str, float | None]:
+        """Return the memory of this process in all runs so far, as fields of the record."""
+        return {
+            "base_memory_mib": self.base,
+            "peak_memory_mib": peak_memory_mib(self.device),
+            "reserved_memory_mib": reserved_memory_mib(self.device),
+        }
 
     def facts(self) -> dict[str, Any]:
         """See `Subject.facts`."""
@@ -176,7 +165,7 @@ class InOwnProcess:
         """See `InThisProcess.seconds`."""
         return self._ask("seconds")
 
-    def memory(self) -> Memory:
+    def memory(self) -> dict[str, float | None]:
         """See `InThisProcess.memory`."""
         return self._ask("memory")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,26 +30,23 @@ WINDOW = 16
 """Number of steps before a position that its time per decoding step is averaged over."""
 
 
-class Part(NamedTuple):
-    """A part of a mixer that can be timed alone."""
-
-    compute: Callable[[Tensor], Tensor]
-    """Maps an input (batch, length, channels) to the part's output; kernel uses only its length."""
-    channels: int
+Part = tuple[Callable[[Tensor], Tensor], int]
+"""What maps an input (batch, length, channels) to the output of a part of a mixer, and the number
+of channels; a kernel uses only the length."""
 
 
 def parts_of(mixer: nn.Module, dim: int) -> dict[str, Part]:
     """Return the parts of a mixer by name: whole and, if the mixer has a module for it, mixing
     (without projections) and kernel (generating it).
     """
-    parts = {"whole": Part(mixer, dim)}
+    parts: dict[str, Part] = {"whole": (mixer, dim)}
     operators = (module for module in mixer.modules() if isinstance(module, PositionOperator))
     operator = next(operators, None)
     if operator is not None:
-        parts["mixing"] = Part(operator, operator.channels)
+        parts["mixing"] = operator, operator.channels
     if isinstance(operator, LongConvolution):
         kernel = operator.kernel
-        parts["kernel"] = Part(lambda x: kernel(x.shape[1]).coefficients, operator.channels)
+        parts["kernel"] = (lambda x: kernel(x.shape[1]).coefficients), operator.channels
     return parts
 
 
@@ -92,14 +89,14 @@ class OperatorCase(MixerCase):
 
     batch_size: int
 
-    def _part(self) -> tuple[nn.Module, Part, dict[str, Any]]:
+    def _build(self) -> tuple[nn.Module, Part, dict[str, Any]]:
         """Build the mixer and choose its part; return also what the record says of them.
 
         Raises: UserError for a part that the mixer does not have.
         """
         if self.mixer == PRODUCT:
             product = _Product(self.length, self.dim)
-            return product, Part(product, self.dim), {"part": "product"}
+            return product, (product, self.dim), {"part": "product"}
         component, mixer = self.build_mixer(self.length)
         parts = parts_of(mixer, self.dim)
         if self.part not in parts:
@@ -108,24 +105,23 @@ class OperatorCase(MixerCase):
                 f"(valid: {', '.join(parts)})"
             )
         part = parts[self.part]
-        named = {"mixer": component.name, "mixer_code": component.code, "channels": part.channels}
-        return mixer, part, named
+        return mixer, part, {**_names_of(component), "channels": part[1]}
 
     def build(self) -> Subject:
         """See `Case.build`."""
         device = choose_device(self.device)
         torch.manual_seed(0)
-        module, part, _ = self._part()
+        module, (compute, channels), _ = self._build()
         module.to(device)
-        x = torch.randn(self.batch_size, self.length, part.channels, device=device)
+        x = torch.randn(self.batch_size, self.length, channels, device=device)
         x.requires_grad_()
         forms = reference_forms if self.is_reference else contextlib.nullcontext
         with torch.no_grad(), forms():
-            gradient = torch.randn_like(part.compute(x))
+            gradient = torch.randn_like(compute(x))
 
         def run() -> None:
             with forms():
-                result = part.compute(x)
+                result = compute(x)
             result.backward(gradient)
             x.grad = None
             module.zero_grad()
@@ -140,7 +136,7 @@ class OperatorCase(MixerCase):
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""
         fixed = {"mode": "op", "batch_size": self.batch_size}
-        return {**super().settings(), **fixed, **self._part()[2]}
+        return {**super().settings(), **fixed, **self._build()[2]}
 
 
 class _Product(nn.Module):
@@ -156,6 +152,10 @@ class _Product(nn.Module):
 
 def _count_parameters(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
+
+
+def _names_of(component: MixerComponent) -> dict[str, Any]:
+    return {"mixer": component.name, "mixer_code": component.code}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ class DecodingCase(MixerCase):
         device = choose_device(self.device)
         mixer = self._build()[1].to(device).eval()
         x = torch.randn(1, self.length, self.dim, device=device)
-        facts = {"params": _count_parameters(mixer), "flops_per_step": None}
+        facts = {"params": _count_parameters(mixer)}
         if self.part == "prefix":
             mix = torch.inference_mode()(lambda: mixer(x))
             return Subject(run=mix, facts=lambda: facts)
@@ -196,6 +196,5 @@ class DecodingCase(MixerCase):
 
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""
-        component, _ = self._build()
-        named = {"mixer": component.name, "mixer_code": component.code}
-        return {**super().settings(), **named, "mode": "decode", "batch_size": 1}
+        fixed = {"mode": "decode", "batch_size": 1}
+        return {**super().settings(), **_names_of(self._build()[0]), **fixed}

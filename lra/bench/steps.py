@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -58,19 +58,15 @@ class SyntheticSplit(Split):
 
 @dataclass(frozen=True, kw_only=True)
 class StepCase(Case):
-    """Training steps of a classifier with one mixer."""
+    """Training steps, or the first batches of an evaluation, of a classifier with one mixer."""
 
+    mode: Literal["step", "forward"]
     request: RunRequest
     length: int | None
     """Positions of synthetic sequences, 0 for the task's longest; None for the task's own data."""
     data_dir: Path
     varied: tuple[Sequence[Change], ...] = ()
     """The values of each setting of which several values share the rounds."""
-
-    @property
-    def varies(self) -> bool:
-        """See `Case.varies`."""
-        return self.length is None
 
     def config(self) -> RunConfig:
         """Compose the settings; the reference computes in single precision."""
@@ -105,12 +101,9 @@ class StepCase(Case):
         else:
             split = SyntheticSplit(info, EVALUATED_BATCHES * config.train.batch_size)
             dataset = Dataset(
-                splits={"train": split, "val": split},
-                source="synthetic",
-                fingerprint="",
-                baselines={},
-                folder=Path(),
-            )
+                splits={"train": split, "val": split}, source="synthetic", fingerprint="",
+                baselines={}, folder=Path(),
+            )  # fmt: skip
         return Trainer(
             config,
             info,
@@ -123,17 +116,29 @@ class StepCase(Case):
     def build(self) -> Subject:
         """See `Case.build`."""
         trainer = self.trainer()
+        params = {"params": trainer.num_parameters}
+        if self.mode == "forward":
+            train, split = trainer.train_config, trainer.dataset.splits["val"]
+            examples = np.arange(min(len(split), EVALUATED_BATCHES * train.batch_size))
+            evaluator = Evaluator(
+                model=trainer.model,
+                batch_size=trainer.gradient.micro_batch or train.batch_size,
+                device=trainer.device,
+                precision=train.precision,
+            )
+            return Subject(
+                run=lambda: evaluator.compute_logits(split, lambda *_: None, examples),
+                repetitions=EVALUATED_BATCHES,
+                facts=lambda: params,
+            )
 
         def step() -> None:
             trainer.train_step()
             trainer.read()
 
         def facts() -> dict[str, Any]:
-            return {
-                "params": trainer.num_parameters,
-                "flops_per_step": trainer.flops_per_step,
-                "time_breakdown": profile_steps(step, trainer.device),
-            }
+            flops, times = trainer.flops_per_step, profile_steps(step, trainer.device)
+            return {**params, "flops_per_step": flops, "time_breakdown": times}
 
         return Subject(run=step, facts=facts)
 
@@ -141,7 +146,7 @@ class StepCase(Case):
         """See `Case.settings`."""
         config = self.config()
         return {
-            "mode": "step",
+            "mode": self.mode,
             "mixer": config.mixer_name,
             "mixer_code": config.mixer_component.code,
             "task": config.task_name,
@@ -162,32 +167,3 @@ class StepCase(Case):
             "batch_size": config.train.batch_size,
             "precision": config.train.precision,
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ForwardCase(StepCase):
-    """The first batches of an evaluation of a classifier with one mixer."""
-
-    def build(self) -> Subject:
-        """See `Case.build`."""
-        trainer = self.trainer()
-        train, split = trainer.train_config, trainer.dataset.splits["val"]
-        examples = np.arange(min(len(split), EVALUATED_BATCHES * train.batch_size))
-        evaluator = Evaluator(
-            model=trainer.model,
-            batch_size=trainer.gradient.micro_batch or train.batch_size,
-            device=trainer.device,
-            precision=train.precision,
-        )
-        return Subject(
-            run=lambda: evaluator.compute_logits(split, lambda *_: None, examples),
-            repetitions=EVALUATED_BATCHES,
-            facts=lambda: {"params": trainer.num_parameters, "flops_per_step": None},
-        )
-
-    def settings(self) -> dict[str, Any]:
-        """See `Case.settings`."""
-        return {**super().settings(), "mode": "forward"}
-
-
-CASES: dict[str, Callable[..., StepCase]] = {"step": StepCase, "forward": ForwardCase}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -39,56 +39,57 @@ def profile_steps(step: Callable[[], None], device: torch.device) -> dict[str, f
             for _ in range(PROFILED_STEPS):
                 step()
         events = list((recorded.events() if on_device else recorded.function_events) or [])
-    spent = _spent(events, on_device=on_device)
+    spent = add_up_times(events, on_device=on_device)
     total = sum(spent.values()) or 1.0
     return {name: round(100 * time / total, 1) for name, time in spent.items()}
 
 
-def _spent(events: list[Any], *, on_device: bool) -> dict[str, float]:
-    """Add up the time of events by purpose, in microseconds.
+def add_up_times(events: Sequence[Any], *, on_device: bool) -> dict[str, float]:
+    """Add up the time of a profile's events by purpose, in microseconds.
 
     A kernel of a GPU is an event of its own, and counts with the operation that launched it, too.
     """
     events = [event for event in events if event.device_type == DeviceType.CPU]
-    spent = dict.fromkeys([*_RANGES.values(), *_OPERATIONS, "other"], 0.0)
     of_kernels = _nodes_of_kernels(events)
+    spent = dict.fromkeys([*_RANGES.values(), *_OPERATIONS, "other"], 0.0)
     for event in events:
         time = event.self_device_time_total if on_device else event.self_cpu_time_total
         spent[_purpose(event, of_kernels)] += time
     return spent
 
 
-def _ancestors(event: Any) -> Iterable[Any]:
+def _ancestors(event: Any) -> Iterator[Any]:
     while event is not None:
         yield event
         event = event.cpu_parent
 
 
 def _range_of(event: Any) -> str | None:
-    for ancestor in _ancestors(event):
-        for start, purpose in _RANGES.items():
-            if ancestor.name.startswith(start):
-                return purpose
-    return None
+    names = [one.name for one in _ancestors(event)]
+    found = (p for name in names for start, p in _RANGES.items() if name.startswith(start))
+    return next(found, None)
 
 
-def _nodes_of_kernels(events: list[Any]) -> set[int]:
+def _backward_nodes(event: Any) -> set[int]:
+    """Return the numbers of the autograd nodes whose backward pass an event belongs to."""
+    return {one.sequence_nr for one in _ancestors(event) if one.name.startswith("autograd::")}
+
+
+def _nodes_of_kernels(events: Sequence[Any]) -> set[int]:
     """Return the numbers of the autograd nodes that generating kernels made."""
-    within: set[int] = set()
-    outside: set[int] = set()
+    by_range: dict[bool, set[int]] = {True: set(), False: set()}
     for event in events:
-        is_backward = any(one.name.startswith("autograd::") for one in _ancestors(event))
-        if event.sequence_nr >= 0 and event.name.startswith("aten::") and not is_backward:
-            (within if _range_of(event) == "kernels" else outside).add(event.sequence_nr)
+        is_operation = event.sequence_nr >= 0 and event.name.startswith("aten::")
+        if is_operation and not _backward_nodes(event):
+            by_range[_range_of(event) == "kernels"].add(event.sequence_nr)
     # An operation without a node of its own has the number of the next one.
-    return within - outside
+    return by_range[True] - by_range[False]
 
 
 def _purpose(event: Any, of_kernels: set[int]) -> str:
     if (found := _range_of(event)) is not None:
         return found
-    for ancestor in _ancestors(event):
-        if ancestor.name.startswith("autograd::") and ancestor.sequence_nr in of_kernels:
-            return "kernels"
+    if _backward_nodes(event) & of_kernels:
+        return "kernels"
     operation = event.name.removeprefix("aten::")
     return next((p for p, starts in _OPERATIONS.items() if operation.startswith(starts)), "other")

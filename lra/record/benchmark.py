@@ -22,23 +22,14 @@ from lra.record.schema import (
     read_all,
 )
 
-Objective = Literal["next", "masked"]
-
 
 class BenchRecord(MeasuredRecord):
     """One mixer at one length on one device, measured in interleaved rounds with others."""
 
-    mode: Literal["step", "forward", "pretraining", "op", "decode"]
+    mode: Literal["step", "forward", "op", "decode"]
     """What is measured. step: whole training steps of the classifier; forward: batches of an
-    evaluation; pretraining, which earlier versions measured: training steps of a language model;
-    op: a part of a mixer, forward and backward; decode: one more position of a causal mixer."""
-    objective: Objective | None = None
-    """In pretraining, what is learned: by a causal model the next token, by a bidirectional one
-    masked tokens."""
-    rpe_layers: Count | None = None
-    """In pretraining, hidden layers of the encoder of positions."""
-    rounds_rpe_layers: tuple[Count, ...] = ()
-    """In pretraining, the numbers of layers that were measured in the same interleaved rounds."""
+    evaluation; op: a part of a mixer, forward and backward; decode: one more position of a causal
+    mixer."""
     part: FileName | None = None
     """Part of the mixer. In op: whole, mixing, kernel or product; in decode: recurrence or prefix
     (all positions so far)."""
@@ -109,25 +100,21 @@ class BenchRecord(MeasuredRecord):
     @property
     def extra_memory_mib(self) -> float | None:
         """Peak memory less the memory before the first repetition; None if not measured."""
-        if self.peak_memory_mib is None or self.base_memory_mib is None:
-            return None
-        return self.peak_memory_mib - self.base_memory_mib
+        peak, base = self.peak_memory_mib, self.base_memory_mib
+        return None if peak is None or base is None else peak - base
 
     @property
     def name(self) -> str:
         """The file below the folder of measurements; repeating the measurement replaces it."""
         device = re.sub(r"[^A-Za-z0-9]+", "-", self.device).strip("-")
-        parts = [self.mode, self.part, self.objective]
-        parts += [self.task, self.preset, self.protocol, self.mixer]
+        parts = [self.mode, self.part, self.task, self.preset, self.protocol, self.mixer]
         parts += [self.mixer_code and self.mixer_code[:8], self.precision]
-        parts += [str(self.batch_size), self.channels and str(self.channels)]
-        parts += ["task" if self.lengths == "task" else None, str(self.length)]
-        if self.rpe_layers is not None:
-            parts += [f"{self.rpe_layers}-layers"]
+        parts += [self.batch_size, self.channels, "task" if self.lengths == "task" else None]
+        parts += [self.length]
         if self.changes:
             text = "\n".join(write_changes(self.changes))
             parts += [hashlib.sha256(text.encode()).hexdigest()[:8]]
-        return f"{device}/{'-'.join(part for part in parts if part)}.json"
+        return f"{device}/{'-'.join(str(part) for part in parts if part)}.json"
 
     def path(self, results_dir: Path) -> Path:
         """Return the path of the file in a results folder."""
@@ -138,7 +125,7 @@ class BenchRecord(MeasuredRecord):
         return self.write(folder / self.name)
 
 
-def all_bench_records(results_dir: Path, name: str = "*") -> tuple[list[BenchRecord], list[str]]:
-    """Read the measurements of a results folder whose names match a pattern; list the faults."""
-    paths = list_files(results_dir, f"bench/*/{name}.json")
+def all_bench_records(results_dir: Path) -> tuple[list[BenchRecord], list[str]]:
+    """Read the measurements of a results folder; list the faults of files."""
+    paths = list_files(results_dir, "bench/*/*.json")
     return read_all(BenchRecord, paths, lambda record: record.path(results_dir))

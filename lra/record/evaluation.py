@@ -12,7 +12,7 @@ from pydantic import Field
 
 from common.strict_yaml import plain
 from lra.record.changes import Settings, write_changes
-from lra.record.packed import list_files_of
+from lra.record.packed import list_files
 from lra.record.schema import Amount, Count, Percent, PositiveCount, read_all
 from lra.record.scores import TestedRecord
 
@@ -60,7 +60,7 @@ def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
     """Read what a run's model scored out of distribution; list the faults of unreadable files."""
     found, faults = read_all(
         EvaluationRecord,
-        list_files_of(folder, "evaluation-*.json"),
+        list_files(folder, "evaluation-*.json"),
         lambda record: folder / record.path,
     )
     return sorted(found, key=evaluation_order), faults

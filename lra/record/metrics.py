@@ -16,24 +16,24 @@ LARGEST_LOSS = 1e18
 """Loss in nats that no curve shows."""
 
 
-def _that_can_be_drawn(value: object) -> object:
+def _drop_absurd(value: object) -> object:
     is_sane = isinstance(value, (int, float)) and 0 <= value < LARGEST_LOSS
     return value if is_sane else None
 
 
 class MetricsLine(BaseModel):
-    """A line of metrics.jsonl."""
+    """A line of metrics.jsonl, about training or about a validation; None: not on this line."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
     step: Annotated[int, Field(ge=0, lt=2**53)]
     seconds: Amount
     """Seconds of training and evaluation since the start of the run, before and after resuming."""
-    accuracy: Annotated[Percent | None, BeforeValidator(_that_can_be_drawn)] = None
-    """Accuracy on the training examples since the line before in percent; None on other lines."""
+    accuracy: Annotated[Percent | None, BeforeValidator(_drop_absurd)] = None
+    """Accuracy on the training examples since the line before in percent."""
     val_accuracy: Percent | None = None
-    """Accuracy on the validation split in percent; None on a line about training."""
-    val_loss: Annotated[float | None, BeforeValidator(_that_can_be_drawn)] = None
+    """Accuracy on the validation split in percent."""
+    val_loss: Annotated[float | None, BeforeValidator(_drop_absurd)] = None
     """Mean loss on the validation split in nats; None also if it is not finite, or absurd."""
 
 
@@ -41,17 +41,16 @@ def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
     """Read a metrics.jsonl, in order of steps, and list its faults; nothing if there is none."""
     if not has_file(path):
         return [], []
+    found: list[MetricsLine] = []
+    faults: list[str] = []
     try:
-        content = read_file(path, largest=LARGEST_METRICS)
+        lines = read_file(path, largest=LARGEST_METRICS).splitlines()
     except (DataError, OSError) as error:
         return [], [f"{path}: {error}"]
-    found: list[MetricsLine] = []
-    wrong: list[str] = []
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             found.append(MetricsLine.model_validate_json(line))
         except ValidationError as error:
-            wrong.append(f"line {number} is no line of metrics: {error.errors()[0]['msg']}")
-    more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
-    faults = [f"{path}: {wrong[0]}{more}"] if wrong else []
+            text = f"line {number} is no line of metrics: {error.errors()[0]['msg']}"
+            faults = faults or [f"{path}: {text}"]
     return sorted(found, key=lambda line: line.step), faults

@@ -70,20 +70,30 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
         content = read_file(path, largest=LARGEST_PREDICTIONS)
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
     columns = {without_apostrophe(str(name)): _cells(c.to_numpy()) for name, c in frame.items()}
-    take = _take_classes if record.tokens is None else _take_labels
-    found, right = take(columns)
-    total = len(found.labels) if record.tokens is None else int(found.labels.sum())
+    if record.tokens is None:
+        found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
+        _require_numbers(MOST_CLASSES, labels=found.labels, predictions=found.predictions)
+        total, right = len(found.labels), int((found.labels == found.predictions).sum())
+    else:
+        targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
+        found, lengths = Predictions(targets, correct, columns, first_wrong), columns["length"]
+        numbers = {"targets": targets, "correct": correct, "lengths": lengths}
+        _require_numbers(LONGEST, **numbers, first_wrong=first_wrong)
+        if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
+            raise ValueError("an example has more labels than positions, or than right ones")
+        total, right = int(targets.sum()), int(correct.sum())
     if (total, right) != (record.test_total, record.test_correct):
         raise ValueError(
             f"{right} of {total} right, its record says "
             f"{record.test_correct} of {record.test_total}"
         )
     for name, column in columns.items():
-        is_number = column.dtype.kind == "i"
-        if not is_number and not all(isinstance(value, str) for value in column):
-            raise ValueError("a metadata field is neither whole numbers nor words")
-        if not all(map(is_word, [name] if is_number else [name, *set(column)])):
-            raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd")
+        words = [name] if column.dtype.kind == "i" else [name, *set(column)]
+        if not all(map(is_word, words)):
+            raise ValueError(
+                f"a metadata field is neither whole numbers nor words of up to {LONGEST_WORD} "
+                f"letters"
+            )
     return found
 
 
@@ -95,30 +105,8 @@ def _cells(column: np.ndarray) -> np.ndarray:
     return np.array(cells, dtype=object)
 
 
-def _take_classes(columns: dict[str, np.ndarray]) -> tuple[Predictions, int]:
-    """Take the predicted classes of examples out of the columns; count the right ones."""
-    found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
-    _require_numbers("labels", found.labels, 0, MOST_CLASSES)
-    _require_numbers("predictions", found.predictions, NO_PREDICTION, MOST_CLASSES)
-    return found, int((found.labels == found.predictions).sum())
-
-
-def _take_labels(columns: dict[str, np.ndarray]) -> tuple[Predictions, int]:
-    """Take how many labels of each example were predicted out of the columns; add them up."""
-    targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
-    lengths = columns["length"]
-    _require_numbers("targets", targets, 1, LONGEST)
-    _require_numbers("correct", correct, 0, LONGEST)
-    _require_numbers("first_wrong", first_wrong, NO_PREDICTION, LONGEST)
-    _require_numbers("length", lengths, 1, LONGEST)
-    if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
-        raise ValueError("an example has more labels than positions, or than right ones")
-    if not np.array_equal(correct == targets, first_wrong == NO_PREDICTION):
-        raise ValueError("an example has a first wrong position and no wrong label, or none")
-    return Predictions(targets, correct, columns, first_wrong), int(correct.sum())
-
-
-def _require_numbers(name: str, column: np.ndarray, least: int, limit: int) -> None:
-    """Raise ValueError unless a column has whole numbers from `least` on, below `limit`."""
-    if column.dtype.kind != "i" or not ((column >= least) & (column < limit)).all():
-        raise ValueError(f"{name} are not all whole numbers from {max(0, least)} to {limit}")
+def _require_numbers(limit: int, **columns: np.ndarray) -> None:
+    """Raise ValueError unless columns have whole numbers below a limit, or `NO_PREDICTION`."""
+    for name, column in columns.items():
+        if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():
+            raise ValueError(f"{name} are not all whole numbers from {NO_PREDICTION} to {limit}")

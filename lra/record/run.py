@@ -38,7 +38,6 @@ class PretrainingRecord(Record):
     objective: ShortText
     """masked or next."""
     masked_share: Annotated[float, Field(gt=0, lt=1)] | None
-    """Share of the positions that were masked; null where none was."""
     steps: Count
     """Optimizer steps made, which those of the run include."""
     epochs: Amount
@@ -56,13 +55,11 @@ class RunRecord(TestedRecord):
     """Everything that tables need to know of a run; null stands for what was not measured."""
 
     mixer_code: ShortText | None = None
-    """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
+    """Start of the SHA-256 of the file of the user's own mixer; null for a mixer of the suite."""
     mixer_from: PrintableText | None = None
-    """Argument of --mixer, if it named a plug-in."""
+    """Argument of --mixer for the user's own mixer."""
     task_code: ShortText | None = None
-    """Start of the SHA-256 of a plug-in task's file; null for a registered task."""
     task_from: PrintableText | None = None
-    """Argument of --task, if it named a plug-in."""
     preset: FileName
     protocol: FileName
     settings: Settings
@@ -83,7 +80,7 @@ class RunRecord(TestedRecord):
     best_step: Count | None
     """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
     steps: Count
-    """Number of optimizer steps made, a pretraining's included."""
+    """Optimizer steps made, a pretraining's included."""
     total_steps: PositiveCount
     epochs: Amount
     """Number of passes over the training set that these steps amount to, a pretraining's apart."""
@@ -94,19 +91,17 @@ class RunRecord(TestedRecord):
     peak_memory_mib: Positive
     params: Count
     state_size: Count | None = None
-    """Real numbers that a sequence of `length` positions carries from one to the next, in all
-    layers; null where a mixer has no recurrence or sees both directions, and in older records."""
+    """Real numbers that a sequence carries from one position to the next, in all layers; null
+    without a recurrence, and in older records."""
     length: PositiveCount
     """Positions of the longest sequence that the task admits."""
     batch_size: PositiveCount
     micro_batch: PositiveCount | None = None
-    """Examples per forward pass; null in records older than this field, as for the next."""
+    """Examples per forward pass; null in older records, as for the next."""
     train_seconds: Amount | None = None
-    """Seconds of all training steps."""
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
     pretraining: PretrainingRecord | None = None
-    """Null for a run that learned labels alone."""
 
     @model_validator(mode="after")
     def _check_status(self) -> RunRecord:
@@ -127,16 +122,6 @@ class RunRecord(TestedRecord):
     def overrides(self) -> tuple[str, ...]:
         """The settings that flags changed, as `--set` takes them."""
         return write_changes(self.changes)
-
-    def flops(self, step: int) -> float | None:
-        """Return the FLOPs up to a step, those of a pretraining included; None if not known."""
-        before = self.pretraining
-        if self.flops_per_step is None or before is None:
-            return None if self.flops_per_step is None else step * self.flops_per_step
-        if before.flops_per_step is None:
-            return None
-        steps = min(step, before.steps)
-        return steps * before.flops_per_step + (step - steps) * self.flops_per_step
 
     @property
     def has_own_code(self) -> bool:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from common.errors import KnownError
 from common.files import write_atomically
 from lra.record.packed import read_file
-from lra.record.upgrade import upgrade_record
 from lra.runtime.errors import UserError
 from lra.runtime.threads import Threads, Waiting, threads
 from tasks.base import Dataset
 
-SCHEMA_VERSION = 2
-"""Of all kinds of records."""
 LONGEST_LABEL = 60
 LONGEST_FACTS = 100_000
 """Most letters of all that git says, and of all settings."""
@@ -40,30 +35,14 @@ def _printable(text: str) -> str:
     return text
 
 
-def _trimmed(text: str) -> str:
-    if not text or text != text.strip():
-        raise ValueError("is empty, or begins or ends with a space")
-    return text
-
-
 FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
 """Name of a file or folder, which cannot lead to a place outside the folder that it is in."""
 PrintableText = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
 """Text that can be shown on a terminal, in a figure and on a page."""
 ShortText = Annotated[PrintableText, Field(max_length=200)]
 """A short text, such as the name of a device."""
-RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL), AfterValidator(_trimmed)]
-"""What a user calls a row of a table."""
-
-
-def _texts(value: object) -> Iterator[str]:
-    """List all texts in what JSON holds, names of fields among them."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from (text for item in value.items() for part in item for text in _texts(part))
-    elif isinstance(value, list):
-        yield from (text for part in value for text in _texts(part))
+RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL, pattern=r"^(?s:\S(.*\S)?)$")]
+"""What a user calls a row of a table; no spaces at its ends."""
 
 
 def refuse_control_characters(facts: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +54,15 @@ def refuse_control_characters(facts: dict[str, Any]) -> dict[str, Any]:
     if len(text) > LONGEST_FACTS:
         raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_FACTS:,}")
     return facts
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts([*value.keys(), *value.values()])
+    elif isinstance(value, list):
+        yield from (text for part in value for text in _texts(part))
 
 
 GitFacts = Annotated[dict[str, Any], AfterValidator(refuse_control_characters)]
@@ -106,15 +94,10 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    @property
-    def content(self) -> bytes:
-        """The record as JSON."""
-        return (self.model_dump_json(indent=2) + "\n").encode()
-
     def write(self, path: Path) -> Path:
         """Write the record as JSON; return the path."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, self.content)
+        write_atomically(path, (self.model_dump_json(indent=2) + "\n").encode())
         return path
 
 
@@ -181,14 +164,13 @@ class DataRecord(Record):
 class MeasuredRecord(Record):
     """A record of something that was computed."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[2] = 2
     device: ShortText
     threads: ThreadsRecord | None = None
-    """What it was computed with, when last worked on; null on a GPU, and in records older than this
-    field."""
+    """What it was computed with, when last worked on; null on a GPU, and in older records."""
     gpu_shared: bool | None = None
     """Whether other processes held memory of the GPU meanwhile, so that speeds are low; null on a
-    CPU, and in records older than this field."""
+    CPU, and in older records."""
     precision: ShortText
     versions: dict[ShortText, ShortText]
     git: GitFacts
@@ -209,44 +191,34 @@ def row_label(text: str, flag: str) -> str:
         return TypeAdapter(RowLabel).validate_python(text)
     except ValidationError as error:
         raise UserError(
-            f"{flag} {text!r}: no name of a row in tables: {fault_of(error)}; expected up to "
-            f"{LONGEST_LABEL} letters"
+            f"{flag} {text!r}: no name of a row in tables: {fault_of(error)}; expected 1 to "
+            f"{LONGEST_LABEL} letters, without spaces at the ends"
         ) from None
 
 
 def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
-    """Read and check a record of a kind; an older one is upgraded.
+    """Read and check a record of a kind.
 
     Raises: UserError naming the file and what is wrong with it.
     """
     try:
-        content = read_file(path)
-        if re.match(rb'\s*\{\s*"schema_version": 1\b', content):
-            return kind.model_validate(upgrade_record(from_json(content), path))
-        return kind.model_validate_json(content)
+        return kind.model_validate_json(read_file(path))
     except (KnownError, OSError, ValueError) as error:
         what = fault_of(error) if isinstance(error, ValidationError) else str(error)
         raise UserError(
-            f"{path}: not a record of schema {SCHEMA_VERSION}: {what}; move it away if it is of no "
-            f"more use"
+            f"{path}: not a record of schema 2: {what}; move it away if it is of no more use"
         ) from None
 
 
 def read_all(
     kind: type[AnyRecord], paths: Iterable[Path], path_of: Callable[[AnyRecord], Path]
 ) -> tuple[list[AnyRecord], list[str]]:
-    """Read records of a kind; list the faults of files that are unreadable or misplaced.
-
-    Args:
-        kind: of all the records.
-        paths: their files.
-        path_of: returns the file that a record belongs into.
+    """Read records of a kind; list the faults of files that are unreadable, or not where `path_of`
+    says that their record belongs.
     """
     records: list[AnyRecord] = []
     faults: list[str] = []
     for path in sorted(paths):
-        if path.parent.name.startswith("."):
-            continue  # what a merge that was killed had copied so far
         try:
             record = read_record(kind, path)
             if (own := path_of(record)) != path:

@@ -20,21 +20,16 @@ from lra.record.schema import (
     ShortText,
 )
 
-ROUNDING = 1e-6
-"""Percentage points by which an accuracy may differ from the one that its counts give."""
-
 
 class PositionLoss(Record):
     """The mean loss of targets at a range of positions of their windows."""
 
     field: ShortText = ""
-    """A field of metadata by which the windows are told apart; empty: all windows."""
+    """Field of metadata whose `value` these windows have; empty: all windows."""
     value: ShortText = ""
-    """What the field is in these windows."""
     first: Count
     """First position of the range, 0-based."""
     last: Count
-    """Last position of the range."""
     targets: PositiveCount
     loss: Amount | None
     """Mean loss in nats; null if it is not finite."""
@@ -43,16 +38,14 @@ class PositionLoss(Record):
 
 
 class PositionScores(Record):
-    """What a record holds, beside accuracies, where targets are positions; null is not measured."""
+    """Results where targets are positions; null: not measured."""
 
     val_loss: Amount | None = None
     """Mean loss in nats on the validation set, at the best step."""
     loss: Amount | None = None
     """Mean loss in nats on the test set; null also if it is not finite, as for the next two."""
     bits_per_byte: Amount | None = None
-    """Bits that the test targets take, over the bytes of text that they stand for."""
     perplexity: Amount | None = None
-    """Exponential of the mean test loss."""
     text_bytes: PositiveCount | None = None
     """Bytes of the text that the test targets stand for; null where they are no text."""
     baseline_bits: dict[ShortText, Amount] = Field(default_factory=dict)
@@ -84,17 +77,16 @@ def unit_of(text_bytes: int | None) -> str:
 
 
 class SegmentScore(Record):
-    """The score of one segment of a split."""
+    """The score of the examples with one value of the field "segment", or of a whole split."""
 
     name: ShortText
-    """The value of the field "segment"; empty where a split has no segments."""
+    """The value; empty for a whole split."""
     examples: PositiveCount
     correct_examples: Count
     """Examples all of whose labels were predicted."""
     targets: PositiveCount
     """Positions that have a label."""
     correct: Count
-    """Positions whose label was predicted."""
 
     @model_validator(mode="after")
     def _check_counts(self) -> SegmentScore:
@@ -149,22 +141,18 @@ class TestedRecord(MeasuredRecord):
     test_total: PositiveCount | None
     """Targets of the test set: examples, or positions."""
     test_non_finite: Count | None = None
-    """Targets among them whose logits are not finite, which count as wrong; null in records older
-    than this field."""
+    """Targets whose logits are not finite, which count as wrong; null in older records."""
     baselines: dict[ShortText, Percent]
     """Test accuracy in percent of trivial baselines."""
     largest_class: Percent | None = None
-    """Percent of the test set that is in its largest class: the highest score of one answer to all.
-    It may be another class than the commonest one of the training set."""
+    """Percent of the test set in its largest class: the highest score of one answer to all."""
     positions: PositionScores | None = None
-    """What is measured where targets are positions; null where they are examples."""
     tokens: TokenScores | None = None
-    """Token and sequence accuracy on the test set where some positions have labels; else null."""
+    """Where some positions have labels."""
     data: DataRecord
 
     @model_validator(mode="after")
     def _check_accuracy(self) -> Self:
-        """Check the accuracy against the counts beside it."""
         accuracy, correct, total = self.test_accuracy, self.test_correct, self.test_total
         if accuracy is None or correct is None or total is None:
             return self
@@ -174,7 +162,7 @@ class TestedRecord(MeasuredRecord):
             if (correct, total) != tuple(map(sum, zip(*sums, strict=True))):
                 raise ValueError(f"the segments do not add up to {correct} of {total} right")
             expected, origin = self.tokens.accuracy, "its segments"
-        if abs(expected - accuracy) > ROUNDING:
+        if abs(expected - accuracy) > 1e-6:  # noqa: PLR2004
             raise ValueError(f"test_accuracy is {accuracy}, expected that of {origin}")
         if correct + (self.test_non_finite or 0) > total:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,26 +43,23 @@ def read_runs(
         is_default = shipped and results_dir.absolute() == Path("results").absolute()
         if not (is_default and shipped_dir(results_dir).is_dir()):
             raise UserError(f"{flag}: there is no folder {results_dir}")
-    own, faults = _read_folder(results_dir, task, mixer)
-    if not shipped:
-        return own, faults
-    others, more = _read_folder(shipped_dir(results_dir), task, mixer)
-    done = {folder_of(Path(), record): record.status == "done" for _, record in own}
-
-    def is_kept(record: RunRecord) -> bool:
-        name = folder_of(Path(), record)
-        return name not in done or (record.status == "done" and not done[name])
-
-    return [*((folder, r) for folder, r in others if is_kept(r)), *own], more + faults
-
-
-def _read_folder(results_dir: Path, task: str, mixer: str) -> tuple[Runs, list[str]]:
-    records, faults = read_all(
-        RunRecord,
-        list_files(results_dir, f"{RUNS}/{task}/{mixer}/*/result.json"),
-        lambda record: folder_of(results_dir, record) / "result.json",
-    )
-    return [(folder_of(results_dir, record), record) for record in records], faults
+    runs: Runs = []
+    faults: list[str] = []
+    for folder in [shipped_dir(results_dir), results_dir] if shipped else [results_dir]:
+        records, more = read_all(
+            RunRecord,
+            list_files(folder, f"{RUNS}/{task}/{mixer}/*/result.json"),
+            lambda record, folder=folder: folder_of(folder, record) / "result.json",
+        )
+        replaced = {folder_of(Path(), one): one.status for one in records}
+        runs = [
+            (place, one)
+            for place, one in runs
+            if replaced.get(folder_of(Path(), one)) not in ("done", one.status)
+        ]
+        runs += [(folder_of(folder, record), record) for record in records]
+        faults += more
+    return runs, faults
 
 
 def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
@@ -73,11 +70,14 @@ def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFr
     """
     import pandas as pd
 
-    return pd.DataFrame([_row_of(place, record, folder) for place, record in found])
+    rows = [_row_of(place, record, folder) for place, record in found]
+    frame = pd.json_normalize(rows).drop(columns=["positions", "pretraining"], errors="ignore")
+    return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
 
 
 def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
-    row = dict(_flatten(record.model_dump(mode="json", exclude={"settings", "origins", "changed"})))
+    hidden = {"settings": True, "origins": True, "changed": True, "positions": {"by_position"}}
+    row = record.model_dump(mode="json", exclude=hidden)
     row["is_own"] = not is_shipped(place, folder)
     row["overrides"] = "; ".join(record.overrides)
     if record.test_accuracy is not None and record.test_examples:
@@ -87,13 +87,3 @@ def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
     is_plain = (bool, int, float, str, type(None))
     settings = record.settings.items()
     return row | {name: v if isinstance(v, is_plain) else plain(v) for name, v in settings}
-
-
-def _flatten(fields: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in fields.items():
-        is_absent = value is None and name in ("positions", "pretraining")
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{start}{name}.")
-        elif name != "by_position" and not is_absent:
-            is_list = isinstance(value, list)
-            yield f"{start}{name}", "; ".join(map(str, value)) if is_list else value

@@ -38,9 +38,7 @@ def command(record: RunRecord) -> str:
 
 def bench_command(record: BenchRecord) -> str:
     """Write the command that repeats a measurement with the mixers of the same rounds."""
-    if record.objective == "masked":
-        return "# bidirectional models with masked tokens are no longer measured"
-    words = ["python", "-m", "lra.bench", record.mode.replace("pretraining", "step")]
+    words = ["python", "-m", "lra.bench", record.mode]
     if record.task is not None:
         words += ["--task", str(record.task), "--preset", str(record.preset)]
         words += ["--protocol", str(record.protocol)]
@@ -52,10 +50,8 @@ def bench_command(record: BenchRecord) -> str:
         words += ["--batch-size", str(record.batch_size)]
     length = "task" if record.lengths == "task" else str(record.length)
     words += ["--mixers", ",".join(dict.fromkeys(record.measured_with)), "--lengths", length]
-    layers = ",".join(map(str, record.rounds_rpe_layers))
-    varied = [f"{name}={','.join(map(plain, values))}" for name, values in record.varied.items()]
-    for text in varied or ([f"mixer.rpe_layers={layers}"] if layers else []):
-        words += ["--vary", text]
+    for name, values in record.varied.items():
+        words += ["--vary", f"{name}={','.join(map(plain, values))}"]
     changes = [*write_changes(record.common_changes)]
     if record.precision != "fp32":
         changes.append(f"train.precision={record.precision}")

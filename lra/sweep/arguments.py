@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
+from pathlib import Path
 
 from lra.config.registry import MIXERS, TASKS
+from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import (
     ALL,
     Parser,
@@ -12,33 +15,31 @@ from lra.runtime.cli import (
     add_overrides,
     add_preset,
     name_in_help,
+    name_list,
     non_negative_float,
     positive_int,
+    whole_numbers,
 )
 from lra.runtime.errors import UserError
-from lra.sweep.plan import MOST_RUNS
+from lra.sweep.plan import Limits, SweepOptions
+from tasks.base import BENCHMARK
 
-LAUNCHERS = ("local", "slurm", "ray")
+logger = logging.getLogger("lra.sweep")
+
 MOST_AT_A_TIME = 1000
 """Most runs on a device, and most processes of a run."""
 IDLE = {
-    "local": ("cluster", "ray_address", "hand_back"),
-    "slurm": ("total_minutes", "per_device", "ray_address", "hand_back"),
+    "local": ("cluster", "ray_address"),
+    "slurm": ("total_minutes", "per_device", "ray_address"),
     "ray": (),
 }
 """Flags that have no effect with a launcher."""
 
 
-def _at_a_time(text: str) -> int:
-    if (number := positive_int(text)) > MOST_AT_A_TIME:
-        raise argparse.ArgumentTypeError(f"got {text}, expected 1 to {MOST_AT_A_TIME}")
-    return number
-
-
-def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+def parse_arguments(arguments: list[str] | None) -> SweepOptions:
     """Read the command line.
 
-    Raises: UserError for a flag that has no effect with the launcher.
+    Raises: UserError for a flag that has no effect with the launcher, and for wrong lists.
     """
     parser = Parser(
         prog="python -m lra.sweep",
@@ -51,6 +52,37 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "data for any run, 3 stopped before the end, or submitted to a cluster, 130 interrupted "
         "twice, or while preparing data.",
     )
+    _add_runs(parser)
+    _add_limits(parser)
+    _add_machines(parser)
+    given = vars(parser.parse_args(arguments))
+    for name in IDLE[given["launcher"]]:
+        if given[name] != parser.get_default(name):
+            flag = name.replace("_", "-")
+            raise UserError(f"--{flag} has no effect with --launcher {given['launcher']}")
+    every = tasks_with_preset(BENCHMARK, given["preset"])
+    if given["tasks"] == ALL and (missing := [task for task in BENCHMARK if task not in every]):
+        logger.info(f"without {', '.join(missing)}, which has no preset {given['preset']}")
+    tasks = name_list(given.pop("tasks"), "--tasks", every)
+    mixers = name_list(given.pop("mixers"), "--mixers", sorted(MIXERS.classes))
+    if given["print_commands"]:
+        tasks, mixers = list(map(_with_whole_path, tasks)), list(map(_with_whole_path, mixers))
+    return SweepOptions(
+        tasks=tasks,
+        mixers=mixers,
+        seeds=whole_numbers(given.pop("seeds"), "--seeds", 0),
+        limits=Limits(max_steps=given.pop("max_steps"), minutes=given.pop("minutes_per_run")),
+        **given,
+    )
+
+
+def _with_whole_path(spec: str) -> str:
+    """Write a FILE.py:CLASS so that it is found from any folder; other names stay as they are."""
+    file, _, name = spec.rpartition(":")
+    return f"{Path(file).absolute()}:{name}" if file.endswith(".py") else spec
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     tasks = add(
         "--tasks", default=ALL,
@@ -69,8 +101,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
     add("--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="run every value of a setting; several --grid run every combination")  # fmt: skip
-    add("--max-runs", type=positive_int, default=MOST_RUNS,
-        help=f"refuse a sweep of more runs than this ({MOST_RUNS:,})")  # fmt: skip
+    add("--results-dir", type=absolute_path, default="results",
+        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--max-steps", type=positive_int,
         help="stop each run at this step; a later sweep can resume it")  # fmt: skip
     add("--minutes-per-run", type=non_negative_float,
@@ -87,27 +123,18 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--print-commands", action="store_true",
         help="print the command of every run that the sweep would carry out, for another "
         "system")  # fmt: skip
-    _add_machines(parser)
-    add("--results-dir", type=absolute_path, default="results",
-        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
-    options = parser.parse_args(arguments)
-    for name in IDLE[options.launcher]:
-        if getattr(options, name) not in (None, []):
-            flag = name.replace("_", "-")
-            raise UserError(f"--{flag} has no effect with --launcher {options.launcher}")
-    return options
 
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("where the runs are carried out").add_argument
     add("--device", default="auto",
         help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N")  # fmt: skip
-    add("--per-device", type=_at_a_time,
+    add("--per-device", type=_at_a_time, default=1,
         help="number of runs at a time on each device (1); with --launcher ray each takes its "
         "share of a GPU, or of a node's CPUs")  # fmt: skip
-    add("--gpus-per-run", type=_at_a_time, metavar="N",
+    add("--gpus-per-run", type=_at_a_time, metavar="N", default=1,
         help="divide each run between N GPUs of a machine, by torchrun (1)")  # fmt: skip
-    add("--launcher", choices=LAUNCHERS, default="local",
+    add("--launcher", choices=list(IDLE), default="local",
         help="local: this machine (default); slurm: submit the runs to Slurm; ray: a Ray cluster, "
         "or this machine through Ray")  # fmt: skip
     add("--cluster", action="append", default=[], metavar="NAME=VALUE",
@@ -117,6 +144,9 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     add("--ray-address", metavar="ADDRESS",
         help="address of a Ray cluster, or auto for the one of this machine (without it, Ray is "
         "started here)")  # fmt: skip
-    add("--hand-back", type=non_negative_float, metavar="MINUTES",
-        help="with --launcher ray, for nodes that do not share the results folder: copy each run "
-        "here when it ends, and its checkpoint every so many minutes")  # fmt: skip
+
+
+def _at_a_time(text: str) -> int:
+    if (number := positive_int(text)) > MOST_AT_A_TIME:
+        raise argparse.ArgumentTypeError(f"got {text}, expected 1 to {MOST_AT_A_TIME}")
+    return number

@@ -21,45 +21,43 @@ class SweepData:
     """The data sets that runs need: one for each task and choice of its options.
 
     Args:
-        runs: runs of a plan.
+        runs: the runs of a plan that are to be carried out; others need no data.
     """
 
     def __init__(self, runs: Sequence[PlannedRun]) -> None:
-        self.runs: dict[str, PlannedRun] = {}
-        """A run that needs each data set, by a name of the data set."""
         self.faults: dict[str, str] = {}
         """Why data is missing or cannot be prepared, by the name of the data set."""
-        self._names: dict[str, str] = {}
-        by_settings: dict[tuple[str, str], str] = {}
+        self._runs: dict[str, list[PlannedRun]] = {}
+        by_settings: dict[tuple[str, str], list[PlannedRun]] = {}
         for run in runs:
             settings = run.config.task_component.spec, run.config.task.model_dump_json()
-            name = by_settings.get(settings)
-            if name is None:
-                name = run.config.task_name
-                if name in self.runs:
-                    changes = [change.text for change in run.changes if change.section == "task"]
-                    name = " ".join([name, *changes])
-                by_settings[settings] = name
-                self.runs[name] = run
-            self._names[run.name] = name
-
-    def fault_of(self, run: PlannedRun) -> str | None:
-        """Name the data set of a run whose data cannot be had; None for any other run.
-
-        Runs that this object was not made for need no data, for example those that are done.
-        """
-        name = self._names.get(run.name)
-        return name if name in self.faults else None
+            by_settings.setdefault(settings, []).append(run)
+        for found in by_settings.values():
+            name = found[0].config.task_name
+            if name in self._runs:
+                changes = [one.text for one in found[0].changes if one.section == "task"]
+                name = " ".join([name, *changes])
+            self._runs[name] = found
 
     def ready(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Choose the runs in whose data no fault was found."""
-        return [run for run in runs if self.fault_of(run) is None]
+        left_out = {run.name for name in self.faults for run in self._runs[name]}
+        return [run for run in runs if run.name not in left_out]
 
     def refuse_if_none_is_ready(self, runs: Sequence[PlannedRun]) -> None:
         """Raise DataError if no run of a plan has its data."""
         if not self.ready(runs):
             names = ", ".join(self.faults)
             raise DataError(f"no data of {names} (the reasons are above), so no run was started")
+
+    def describe_faults(self) -> list[str]:
+        """Say which runs are left out, and why: a text for each data set."""
+        counts = {name: len(self._runs[name]) for name in self.faults}
+        return [
+            f"left out: {name} ({count} run{'s' * (count != 1)}), until its data is there: "
+            f"{self.faults[name]}"
+            for name, count in counts.items()
+        ]
 
     def check(self) -> dict[str, str]:
         """Find out what is left to prepare, without doing it; log what is missing, and why.
@@ -81,12 +79,13 @@ class SweepData:
     def _attempt(self, action: Callable[[str, Task, PlannedRun], object], fault: str) -> None:
         """Do something for each data set without a fault; note the faults that it finds."""
 
-        def attempt(name: str, run: PlannedRun) -> None:
+        def attempt(name: str) -> None:
+            run = self._runs[name][0]
             with run.config.task_component.explain_errors(f"its data {fault}"):
                 action(name, run.config.build_task(), run)
 
-        sound = {name: run for name, run in self.runs.items() if name not in self.faults}
-        failed = attempt_each({n: partial(attempt, n, run) for n, run in sound.items()})
+        sound = [name for name in self._runs if name not in self.faults]
+        failed = attempt_each({name: partial(attempt, name) for name in sound})
         self.faults |= failed
         if failed:
             logger.info(f"left out, because its data {fault}: {', '.join(failed)}")

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
+from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.sweep.data import SweepData
-from lra.sweep.plan import PlannedRun
+from lra.sweep.plan import PlannedRun, SweepOptions
 from lra.sweep.run_process import start_run, write_command
-from lra.sweep.work import LaunchOptions, Work
+from lra.sweep.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -30,16 +31,18 @@ class Slot:
     process: subprocess.Popen[bytes] | None = None
     """The process of the run that works in it."""
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no run works in it."""
+        return self.process is None or self.process.poll() is not None
+
 
 def make_slots(device: str, per_device: int, gpus_per_run: int = 1) -> list[Slot]:
-    """Make the slots of a device.
+    """Make the slots of a device, or of all GPUs, or on the CPU those of all processes.
 
-    Args:
-        device: as --device of run_task.py; auto: all GPUs, or the CPU if there is no GPU.
-        per_device: number of runs at a time on each device, or on each group of GPUs.
-        gpus_per_run: number of GPUs that a run uses; on the CPU the number of its processes.
-    Raises: UserError if there are not as many GPUs.
+    Raises: UserError if there is no such device, or if there are not as many GPUs.
     """
+    choose_device(device)
     count = torch.cuda.device_count()
     if gpus_per_run > 1 and device != "cpu":
         if device != "auto" or count < gpus_per_run:
@@ -76,7 +79,7 @@ class LocalAttempt:
 class LocalLauncher:
     """Carries out runs on this machine."""
 
-    def __init__(self, options: LaunchOptions) -> None:
+    def __init__(self, options: SweepOptions) -> None:
         self.options = options
         self.slots = make_slots(options.device, options.per_device, options.gpus_per_run)
         self.capacity = len(self.slots)
@@ -92,7 +95,7 @@ class LocalLauncher:
     def start(self, run: PlannedRun) -> LocalAttempt:
         """Start a run in a free slot."""
         count = self.options.gpus_per_run
-        slot = next(s for s in self.slots if s.process is None or s.process.poll() is not None)
+        slot = next(slot for slot in self.slots if slot.is_free)
         limits = self.options.limits.flags(run.folder)
         command = write_command([*run.arguments(), "--device", slot.device, *limits], count)
         threads = max(1, torch.get_num_threads() // (len(self.slots) * count))

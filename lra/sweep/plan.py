@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
 import os
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Literal
 
 from common.errors import DataError
 from common.files import write_atomically
@@ -39,28 +36,74 @@ RETRIED: tuple[State, ...] = ("out of memory", "failed")
 
 RECORDED = (0, STOPPED, DIVERGED, HELD)
 """Exit codes of runs that left a record of how they ended, or that another process carries out."""
-MOST_RUNS = 1000
-"""Most runs of a sweep, unless --max-runs says otherwise."""
+FAILURE = "failure.txt"
+"""File in a run's folder that says how its process ended, if that left no record of it."""
 TAIL = 2000
 """Bytes at the end of a log in which the reason of a failure is searched for."""
 ERROR = "run_task.py: error: "
 """Start of the last line in the log of a run that failed."""
 
 
-class Failure(BaseModel):
-    """The end of a run whose process left no record of it."""
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits at which an unfinished run is stopped, so that it can be resumed later."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    max_steps: int | None = None
+    """Most steps of the whole run."""
+    minutes: float | None = None
+    """Most minutes of the whole run, training and evaluation."""
 
-    exit_code: int
-    """Exit code of the process; if negative, the signal that killed it."""
-    message: str
+    def flags(self, folder: RunFolder) -> list[str]:
+        """Write the flags of run_task.py for the steps and the time that a run has left."""
+        flags = [] if self.max_steps is None else ["--max-steps", str(self.max_steps)]
+        if self.minutes is not None:
+            state = read_newest(folder.checkpoints)
+            made = 0.0 if state is None else state["wall_seconds"] / 60
+            flags += ["--max-minutes", str(max(0.0, self.minutes - made))]
+        return flags
 
-    FILE: ClassVar[str] = "failure.json"
+    def are_reached(self, record: RunRecord) -> bool:
+        """Whether a run that was stopped has no steps or no time left."""
+        has_all_steps = self.max_steps is not None and record.steps >= self.max_steps
+        has_all_time = self.minutes is not None and record.wall_seconds >= 60 * self.minutes
+        return has_all_steps or has_all_time
 
-    def save(self, folder: Path) -> None:
-        """Write the file into a run's folder."""
-        write_atomically(folder / self.FILE, (self.model_dump_json(indent=2) + "\n").encode())
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """What the command line of a sweep says; its help explains each flag."""
+
+    tasks: Sequence[str]
+    mixers: Sequence[str]
+    seeds: Sequence[int]
+    preset: str
+    protocol: str
+    overrides: Sequence[str] = ()
+    grid: Sequence[str] = ()
+    data_dir: Path
+    results_dir: Path
+    limits: Limits = Limits()
+    """Limits of each run."""
+    total_minutes: float | None = None
+    retry_failed: bool = False
+    dry_run: bool = False
+    print_commands: bool = False
+    launcher: str = "local"
+    device: str = "auto"
+    per_device: int = 1
+    gpus_per_run: int = 1
+    cluster: Sequence[str] = ()
+    ray_address: str | None = None
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """States of the runs to carry out; other runs are left alone."""
+        return (*OPEN, *RETRIED) if self.retry_failed else OPEN
+
+
+def write_failure(folder: Path, message: str) -> None:
+    """Note in a run's folder how its process ended."""
+    write_atomically(folder / FAILURE, f"{message}\n".encode(errors="backslashreplace"))
 
 
 def note_failure(folder: RunFolder, log: Path, code: int) -> None:
@@ -82,26 +125,7 @@ def note_failure(folder: RunFolder, log: Path, code: int) -> None:
         written = [line.strip() for line in lines if line.strip()]
         errors = [line for line in written if line.startswith(ERROR)]  # torchrun says more
         message = (errors or written or [f"exit code {code}"])[-1].removeprefix(ERROR)
-    Failure(exit_code=code, message=f"{message}; see {log}").save(folder.path)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits at which an unfinished run is stopped, so that it can be resumed later."""
-
-    max_steps: int | None = None
-    """Most steps of the whole run."""
-    minutes: float | None = None
-    """Most minutes of the whole run, training and evaluation."""
-
-    def flags(self, folder: RunFolder) -> list[str]:
-        """Write the flags of run_task.py for the steps and the time that a run has left."""
-        flags = [] if self.max_steps is None else ["--max-steps", str(self.max_steps)]
-        if self.minutes is not None:
-            state = read_newest(folder.checkpoints)
-            made = 0.0 if state is None else state["wall_seconds"] / 60
-            flags += ["--max-minutes", str(max(0.0, self.minutes - made))]
-        return flags
+    write_failure(folder.path, f"{message}; see {log}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,69 +160,40 @@ class PlannedRun:
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
         return [*line, *(part for one in self.changes for part in ("--set", one.text))]
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> str | None:
         """Read how the run failed; None if it did not fail or has gone on since."""
-        path = self.folder.path / Failure.FILE
-        result = self.folder.path / "result.json"
+        path, result = self.folder.path / FAILURE, self.folder.path / "result.json"
         try:
             if result.exists() and result.stat().st_mtime_ns > path.stat().st_mtime_ns:
                 return None
-            return Failure.model_validate_json(read_regular(path))
+            return " ".join(read_regular(path).decode(errors="replace").split())
         except FileNotFoundError:
             return None
-        except (DataError, ValueError):
-            return Failure(exit_code=0, message=f"{path} cannot be read")
+        except DataError as error:
+            return str(error)
 
     def forget_failure(self) -> None:
         """Remove the note of a failure, so that the run is tried again."""
-        (self.folder.path / Failure.FILE).unlink(missing_ok=True)
+        (self.folder.path / FAILURE).unlink(missing_ok=True)
 
     def state(self, limits: Limits) -> tuple[State, str]:
         """Return how far the run is, and a note that explains it."""
         if self.folder.is_held():
             return "running", "in another process"
         try:
-            record = self.folder.record()
+            record, failure = self.folder.record(), self.failure()
         except UserError as error:
-            return "failed", str(error)
-        failure = self.failure()
+            record, failure = None, str(error)
         if record is not None and record.status in ("done", "diverged"):
             return record.status, record.message or ""
         if failure is not None:
-            return "failed", failure.message
-        if record is not None:
-            return _state_of(record, limits)
-        return ("unfinished", "") if self.folder.has_checkpoint() else ("new", "")
-
-
-def _state_of(record: RunRecord, limits: Limits) -> tuple[State, str]:
-    """Return the state of a run that is recorded as out of memory or stopped, and a note."""
-    if record.status == "oom":
-        return "out of memory", record.message or ""
-    at = f"step {record.steps:,} of {record.total_steps:,}"
-    if limits.max_steps is not None and record.steps >= limits.max_steps:
-        return "at its limit", at
-    if limits.minutes is not None and record.wall_seconds >= 60 * limits.minutes:
-        return "at its limit", at
-    return "unfinished", at
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """The runs that a sweep is to make, and the folders that it uses."""
-
-    tasks: Sequence[str]
-    mixers: Sequence[str]
-    seeds: Sequence[int]
-    preset: str
-    protocol: str
-    overrides: Sequence[str]
-    grid: Sequence[str]
-    """Settings to vary, each as "section.key=value,value,...": every combination is run."""
-    data_dir: Path
-    results_dir: Path
-    max_runs: int = MOST_RUNS
-    """A plan of more runs is refused before any of them is resolved."""
+            return "failed", failure
+        if record is None:
+            return ("unfinished" if self.folder.has_checkpoint() else "new"), ""
+        if record.status == "oom":
+            return "out of memory", record.message or ""
+        state: State = "at its limit" if limits.are_reached(record) else "unfinished"
+        return state, f"step {record.steps:,} of {record.total_steps:,}"
 
 
 def plan(options: SweepOptions) -> list[PlannedRun]:
@@ -207,17 +202,10 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     Two runs are the same if their settings and seeds are. All runs of one seed come before those
     of the next, so that a table has a number in every cell early.
 
-    Raises: UserError naming a run that is not possible, and for more runs than `max_runs`.
+    Raises: UserError naming a run that is not possible.
     """
-    choices = [parse_alternatives(text, "--grid") for text in options.grid]
-    factors = (options.tasks, options.mixers, options.seeds, *choices)
-    if (count := math.prod(map(len, factors))) > options.max_runs:
-        raise UserError(
-            f"this sweep has {count:,} runs, expected at most {options.max_runs:,}; leave some "
-            f"out, or raise the limit with --max-runs"
-        )
     attempts = functools.cache(newest_attempts)  # each folder is listed once
-    configurations = list(_configurations(options, choices))
+    configurations = list(_configurations(options))
     return [
         PlannedRun(
             config=config,
@@ -233,11 +221,10 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     ]
 
 
-def _configurations(
-    options: SweepOptions, choices: Sequence[Sequence[Change]]
-) -> Iterator[tuple[RunRequest, RunConfig]]:
+def _configurations(options: SweepOptions) -> Iterator[tuple[RunRequest, RunConfig]]:
     """Resolve every configuration of a plan once; of equal ones the first is kept."""
     common = parse_changes(options.overrides)
+    choices = [parse_alternatives(text, "--grid") for text in options.grid]
     found: set[str] = set()
     combinations = itertools.product(options.tasks, options.mixers, itertools.product(*choices))
     for task, mixer, chosen in progress("planning", [*combinations], unit="configuration"):

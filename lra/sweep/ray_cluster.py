@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import DataError
 from common.files import open_to_append
 from lra.runtime.cli import STOPPED
 from lra.runtime.errors import UserError
 from lra.runtime.repository import ROOT, code_digest
 from lra.sweep.data import SweepData
-from lra.sweep.plan import PlannedRun
+from lra.sweep.plan import PlannedRun, SweepOptions
 from lra.sweep.ray_connection import (
     choose_needs,
     connected,
@@ -24,8 +22,7 @@ from lra.sweep.ray_connection import (
     import_ray,
     read_needs,
 )
-from lra.sweep.ray_node import Order, pack, unpack
-from lra.sweep.work import AGAIN, LaunchOptions, Work
+from lra.sweep.work import AGAIN, Work
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +37,9 @@ def _make_actor() -> type:
     """Make the class of actors, sent by value, as it looks for the suite on its node first."""
 
     class RunOnNode:
-        def start(self, root: str, code: str, order: dict[str, Any]) -> str | None:
+        def start(self, root: str, code: str, folder: str, run: dict[str, Any]) -> str | None:
+            """Start the process of a run; return why this node can make no run, if it cannot."""
+            import os
             import pathlib
             import platform
             import sys
@@ -49,21 +48,30 @@ def _make_actor() -> type:
                 return f"{platform.node()} has no copy of the suite in {root}"
             sys.path.insert(0, root)
             from lra.runtime.repository import code_digest
-            from lra.sweep.ray_node import NodeRun, Order
+            from lra.sweep.run_process import start_run, write_command
 
             if (found := code_digest()) != code:
                 return (
                     f"{platform.node()} has another version of the suite's code ({found}) in "
                     f"{root} than the sweep ({code}); copy the same version there"
                 )
-            self.run = NodeRun(Order(**order))
-            return self.run.start()
+            if not pathlib.Path(folder).is_dir():  # which the sweep has made
+                return f"{platform.node()} does not share {folder} with the sweep: mount it there"
+            variables = {}
+            if run["processes"] > 1 and (threads := os.environ.get("OMP_NUM_THREADS")):
+                variables["OMP_NUM_THREADS"] = str(max(1, int(threads) // run["processes"]))
+            here = pathlib.Path(run["working_folder"])  # which paths of the user's files refer to
+            self.process = start_run(
+                write_command(run["words"], run["processes"]),
+                pathlib.Path(folder, "log.txt"), variables, here if here.is_dir() else None,
+            )  # fmt: skip
+            return None
 
-        def poll(self) -> Any:
-            return self.run.poll()
+        def poll(self) -> int | None:
+            return self.process.poll()
 
         def stop(self) -> None:
-            self.run.stop()
+            self.process.terminate()
 
     return RunOnNode
 
@@ -75,53 +83,39 @@ class RayAttempt:
         run: the run.
         actor: of the class that `_make_actor` makes.
         started: what its method start returns.
-        held: lock on the run's folder that this process holds while the run is at work on a node
-            that does not share the folder.
     """
 
-    def __init__(
-        self, run: PlannedRun, actor: Any, started: Any, held: contextlib.ExitStack
-    ) -> None:
+    def __init__(self, run: PlannedRun, actor: Any, started: Any) -> None:
         self.ray = import_ray()
         self.run = run
         self.actor = actor
         self.pending = started
-        self.held = held
         self.has_started = self.is_stopped = False
         self._next_poll = 0.0
 
     def poll(self) -> int | None:
         """Return the exit code of the run, or `AGAIN` if it was lost; None while it works.
 
-        Raises: UserError if a node cannot make any run of the sweep; OSError or DataError if its
-            folder cannot be written.
+        Raises: UserError if a node cannot make any run of the sweep; OSError if the log of this one
+            cannot be written.
         """
-        if time.monotonic() < self._next_poll:
-            return None
-        if not self.ray.wait([self.pending], timeout=0)[0]:
+        if time.monotonic() < self._next_poll or not self.ray.wait([self.pending], timeout=0)[0]:
             return None
         try:
             answer = self.ray.get(self.pending)
         except self.ray.exceptions.RayError as error:
+            self.kill()
             if not self.is_stopped:
                 self._note_loss(describe_error(error))
-            self.kill()
             return AGAIN
         self._next_poll = time.monotonic() + SECONDS_BETWEEN_POLLS
         if isinstance(answer, str):
             self.kill()
             raise UserError(f"a node of the Ray cluster cannot make runs: {answer}")
-        code, parcel = answer if self.has_started else (None, None)
+        if answer is not None:
+            self.kill()
+            return AGAIN if answer == STOPPED else answer
         self.has_started = True
-        try:
-            if parcel is not None:
-                unpack(parcel, self.run.folder.path)
-        except (OSError, DataError):
-            self.kill()
-            raise
-        if code is not None:
-            self.kill()
-            return AGAIN if code == STOPPED else code
         self.pending = self.actor.poll.remote()
         return None
 
@@ -136,30 +130,58 @@ class RayAttempt:
         if self.has_started:
             self.actor.stop.remote()
         else:
-            self.ray.kill(self.actor)
+            self.kill()
 
     def kill(self) -> None:
         """End the process that watches over the run, with which the run ends."""
         self.ray.kill(self.actor)
-        self.held.close()
 
 
-class RayWorkers:
-    """The nodes of a Ray cluster; they may come and go while runs are at work."""
+class RayLauncher:
+    """Carries out runs on a Ray cluster, or on this machine through Ray.
 
-    def __init__(self, options: LaunchOptions) -> None:
-        self.ray = import_ray()
+    Nodes may come and go while runs are at work.
+    """
+
+    def __init__(self, options: SweepOptions) -> None:
+        read_needs(options.cluster)
+        if options.device not in ("auto", "cpu", "cuda"):
+            raise UserError(
+                f"--device {options.device}: Ray chooses the GPU of each run; give auto, cpu or "
+                f"cuda"
+            )
+        if options.gpus_per_run > 1 and options.per_device > 1:
+            raise UserError("--launcher ray takes --gpus-per-run or --per-device, not both")
         self.options = options
-        self.needs = choose_needs(options, self.nodes())
-        self.device = "cuda" if self.needs.get("num_gpus") else "cpu"
         self.code = code_digest()
-        self.actor = self.ray.remote(_make_actor())
+        self.needs: dict[str, Any] = {}
+        """What a run requests from its node, as options of an actor."""
         self._room = 0
         self._next_count = 0.0
 
+    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
+        """Connect to the cluster, and carry out runs; see `Launcher`."""
+        options = self.options
+        options.results_dir.mkdir(parents=True, exist_ok=True)
+        with connected(options.ray_address, options.results_dir / MESSAGES):
+            self.needs = choose_needs(options, self.nodes())
+            if options.ray_address is None:
+                data.prepare()
+            asked = ", ".join(f"{name}={value}" for name, value in self.needs.items() if value)
+            room = self.count_room()
+            logger.info(
+                f"Ray cluster of {len(self.nodes())} nodes; a run takes {asked}: {room} at a time"
+            )
+            if not room:
+                logger.info(
+                    "no node is large enough for a run: runs start when such a node joins. Ctrl-C "
+                    "ends the sweep, and --total-minutes limits how long it waits"
+                )
+            return Work(data.ready(runs), self, options).execute()
+
     def nodes(self) -> list[dict[str, float]]:
         """Return the resources of each node."""
-        return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        return [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
 
     def count_room(self) -> int:
         """Count the runs that all nodes have room for."""
@@ -176,64 +198,14 @@ class RayWorkers:
         """
         return max(1, 2 * self.count_room())
 
-    def describe(self) -> str:
-        """Describe the cluster, and what a run requests from it."""
-        asked = ", ".join(f"{name}={value}" for name, value in self.needs.items() if value)
-        text = f"Ray cluster of {len(self.nodes())} nodes; a run takes {asked}"
-        if room := self.count_room():
-            return f"{text}: {room} at a time"
-        return (
-            f"{text}. No node is large enough for one: runs start when such a node joins. "
-            f"Ctrl-C ends the sweep, and --total-minutes limits how long it waits"
-        )
-
     def start(self, run: PlannedRun) -> RayAttempt:
-        """Put a run into the queue of Ray.
-
-        Raises: HeldError if another process is at work on it.
-        """
+        """Put a run into the queue of Ray."""
         options = self.options
-        is_shared = options.hand_back is None
-        with contextlib.ExitStack() as held:
-            if not is_shared:
-                held.enter_context(run.folder.locked())
-            limits = options.limits.flags(run.folder)
-            order = Order(
-                arguments=(*run.arguments(), "--device", self.device, *limits),
-                processes=options.gpus_per_run,
-                working_folder=Path.cwd(),
-                place=run.folder.path.relative_to(run.results_dir),
-                results_dir=run.results_dir,
-                hand_back=options.hand_back,
-                parcel=None if is_shared else pack(run.folder.path),
-            )
-            actor = self.actor.options(**self.needs).remote()
-            started = actor.start.remote(str(ROOT), self.code, vars(order))
-            return RayAttempt(run, actor, started, held.pop_all())
-
-
-class RayLauncher:
-    """Carries out runs on a Ray cluster, or on this machine through Ray."""
-
-    def __init__(self, options: LaunchOptions) -> None:
-        import_ray()
-        read_needs(options.cluster)
-        if options.device not in ("auto", "cpu", "cuda"):
-            raise UserError(
-                f"--device {options.device}: Ray chooses the GPU of each run; give auto, cpu or "
-                f"cuda"
-            )
-        if options.gpus_per_run > 1 and options.per_device > 1:
-            raise UserError("--launcher ray takes --gpus-per-run or --per-device, not both")
-        self.options = options
-
-    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
-        """Connect to the cluster, and carry out runs; see `Launcher`."""
-        options = self.options
-        options.results_dir.mkdir(parents=True, exist_ok=True)
-        with connected(options.ray_address, options.results_dir / MESSAGES):
-            workers = RayWorkers(options)
-            if options.ray_address is None:
-                data.prepare()
-            logger.info(workers.describe())
-            return Work(data.ready(runs), workers, options).execute()
+        device = "cuda" if self.needs.get("num_gpus") else "cpu"
+        words = [*run.arguments(), "--device", device, *options.limits.flags(run.folder)]
+        order = {
+            "words": words, "processes": options.gpus_per_run, "working_folder": str(Path.cwd()),
+        }  # fmt: skip
+        actor = import_ray().remote(_make_actor()).options(**self.needs).remote()
+        started = actor.start.remote(str(ROOT), self.code, str(run.folder.path), order)
+        return RayAttempt(run, actor, started)

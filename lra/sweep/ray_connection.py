@@ -16,12 +16,12 @@ from typing import Any
 from common.cores import core_count
 from common.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError
-from lra.sweep.work import LaunchOptions
+from lra.sweep.plan import SweepOptions
 
 SECONDS_TO_ANSWER = 60
 """Time in which a cluster has to accept a connection."""
 OBJECT_STORE_BYTES = 256 * 2**20
-"""Memory for what runs hand back, where Ray is started on this machine."""
+"""Memory of Ray for what processes exchange, where it is started on this machine."""
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
 PARAMETERS = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
@@ -58,14 +58,12 @@ def read_needs(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
         parsed = parse_yaml(value, f"--cluster {text}")
-        is_number = isinstance(parsed, (int, float)) and not isinstance(parsed, bool)
         # Above 1 Ray takes whole numbers alone.
-        is_number = is_number and 0 <= parsed < MOST and (parsed < 1 or parsed == int(parsed))
+        is_number = type(parsed) in (int, float) and 0 <= parsed < MOST
+        is_number = is_number and (parsed < 1 or parsed == int(parsed))
         if name.startswith("resources.") and is_number:
             needs["resources"][name.removeprefix("resources.")] = parsed
-        elif (name in PARAMETERS and is_number) or (
-            name == "accelerator_type" and isinstance(parsed, str)
-        ):
+        elif is_number if name in PARAMETERS else name == "accelerator_type":
             needs[name] = parsed
         else:
             raise UserError(
@@ -79,7 +77,7 @@ def read_needs(texts: Sequence[str]) -> dict[str, Any]:
     return needs
 
 
-def choose_needs(options: LaunchOptions, nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+def choose_needs(options: SweepOptions, nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Choose what a run requests: GPUs, or a share of one, where nodes have any; else CPUs.
 
     Args:

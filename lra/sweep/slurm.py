@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import signal
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,9 +21,8 @@ from common.strict_yaml import parse_yaml
 from common.untrusted import read_regular
 from lra.runtime.errors import UserError
 from lra.sweep.data import SweepData
-from lra.sweep.plan import Limits, PlannedRun, note_failure
+from lra.sweep.plan import Limits, PlannedRun, SweepOptions, note_failure
 from lra.sweep.run_process import start_run, write_command
-from lra.sweep.work import LaunchOptions
 from lra.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -30,22 +31,19 @@ JOB = "job.json"
 """File in a run's folder that names the job which carries the run out."""
 
 
+@dataclass
 class ClusterRun:
-    """A job that carries out one run; if it is preempted or out of time, it is queued again.
+    """A job that carries out one run; if it is preempted or out of time, it is queued again."""
 
-    Args:
-        command: command line of run_task.py, without limits and --stop-with.
-        folder: the run's folder.
-        limits: limits of the run, over all of its jobs together.
-        log: file that the run's output is appended to.
-    """
-
-    def __init__(self, command: list[str], folder: Path, limits: Limits, log: Path) -> None:
-        self.command = command
-        self.folder = folder
-        self.limits = limits
-        self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+    command: Sequence[str]
+    """Command line of run_task.py, without limits and --stop-with."""
+    folder: Path
+    """The run's folder."""
+    log: Path
+    """File that the run's output is appended to."""
+    limits: Limits
+    """Limits of the run, over all of its jobs together."""
+    process: subprocess.Popen[bytes] | None = None
 
     def __call__(self) -> int:
         """Make the run, and return the exit code of its process."""
@@ -66,8 +64,7 @@ class ClusterRun:
             run = psutil.Process(self.process.pid)
             run.terminate()
             run.wait()
-        again = ClusterRun(self.command, self.folder, self.limits, self.log)
-        return _import_submitit().helpers.DelayedSubmission(again)
+        return _import_submitit().helpers.DelayedSubmission(replace(self, process=None))
 
 
 def _import_submitit() -> ModuleType:
@@ -103,29 +100,27 @@ def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
 
 
 def submit(
-    runs: Sequence[PlannedRun], limits: Limits, device: str, executor: Any, processes: int = 1
+    runs: Sequence[PlannedRun], options: SweepOptions, executor: Any
 ) -> list[tuple[PlannedRun, Any]]:
     """Submit a job for every run that no job holds yet, as one array.
 
-    Args:
-        processes: processes of each run, one for each of its GPUs.
     Returns: the submitted runs, each with its job.
     Raises: UserError if the cluster refuses them.
     """
     free = [run for run in runs if not is_queued(run)]
-    if not free:
-        return []
     jobs: list[Any] = []
     try:
-        with executor.batch():
+        with executor.batch() if free else contextlib.nullcontext():
             for run in free:
-                run.folder.path.mkdir(parents=True, exist_ok=True)
-                command = write_command([*run.arguments(), "--device", device], processes)
-                jobs.append(executor.submit(ClusterRun(command, run.folder.path, limits, run.log)))
+                path = run.folder.path
+                path.mkdir(parents=True, exist_ok=True)
+                arguments = [*run.arguments(), "--device", options.device]
+                command = write_command(arguments, options.gpus_per_run)
+                jobs.append(executor.submit(ClusterRun(command, path, run.log, options.limits)))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the jobs: {error}") from None
     for run, job in zip(free, jobs, strict=True):
-        facts = {"cluster": executor.cluster, "id": job.job_id, "folder": str(executor.folder)}
+        facts = {"id": job.job_id, "folder": str(executor.folder)}
         write_atomically(run.folder.path / JOB, (json.dumps(facts) + "\n").encode())
     return list(zip(free, jobs, strict=True))
 
@@ -134,8 +129,6 @@ def is_queued(run: PlannedRun) -> bool:
     """Whether a job that was submitted for a run is waiting or at work."""
     try:
         facts = json.loads(read_regular(run.folder.path / JOB))
-        if facts["cluster"] != "slurm":
-            return False  # local jobs hold their run's folder while they work
         job = _import_submitit().SlurmJob(folder=facts["folder"], job_id=facts["id"])
     except (DataError, OSError, ValueError, KeyError, TypeError):
         return False
@@ -145,7 +138,7 @@ def is_queued(run: PlannedRun) -> bool:
 class SlurmLauncher:
     """Submits runs as jobs of Slurm, and does not wait for them."""
 
-    def __init__(self, options: LaunchOptions) -> None:
+    def __init__(self, options: SweepOptions) -> None:
         self.options = options
         self.parameters = list(options.cluster)
         if options.gpus_per_run > 1 and options.device != "cpu":
@@ -160,7 +153,7 @@ class SlurmLauncher:
             if what:
                 logger.info(f"data of {name}: the first job will {what}")
         free = [run for run in runs if run.state(options.limits)[0] in options.states]
-        jobs = submit(free, options.limits, options.device, executor, options.gpus_per_run)
+        jobs = submit(free, options, executor)
         for run, job in jobs:
             logger.info(f"{run.name}: job {job.job_id}")
         logger.info(

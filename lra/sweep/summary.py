@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,12 @@ from lra.report.scores import (
     measures_of,
     validation_of,
 )
+from lra.runtime.launch import command_words
+from lra.runtime.progress import duration
 from lra.runtime.terminal import cut, plain_matrix, plain_table, wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
+from lra.train.stopping import StopRequest
+from lra.train.training_time import TrainingTime
 
 _BEST = "<"
 """Mark of the best validation result of a mixer."""
@@ -51,6 +56,29 @@ def varied_settings(states: Sequence[RunState]) -> list[str]:
     return [" ".join(text for text in texts if text not in common) for texts in written]
 
 
+def seconds_left(run: PlannedRun, limits: Limits, device: str) -> float | None:
+    """Estimate the seconds of training that a run has left; None if they are not known."""
+    record = run.folder.record()
+    minutes = limits.minutes
+    if minutes is not None and record is not None:
+        minutes = max(0.0, minutes - record.wall_seconds / 60)
+    time = TrainingTime(run.config, device, StopRequest(minutes, limits.max_steps))
+    return time.seconds(record.steps, record.train_seconds or 0.0) if record else time.seconds()
+
+
+def describe_time(seconds: Sequence[float | None]) -> str:
+    """Describe the estimated training time of several runs together."""
+    known = [one for one in seconds if one is not None]
+    text = f"{len(seconds)} run{'s' * (len(seconds) != 1)} to carry out"
+    if known:
+        time = duration(sum(known))
+        text += f": about {time} of training in all, if they run one after the other"
+    if missing := len(seconds) - len(known):
+        bench = shlex.join(command_words("bench", "step"))
+        text += f"; nothing like {missing} of them was timed (time it with {bench})"
+    return f"{text}."
+
+
 def runs_table(
     states: Sequence[RunState], width: int, time_left: Callable[[PlannedRun], str] | None = None
 ) -> list[str]:
@@ -75,10 +103,8 @@ def runs_table(
     )
     shown = [heading]
     for line, one in zip(lines, states, strict=True):
-        is_short = len(f"{line}  {one.note}") <= width
-        shown += (
-            [f"{line}  {one.note}".rstrip()] if is_short else [line, cut(f"  {one.note}", width)]
-        )
+        whole = f"{line}  {one.note}".rstrip()
+        shown += [whole] if len(whole) <= width else [line, cut(f"  {one.note}", width)]
     return shown
 
 
@@ -98,28 +124,21 @@ def results_table(states: Sequence[RunState], width: int) -> list[str]:
     if not records:
         return []
     is_grid = len({mixer for mixer, _ in groups}) < len(groups)
-    best: dict[tuple[str, str], float] = {}
-    for (mixer, _), by_task in groups.items():
+    rows = [{"mixer": f"{mixer} {settings}".rstrip()} for mixer, settings in groups]
+    for row, ((mixer, _), by_task) in zip(rows, groups.items(), strict=True):
         for task, found in by_task.items():
-            if done := _records(found):
-                best[mixer, task] = max(cell_of(done).merit, best.get((mixer, task), -float("inf")))
-    rows: list[dict[str, str]] = []
-    for (mixer, settings), by_task in groups.items():
-        rows.append({"mixer": f"{mixer} {settings}".rstrip()})
-        for task, found in by_task.items():
-            done = _records(found)
+            done = [one.record for one in found if one.record is not None]
             if is_grid and done:
-                cell = cell_of(done)
-                mark = f" {_BEST}" if cell.merit == best[mixer, task] else ""
-                text = cell.spread_text(validation_of(cell.runs))
-                rows[-1][f"{task}, {_validation_name(records[task])}"] = f"{text}{mark}"
-            rows[-1][_heading(task, records.get(task), is_grid)] = _cell_text(found)
-    trivial = {
-        _heading(task, record, is_grid): measures_of([record])[0].text(found[1])
-        for task, record in records.items()
-        if (found := best_baseline(record))
-    }
-    rows.append({"mixer": "best trivial baseline", **trivial})
+                rivals = [
+                    other.get(task, ()) for (name, _), other in groups.items() if name == mixer
+                ]
+                row[_heading(task, records[task], "validation")] = _describe_choice(done, rivals)
+            row[_heading(task, records.get(task), "test" * is_grid)] = _describe_cell(found)
+    rows.append({"mixer": "best trivial baseline"})
+    for task, record in records.items():
+        if found := best_baseline(record):
+            text = measures_of([record])[0].text(found[1])
+            rows[-1][_heading(task, record, "test" * is_grid)] = text
     is_mean = any(len(found) > 1 for by_task in groups.values() for found in by_task.values())
     spread = "mean ± standard deviation over seeds" if is_mean else "one seed"
     lines = [f"Results on the test set (accuracy in percent), {spread}:", ""]
@@ -129,29 +148,31 @@ def results_table(states: Sequence[RunState], width: int) -> list[str]:
     return [*lines, *(["", *wrap_words(_CHOICE, width)] if is_grid else [])]
 
 
-def _records(states: Sequence[RunState]) -> list[RunRecord]:
-    return [one.record for one in states if one.record is not None]
-
-
-def _heading(task: str, record: RunRecord | None, is_grid: bool) -> str:
-    """Name the column of a task's test results, with their measure where it is no accuracy."""
+def _heading(task: str, record: RunRecord | None, split: str) -> str:
+    """Name a column: the task, the split of the results, and their measure if it is no accuracy."""
+    if split == "validation":
+        is_test = record is not None and record.selected_on == "test"
+        return f"{task}, {split}{' (on the test set)' if is_test else ''}"
     measure = ACCURACY if record is None else measures_of([record])[0]
     name = "" if measure is ACCURACY else measure.name
-    return ", ".join(filter(None, [task, f"test {name}".rstrip() if is_grid else name]))
+    return ", ".join(filter(None, [task, f"{split} {name}".strip()]))
 
 
-def _validation_name(record: RunRecord) -> str:
-    where = " (on the test set)" if record.selected_on == "test" else ""
-    return f"validation{where}"
+def _describe_choice(done: Sequence[RunRecord], rivals: Sequence[Sequence[RunState]]) -> str:
+    """Write the validation result of a setting, with a mark if no other of its mixer is better."""
+    others = [[one.record for one in found if one.record is not None] for found in rivals]
+    best = max(cell_of(records).merit for records in others if records)
+    cell = cell_of(done)
+    mark = f" {_BEST}" if cell.merit == best else ""
+    return f"{cell.spread_text(validation_of(cell.runs))}{mark}"
 
 
-def _cell_text(states: Sequence[RunState]) -> str:
+def _describe_cell(states: Sequence[RunState]) -> str:
     """Write mean ± deviation of the runs that are done, or the state of most of them."""
-    records = _records(states)
+    records = [one.record for one in states if one.record is not None]
     if not records:
-        ((state, _),) = Counter(one.state for one in states).most_common(1)
-        return state
-    cell, (measure, *_) = cell_of(records), measures_of(records)
+        return Counter(one.state for one in states).most_common(1)[0][0]
+    cell, measure = cell_of(records), measures_of(records)[0]
     chance = cell.chance_text(measure)
     missing = f"{len(records)} of {len(states)} runs" if len(records) < len(states) else ""
     remarks = ", ".join(filter(None, [missing, "" if chance == AT_CHANCE else chance]))

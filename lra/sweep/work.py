@@ -5,20 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from tqdm import tqdm
-
 from common.errors import DataError
-from common.progress import is_live
-from lra.runtime.cli import HELD, USER_ERROR
-from lra.runtime.errors import HeldError, UserError, describe_os_error
+from common.progress import progress
+from lra.runtime.cli import HELD
+from lra.runtime.errors import UserError, describe_os_error
 from lra.sweep.data import SweepData
-from lra.sweep.plan import OPEN, Failure, Limits, PlannedRun, State, note_failure
+from lra.sweep.plan import OPEN, PlannedRun, State, SweepOptions, note_failure, write_failure
 from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
@@ -32,30 +27,6 @@ SECONDS_BETWEEN_LINES = 60.0
 """Pause between two reports on the runs that are at work."""
 MOST_LOSSES = 3
 """Times in a row that a run may be interrupted without having saved anything new."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchOptions:
-    """What the command line says about where and how runs are carried out."""
-
-    device: str
-    """As --device of run_task.py; auto: all GPUs, or the CPU if there is no GPU."""
-    per_device: int = 1
-    """Number of runs at a time on each device."""
-    gpus_per_run: int = 1
-    """Number of GPUs of one machine that a run is divided between."""
-    cluster: Sequence[str] = ()
-    """What a run asks of a cluster, each as "name=value"."""
-    ray_address: str | None = None
-    """Address of a Ray cluster; None: one is started on this machine."""
-    hand_back: float | None = None
-    """Minutes between two copies of a run's folder; None: nodes share the results folder."""
-    results_dir: Path
-    limits: Limits
-    total_minutes: float | None = None
-    """Limit of the whole sweep."""
-    states: Sequence[State] = OPEN
-    """States of the runs to carry out; other runs are left alone."""
 
 
 class Launcher(Protocol):
@@ -92,7 +63,7 @@ class Attempt(Protocol):
 
 
 class Workers(Protocol):
-    """Places that each work on one run at a time."""
+    """What works on several runs at a time."""
 
     @property
     def capacity(self) -> int:
@@ -102,17 +73,16 @@ class Workers(Protocol):
     def start(self, run: PlannedRun) -> Attempt:
         """Start a run.
 
-        Raises: HeldError if another process is at work on it; OSError or DataError if its folder
-            cannot be read or written.
+        Raises: OSError or DataError if its folder cannot be read or written.
         """
         ...
 
 
 class Work:
-    """Carries out runs; a run that fails does not affect the others.
+    """Carries out runs in their order; a run that fails does not affect the others.
 
     Args:
-        runs: planned runs, in the order in which they start.
+        runs: planned runs.
         workers: where they are carried out.
         options: limits of the runs, and states of those to carry out.
         stop: request to end the sweep early; every run then stops at its next step.
@@ -122,7 +92,7 @@ class Work:
         self,
         runs: Sequence[PlannedRun],
         workers: Workers,
-        options: LaunchOptions,
+        options: SweepOptions,
         stop: StopRequest | None = None,
     ) -> None:
         self.waiting = list(runs)
@@ -134,11 +104,7 @@ class Work:
         self._fault: UserError | None = None
         self._losses: dict[str, list[str]] = {}
         self._next_check = 0.0
-        self._ends: Counter[str] = Counter()
-        self._bar = tqdm(
-            total=len(runs), unit=" run", desc="sweep", disable=not is_live(), dynamic_ncols=True,
-            smoothing=0,
-        )  # fmt: skip
+        self._bar = progress("sweep", total=len(runs), unit="run")
 
     def execute(self) -> str | None:
         """Carry out all; return what stopped the sweep early, None if nothing did.
@@ -172,53 +138,44 @@ class Work:
                 self._bar.close()
 
     def _fill(self) -> None:
-        """Start the next runs where there is room, except those that run in other processes."""
+        """Start the next runs where there is room."""
         while len(self.working) < self.workers.capacity and (run := self._next()) is not None:
             try:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
                 self.working.append((run, self.workers.start(run)))
-            except HeldError:
-                self.waiting.append(run)
             except (OSError, DataError) as error:
                 self._end_with_fault(run, error)
 
     def _next(self) -> PlannedRun | None:
-        """Take the next run from those that wait, and drop those in other states."""
+        """Take the next run that no other process works on, and drop those in other states."""
         if time.monotonic() < self._next_check:
             return None
-        held: list[PlannedRun] = []
-        found = None
-        while self.waiting and found is None:
-            run = self.waiting.pop(0)
+        for run in self.waiting.copy():
             state, note = run.state(self.limits)
             if state == "running":
-                held.append(run)
-            elif state in self.states:
-                found = run
-            else:
-                self._end(run, state, note)
-        self.waiting = held + self.waiting
-        if found is None and held:
-            self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
-        return found
+                continue
+            self.waiting.remove(run)
+            if state in self.states:
+                return run
+            self._end(run, state, note)
+        self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
+        return None
 
     def _collect(self) -> None:
         """Note the ends of runs, and let those wait again that are to go on."""
         for run, attempt in self.working.copy():
             try:
                 code = attempt.poll()
-                if code is None:
-                    continue
-                self.working.remove((run, attempt))
-                self._note_end(run, code)
-            except UserError as fault:
-                self._fault = fault
-                self.working.remove((run, attempt))
-                self._ask_to_stop(str(fault))
-            except (OSError, DataError) as error:
-                if (run, attempt) in self.working:
+                if code is not None:
                     self.working.remove((run, attempt))
-                self._end_with_fault(run, error)
+                    self._note_end(run, code)
+            except (UserError, OSError, DataError) as error:
+                self.working = [pair for pair in self.working if pair[1] is not attempt]
+                if isinstance(error, UserError):
+                    self._fault = error
+                    self._ask_to_stop(str(error))
+                else:
+                    self._end_with_fault(run, error)
 
     def _note_end(self, run: PlannedRun, code: int) -> None:
         """Note the end of a run, or let it wait again.
@@ -251,7 +208,7 @@ class Work:
             message = (
                 f"interrupted {MOST_LOSSES} times in a row without a new checkpoint; see {run.log}"
             )
-            Failure(exit_code=AGAIN, message=message).save(run.folder.path)
+            write_failure(run.folder.path, message)
 
     def _ask_to_stop(self, reason: str) -> None:
         if self.stopping is not None:
@@ -269,16 +226,14 @@ class Work:
         """Note that a run's folder cannot be read or written, of a full disk for one."""
         message = describe_os_error(error) if isinstance(error, OSError) else str(error)
         with contextlib.suppress(OSError):  # then the run counts as unfinished
-            Failure(exit_code=USER_ERROR, message=message).save(run.folder.path)
+            write_failure(run.folder.path, message)
         self._end(run, "failed", message)
 
     def _end(self, run: PlannedRun, state: State, note: str) -> None:
         """Report the state in which a run has ended, and the result of one that is done."""
-        self._ends[state] += 1
         record = run.folder.record() if state == "done" else None
         result = f", test {record.test_text}" if record else ""
         logger.info(f"{run.name}: {state}{result}{f' ({note})' if note else ''}")
-        self._bar.set_postfix(self._ends, refresh=False)
         self._bar.update()
 
     def _report(self) -> None:

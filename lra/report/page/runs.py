@@ -119,7 +119,7 @@ def _describe_run(data: Data, run: RunRecord, row: str, out: Path, pool: _Pool) 
 
 
 def _describe_bench(data: Data, r: BenchRecord, row: str, out: Path, pool: _Pool) -> dict[str, Any]:
-    what = " ".join(filter(None, [r.mode, r.part, r.objective, r.task]))
+    what = " ".join(filter(None, [r.mode, r.part, r.task]))
     facts = {
         "speed": _write(r.steps_per_second, "{:.2f} a second"),
         "quartiles": _write(r.low_quartile, "{:.2f}")

@@ -27,10 +27,6 @@ BUSY = "busy"
 _NOTES = {
     "step": "Training steps per second, the median over interleaved rounds.",
     "forward": "Evaluation batches per second, the median over interleaved rounds.",
-    "pretraining": "Speed of training steps of the language model of task lm on synthetic tokens, "
-    "the median over interleaved rounds. The position encoder has the number of hidden layers that "
-    "is named. In section 5.1 of Moreno et al. (2023), the causal fd-tnn with 512 positions on an "
-    "A100 is 10 % faster than tnn with 3 layers, and 15 % faster with 6.",
     "op": "Passes per second of one part of the mixer, forward and backward, the median over "
     "interleaved rounds.",
     "decode": "Positions generated per second, the median over interleaved rounds. It uses the "
@@ -39,12 +35,9 @@ _NOTES = {
 _UNITS = {
     "step": "training speed, steps/s",
     "forward": "evaluation, batches/s",
-    "pretraining": "pretraining, steps/s",
     "op": "forward and backward, times/s",
     "decode": "decoding, positions/s",
 }
-_LEARNED = {"next": "causal, next tokens", "masked": "bidirectional, masked tokens"}
-"""What is learned in pretraining, and by which models."""
 _SEQUENCES = {
     "full": "All sequences are synthetic and have the length that is named.",
     "task": "Sequences come from the task and are at most as long as named.",
@@ -65,15 +58,13 @@ _COMPARED = (
 
 def _order(r: BenchRecord) -> tuple[object, ...]:
     return (list(_NOTES).index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
-            write_changes(r.changes), r.precision, r.objective != "next", r.method, r.part or "",
-            r.length, r.rpe_layers or 0)  # fmt: skip
+            write_changes(r.changes), r.precision, r.method, r.part or "", r.length)  # fmt: skip
 
 
 def _series(r: BenchRecord) -> str:
     """Name what measurements at several lengths have in common."""
-    layers = [] if r.rpe_layers is None else [_layers(r.rpe_layers)]
     varied = [" ".join(write_changes(r.varied_changes))] if r.varied_changes else []
-    return ", ".join([f"{r.task or r.part or r.mode}, batch {r.batch_size}", *layers, *varied])
+    return ", ".join([f"{r.task or r.part or r.mode}, batch {r.batch_size}", *varied])
 
 
 def _workload(r: BenchRecord) -> str:
@@ -82,14 +73,9 @@ def _workload(r: BenchRecord) -> str:
     return f"{what} {r.length:,} (batch {r.batch_size}){more}"
 
 
-def _layers(count: int) -> str:
-    return f"{count} encoder layer{'s' * (count != 1)}"
-
-
 def _setting(r: BenchRecord) -> str:
     """Write what all measurements of a table have in common but the device."""
     parts = [] if r.task is None else [f"preset {r.preset}", f"protocol {r.protocol}"]
-    parts += [_LEARNED[r.objective]] if r.objective is not None else []
     parts += [f"{r.channels} channels"] if r.channels is not None else []
     parts += ["own lengths"] if r.lengths == "task" else []
     return ", ".join(
@@ -113,7 +99,7 @@ def speed_tables(
     """
     groups: dict[tuple[object, ...], list[BenchRecord]] = {}
     for r in sorted(records, key=_order):
-        rounds = (*sorted(r.measured_with), *r.rounds_rpe_layers, str(r.varied))
+        rounds = (*sorted(r.measured_with), str(r.varied))
         groups.setdefault((r.device, _setting(r), rounds), []).append(r)
     return [
         table
@@ -262,8 +248,6 @@ def against_reference(records: Sequence[BenchRecord], names: RowNames) -> list[T
 
 
 def _measured(r: BenchRecord) -> str:
-    if r.objective is not None and r.rpe_layers is not None:
-        return f"{r.mode}, {_LEARNED[r.objective]}, {_layers(r.rpe_layers)}"
     return f"{r.part} alone" if r.part else f"{r.mode}, {r.task}"
 
 

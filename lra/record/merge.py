@@ -1,0 +1,105 @@
+"""Copying the records of other results folders into one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from filelock import FileLock
+
+from common.files import write_atomically
+from lra.record.benchmark import all_bench_records
+from lra.record.evaluation import evaluations_of
+from lra.record.packed import has_file, read_file, read_pack, write_pack
+from lra.record.run import LARGEST_METRICS, RUNS
+from lra.record.table import read_runs
+from lra.runtime.errors import UserError
+
+RECORD = "result.json"
+COPIED = ("config.yaml", "mixer.py", "task.py", "metrics.jsonl", "predictions.csv", RECORD)
+"""Files of a run that are copied; the record comes last, as a run without one is no run."""
+
+
+def merge_results(
+    target: Path, folders: Sequence[Path], runs: Collection[str] = (), *, packed: bool = False
+) -> tuple[int, int, list[str]]:
+    """Copy the records of other results folders into one, or nothing if any of them conflicts.
+
+    Runs, measurements and evaluations that the target has with the same record are left alone.
+
+    Args:
+        target: results folder to copy into.
+        folders: results folders to copy from.
+        runs: the only runs to copy, each as TASK/MIXER/RUN; empty: everything.
+        packed: whether the files are added to the packed files of the target.
+    Returns: how many were copied, how many were already there, and the faults of unreadable files.
+    Raises: UserError listing what the target has with another record, and for an unknown run.
+    """
+    new: dict[Path, Path] = {}
+    conflicts: list[str] = []
+    present = 0
+    here, faults = _list_records(target, None)
+    for folder in folders:
+        found, more = _list_records(folder, "merge", runs)
+        faults += more
+        for place in found:
+            root = target if place in here else new.get(place)
+            if root is not None and read_file(root / place) == read_file(folder / place):
+                present += 1
+            elif root is not None or (not packed and _is_taken(target / place)):
+                conflicts.append(f"{folder / place} and {(root or target) / place}")
+            else:
+                new[place] = folder
+    if conflicts:
+        raise UserError(
+            f"nothing was merged, as these have the same name and different records: "
+            f"{'; '.join(conflicts)}; keep one of each"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    with FileLock(target / ".merge.lock"):
+        files = ((root, file) for place, root in new.items() for file in _list_files(root, place))
+        if packed:
+            added = {file.as_posix(): _read(root / file) for root, file in files}
+            write_pack(target, {**read_pack(target), **added})
+        else:
+            for root, file in files:
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(target / file, _read(root / file))
+    return len(new), present, faults
+
+
+def _list_records(
+    folder: Path, flag: str | None, runs: Collection[str] = ()
+) -> tuple[list[Path], list[str]]:
+    """List the records of all kinds in a results folder, or those of some runs, and the faults."""
+    every, faults = read_runs(folder, flag)
+    names = [f"{one.task}/{one.mixer}/{one.run_id}" for _, one in every]
+    if missing := [name for name in runs if name not in names]:
+        raise UserError(f"there is no run {folder / RUNS / missing[0]}, or it has no result")
+    places: list[Path] = []
+    for name in runs or names:
+        place = Path(RUNS, name)
+        evaluated, more = evaluations_of(folder / place)
+        places += [place / RECORD, *(place / one.path for one in evaluated)]
+        faults += more
+    if not runs:
+        measured, more = all_bench_records(folder)
+        places += [one.path(Path()) for one in measured]
+        faults += more
+    return places, faults
+
+
+def _list_files(root: Path, place: Path) -> list[Path]:
+    """List a record and the files that are copied together with it."""
+    if place.name != RECORD:
+        return [place]
+    return [place.with_name(name) for name in COPIED if has_file(root / place.with_name(name))]
+
+
+def _read(file: Path) -> bytes:
+    return read_file(file, largest=LARGEST_METRICS)
+
+
+def _is_taken(record: Path) -> bool:
+    """Whether there is a damaged record, or a run that has begun, where one is to be copied."""
+    return record.exists() or (record.name == RECORD and (record.parent / "lock").exists())
