@@ -17,9 +17,9 @@ __all__ = [
 
 _MODULES = {
     "common.errors": ("DataError",),
-    "lra.api.data": ("Data", "data", "mixers", "tasks"),
+    "lra.api.data": ("Built", "Data", "build", "data", "mixers", "tasks"),
     "lra.api.frame": ("metrics", "records"),
-    "lra.api.model": ("Built", "TrainedRun", "build", "load"),
+    "lra.api.trained": ("TrainedRun", "load"),
     "lra.api.training": ("run",),
     "lra.runtime.errors": ("UserError",),
 }

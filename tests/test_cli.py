@@ -18,7 +18,7 @@ import run_task
 from conftest import ROOT, tiny_arguments, tiny_sections
 from lra import __main__ as all_commands
 from lra import prepare
-from lra.api.model import build
+from lra.api.data import build
 from lra.record.run import load_record
 from lra.runtime.cli import report_error
 from lra.runtime.console import LONGEST_MESSAGE, as_typed, in_one_line, make_absolute, show_messages

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
-from lra.api.model import TrainedRun
+from lra.api.trained import TrainedRun
 from lra.classifier.match_params import match_parameters
 from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
