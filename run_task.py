@@ -24,7 +24,7 @@ from lra.runtime.cli import (
     run_command,
     seed,
 )
-from lra.runtime.console import hide_messages, show_messages, write_out
+from lra.runtime.console import show_messages, write_out
 from lra.runtime.launch import is_silent
 from lra.runtime.terminal import terminal_width
 from lra.runtime.threads import choose_waiting
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     if options.verbose:
         show_messages(logging.DEBUG)
     if is_silent():
-        hide_messages()
+        show_messages(logging.CRITICAL)
     if options.label is not None:
         row_label(options.label, "--label")
     config = configure(options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-from lra.runtime.packages import refuse_shadow
+from lra.runtime.repository import refuse_shadow
 
 __all__ = [
     "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "data", "load", "metrics",

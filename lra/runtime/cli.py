@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import math
 import os
@@ -15,16 +16,15 @@ from types import FrameType
 from typing import NoReturn
 
 from common.errors import KnownError, describe, message
-from lra.runtime.console import make_absolute, say, show_messages
+from lra.runtime.console import in_one_line, make_absolute, show_messages
 from lra.runtime.errors import (
     HeldError,
     UserError,
     describe_os_error,
-    nearest,
     place_in_user_code,
     user_code,
 )
-from lra.runtime.launch import is_reported_elsewhere
+from lra.runtime.terminal import wrap_message
 from lra.runtime.threads import MOST_THREADS
 
 INCOMPLETE = 1
@@ -43,8 +43,6 @@ OWN_CLASS = "file.py:ClassName or package.module:ClassName"
 """How a flag names a mixer or a task of the user's own."""
 ALL = "all"
 """What a command line says for every name that there is."""
-_UNKNOWN = "unrecognized arguments: "
-"""Start of argparse's message on flags that a command does not have."""
 _pressed: list[bool] = []
 """Whether Ctrl-C was pressed."""
 
@@ -62,12 +60,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
-        given = message.removeprefix(_UNKNOWN).split()
-        if message.startswith(_UNKNOWN) and given[0].startswith("-"):
-            name = given[0].partition("=")[0]
-            flags = (f for f in self._option_string_actions if f.startswith("--") and f != "--help")
-            near = nearest(name, flags)
-            message = f"unknown flag {name}" + (f"; did you mean {near}?" if near else "")
         report_error(self.prog, f"{message} (see --help)")
         sys.exit(USER_ERROR)
 
@@ -191,14 +183,10 @@ def absolute_path(text: str) -> Path:
 
 def new_file(text: str) -> Path:
     """Read the path of a file that is to be written."""
-    found = absolute_path(text)
-    try:
-        is_folder = found.is_dir()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
-    if not Path(text).name or is_folder:
+    path = absolute_path(text)
+    if not Path(text).name or path.is_dir():
         raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
-    return found
+    return path
 
 
 def name_list(text: str, flag: str, every: Sequence[str] = (ALL,)) -> list[str]:
@@ -245,7 +233,7 @@ def run_command(program: str, action: Callable[[], int]) -> int:
         if end is None:
             raise
         code, text = end
-        report_error(program, text, error)
+        report_error(program, text)
         return code
     finally:
         logging.captureWarnings(False)
@@ -260,14 +248,11 @@ def _interrupt(program: str, number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def report_error(program: str, text: str, error: BaseException | None = None) -> None:
-    """Print an error on one line, unless another process of torchrun does.
-
-    Args:
-        error: the error; None for one in the command line.
-    """
-    if not is_reported_elsewhere(error):
-        say(f"{program}: error: {text}")
+def report_error(program: str, text: str) -> None:
+    """Print an error on one line, if it can be written."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(wrap_message(in_one_line(f"{program}: error: {text}")) + "\n")
+        sys.stderr.flush()
 
 
 def _end_of(error: BaseException) -> tuple[int, str] | None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,16 +30,13 @@ _bases: set[str] = set()
 
 
 def make_absolute(text: str) -> Path:
-    """Make a path that the user typed absolute; what is printed shows it as it was typed.
+    """Make a path that the user typed absolute, as code of the user's own may change the folder.
 
-    Code of the user's own may change the working directory while a command runs. A path stays
-    relative where this user may not enter a folder above the working directory.
+    What is printed shows the path as it was typed.
     """
-    path = Path(text)
-    if path.is_absolute() or not os.access(Path.cwd(), os.X_OK):
-        return path
-    _bases.add(f"{Path.cwd()}/")
-    return path.absolute()
+    if not Path(text).is_absolute():
+        _bases.add(f"{Path.cwd()}/")
+    return Path(text).absolute()
 
 
 def as_typed(text: str) -> str:
@@ -92,18 +87,6 @@ def display_messages(level: int = logging.INFO) -> Iterator[None]:
             logger.handlers[:] = handlers
 
 
-def hide_messages() -> None:
-    """Print no messages and no progress from now on: another process does, at the same work."""
-    show_messages(logging.CRITICAL + 1)
-
-
-def say(text: str) -> None:
-    """Write a message to standard error, if it can be written there."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(wrap_message(in_one_line(text)) + "\n")
-        sys.stderr.flush()
-
-
 def in_one_line(text: str) -> str:
     """Write a message on one line of at most LONGEST_MESSAGE letters."""
     line = printable(as_typed(" ".join(text.splitlines())))
@@ -125,11 +108,7 @@ def write_out(text: str, *, whole_paths: bool = False) -> bool:
         with name_file_in_errors("standard output"):
             sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
             sys.stdout.flush()
-    except OSError as error:
-        # A terminal that was closed raises EIO; so does a disk that fails, which is an error.
-        is_closed = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
-        if not (isinstance(error, BrokenPipeError) or is_closed):
-            raise
+    except BrokenPipeError:
         # Keep the interpreter's exit from flushing into it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False

@@ -16,16 +16,15 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.nn.functional import all_reduce
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError
-from lra.runtime.errors import SharedError, UserError
-from lra.runtime.launch import is_launched, launch_number, mark_joined
+from lra.runtime.errors import UserError
+from lra.runtime.launch import is_launched, launch_number
 from models.layers.norms import BatchNorm
 
 T = TypeVar("T")
@@ -181,7 +180,7 @@ class ProcessGroup:
     def on_main_process(self, make: Callable[[], Any]) -> Any:
         """Let the main process make something, and give it to all.
 
-        Raises: SharedError everywhere if the main process raises one, or DataError or OSError.
+        Raises: UserError everywhere if the main process raises one, or DataError or OSError.
         """
         if self.world_size == 1:
             return make()
@@ -193,7 +192,7 @@ class ProcessGroup:
                 made = {"error": str(error)}
         made = self.broadcast(made)
         if "error" in made:
-            raise SharedError(made["error"])
+            raise UserError(made["error"])
         return made["value"]
 
     def require_equal(self, subject: str, facts: Mapping[str, Any]) -> None:
@@ -204,7 +203,7 @@ class ProcessGroup:
         Args:
             subject: what the facts are about, one word; each comparison has its own.
             facts: plain values by name.
-        Raises: SharedError in every process, naming what differs.
+        Raises: UserError in every process, naming what differs.
         """
         if self.store is None:
             return
@@ -220,7 +219,7 @@ class ProcessGroup:
         ]
         if differences:
             shown = "; ".join(differences[:MOST_DIFFERENCES])
-            raise SharedError(
+            raise UserError(
                 f"the processes of torchrun differ: {shown}. Start all of them with the same "
                 f"command, code and data"
             )
@@ -229,26 +228,6 @@ class ProcessGroup:
 SINGLE_PROCESS = ProcessGroup(0, 1)
 RELEASE_SECONDS = 0.2
 """Time that gloo's threads get to free their tensors before a group is destroyed."""
-
-
-class _Gather(Function):
-    """Gathers a vector of every process: (numbers,) -> (processes, numbers)."""
-
-    @staticmethod
-    def forward(ctx: Any, vector: Tensor) -> Tensor:
-        gathered = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
-        dist.all_gather(gathered, vector)
-        return torch.stack(gathered)
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> Tensor:
-        """Add up what every process has for this one's vector."""
-        gradient = gradients[0].contiguous()
-        dist.all_reduce(gradient)
-        return gradient[dist.get_rank()]
 
 
 class SynchronizedBatchNorm(BatchNorm):
@@ -266,16 +245,9 @@ class SynchronizedBatchNorm(BatchNorm):
         if not self.training or not self.is_divided:
             return super().forward(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
-        count = x.new_full((1,), len(x))
-        mean = x.mean(dim=0)
-        spread = (x - mean).square().sum(dim=0)
-        # (processes, 1 + 2 channels): moments that are merged exactly, whatever the counts.
-        found = _Gather.apply(torch.cat([count, mean, spread]))
-        assert isinstance(found, Tensor)
-        counts, means, spreads = found[:, :1], *found[:, 1:].chunk(2, dim=1)
-        total = counts.sum()
-        mean = (counts * means).sum(dim=0) / total
-        spread = (spreads + counts * (means - mean).square()).sum(dim=0)
+        sums: Tensor = all_reduce(torch.cat([x.new_full((1,), len(x)), x.sum(dim=0)]))
+        total, mean = sums[0], sums[1:] / sums[0]
+        spread: Tensor = all_reduce((x - mean).square().sum(dim=0))
         with torch.no_grad():
             assert self.running_mean is not None and self.running_var is not None
             assert self.num_batches_tracked is not None and self.momentum is not None
@@ -330,7 +302,7 @@ def join_processes(
 
     Args:
         list_facts: lists by name what all processes must have in common to train one model.
-    Raises: SharedError if the facts differ, or another process is gone.
+    Raises: UserError if the facts differ, or another process is gone.
     """
     if not is_launched():
         yield SINGLE_PROCESS
@@ -344,7 +316,6 @@ def join_processes(
             store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
         group = ProcessGroup(rank, world_size, PrefixStore("lra", store))
         group.require_equal("settings", list_facts())
-        mark_joined()
         is_done = False
         try:
             dist.init_process_group(
@@ -367,11 +338,11 @@ def join_processes(
 
 @contextlib.contextmanager
 def explain_lost_peers() -> Iterator[None]:
-    """Turn the errors that torch raises when another process is gone into a SharedError.
+    """Turn the errors that torch raises when another process is gone into a UserError.
 
     Plug-ins may have wrapped them, as they appear within the backward pass too.
 
-    Raises: SharedError that says whether another process is gone, or lives and hangs.
+    Raises: UserError that says whether another process is gone, or lives and hangs.
     """
     try:
         yield
@@ -381,7 +352,7 @@ def explain_lost_peers() -> Iterator[None]:
             if is_of_gloo or isinstance(each, dist.DistError):
                 said = str(each).splitlines()[0][:150]
                 fate = "hangs" if "timed out" in said.lower() else "ended or cannot be reached"
-                raise SharedError(
+                raise UserError(
                     f"another process of this run {fate} ({said}). The same command resumes the "
                     f"run from its last checkpoint"
                 ) from None

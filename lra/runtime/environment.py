@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import logging
 import os
 import platform
 import random
@@ -26,8 +25,6 @@ from common.kernel_choice import KERNEL_CHOICE
 from common.tensors import send
 from lra.runtime.errors import UserError
 from lra.runtime.threads import default_count, threads
-
-logger = logging.getLogger(__name__)
 
 CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -91,20 +88,11 @@ def use_deterministic(device: torch.device, wanted: bool) -> None:
 
 
 def use_threads(count: int | None) -> None:
-    """Compute with so many threads on a CPU, and say so if the machine is too busy for them.
-
-    Args:
-        count: None: as many as torch chose, or as a quota allows.
-    """
+    """Compute with so many threads on a CPU; None: as many as torch chose, or as a quota allows."""
     count = count or default_count()
     if count is not None and count != torch.get_num_threads():
         torch.set_num_threads(count)
-    found, count = threads(), torch.get_num_threads()
-    if found.is_busy(count):
-        logger.warning(
-            f"other processes keep {found.load:.1f} of {found.cores} cores busy, so {count} "
-            f"threads will be slower; records mark such speeds"
-        )
+    threads()  # while this process is idle, others are seen
 
 
 def device_name(device: torch.device) -> str:

@@ -15,10 +15,6 @@ class HeldError(UserError):
     """Another process is at work on the same files: no mistake, but not the time for it."""
 
 
-class SharedError(UserError):
-    """An error that all processes of torchrun have, so that one of each machine reports it."""
-
-
 user_code: set[str] = set()
 """Files with code of the user's own that this process has run."""
 

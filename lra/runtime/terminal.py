@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -71,8 +72,14 @@ def wrap_parts(
         indent: start of the first line.
     """
     end = separator.rstrip() if separator.startswith(",") else ""
-    lines = _fill(list(filter(None, parts)), width, indent, separator, end)
-    return [short for line in lines for short in wrap_words(line, width)]
+    lines, line = [], ""
+    for part in filter(None, parts):
+        if line and len(line + separator + part + end) > width:
+            lines.append(line + end)
+            line = CONTINUED + part
+        else:
+            line = f"{line}{separator}{part}" if line else indent + part
+    return [short for line in [*lines, line] for short in wrap_words(line, width)]
 
 
 def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
@@ -85,30 +92,16 @@ def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
         words: of the command, not quoted; the program and its script come first.
         width: of the lines, in characters.
     """
-    parts = [shlex.join(words[:2])]
-    for word in words[2:]:
-        if parts[-1].startswith("--") and not word.startswith("--"):
-            parts[-1] += f" {shlex.quote(word)}"
-        else:
-            parts.append(shlex.quote(word))
-    before, start = [], f"{label} "
-    if len(f"{start}{parts[0]} \\") > width:
-        before, start = wrap_words(label, width), CONTINUED
-    return [*before, *_fill(parts, width, start, " ", " \\")]
-
-
-def _fill(parts: Sequence[str], width: int, start: str, separator: str, end: str) -> list[str]:
-    """Join parts into lines of a width; all but the last one get an end."""
-    lines: list[str] = []
-    line = start
-    is_empty = True
-    for part in parts:
-        joined = line + part if is_empty else line + separator + part
-        if len(joined + end) > width and not is_empty:
-            lines.append(line + end)
-            joined = CONTINUED + part
-        line, is_empty = joined, False
-    return [*lines, line]
+    quoted = [shlex.quote(word).replace(" ", "\0") for word in words]
+    command = re.sub(" (?!--)", "\0", " ".join(quoted))  # lines only break before flags
+    before = []
+    if len(label + command.partition(" ")[0]) + len("  \\") > width:
+        before, label = wrap_words(label, width), CONTINUED[1:]
+    lines = textwrap.wrap(
+        command, width - len(" \\"), initial_indent=f"{label} ", subsequent_indent=CONTINUED,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return [*before, *" \\\n".join(lines).replace("\0", " ").split("\n")]
 
 
 def cut(text: str, width: int) -> str:

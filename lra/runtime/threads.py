@@ -9,6 +9,7 @@ machine. A short spin costs neither.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -21,6 +22,8 @@ Waiting = Literal["short spin", "passive", "as set", "unknown"]
 """How threads wait: for a short while spinning, asleep at once (in earlier records), as the user's
 environment has it, or, in a program that is no command of this suite, not known."""
 
+_chosen: list[Waiting] = []
+"""How the threads of this process wait; a command sets it as it starts."""
 BUSY: Final = 1.25
 """Times the cores that this process and others may want together before the machine is busy."""
 MOST_THREADS: Final = 1024
@@ -49,19 +52,13 @@ class Threads:
         return self.load is not None and count + self.load > BUSY * self.cores
 
 
-class _Chosen:
-    """How the threads of this process wait; a command sets it as it starts."""
-
-    waiting: Waiting = "unknown"
-
-
 def choose_waiting() -> None:
     """Let threads wait with a short spin; OpenMP must not be loaded yet, nor torch with it.
 
     What the environment says of waiting holds. Processes that are started later wait so, too.
     """
     is_set = any(name in os.environ for name in _WAITING_VARIABLES)
-    _Chosen.waiting = "as set" if is_set or "torch" in sys.modules else "short spin"
+    _chosen[:] = ["as set" if is_set or "torch" in sys.modules else "short spin"]
     if not is_set:
         os.environ.update(SHORT_SPIN)
 
@@ -69,7 +66,7 @@ def choose_waiting() -> None:
 @functools.cache
 def threads() -> Threads:
     """Return how this process computes; the first call watches other processes for a moment."""
-    return Threads(_Chosen.waiting, core_count(), _measure_other_load())
+    return Threads(_chosen[0] if _chosen else "unknown", core_count(), _measure_other_load())
 
 
 def default_count() -> int | None:
@@ -86,8 +83,7 @@ def _measure_other_load() -> float | None:
     """Measure how many of this process's cores others use; None if the system does not say."""
     import psutil
 
-    try:
+    with contextlib.suppress(OSError, RuntimeError, IndexError):
         percent = psutil.cpu_percent(0.15, percpu=True)
         return round(sum(percent[core] for core in visible_cores()) / 100, 2)
-    except (OSError, RuntimeError, IndexError, psutil.Error):
-        return None
+    return None
