@@ -27,7 +27,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in VARIABLES:
         monkeypatch.setenv(name, "")  # so that it is as before, afterwards
         monkeypatch.delenv(name)
-    monkeypatch.setattr(threads._Chosen, "waiting", "unknown")
+    monkeypatch.setattr(threads, "_chosen", [])
     monkeypatch.setattr(threads, "visible_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(threads, "core_count", lambda: 4)
     threads.threads.cache_clear()
@@ -59,19 +59,13 @@ def test_a_quota_limits_threads(
     assert threads.default_count() == expected
 
 
-def test_a_busy_machine_is_told_of_and_recorded(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_busy_machine_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("psutil.cpu_percent", lambda *_, percpu: [100.0] * 5)
-    assert MEASURE() == 4.0  # of this process's cores
     monkeypatch.setattr(threads, "_measure_other_load", MEASURE)
-    count = torch.get_num_threads()
-    with caplog.at_level("WARNING", logger="lra"):
-        environment.use_threads(None)
-    assert (count + 4.0 > 5) == ("4.0 of 4 cores busy" in caplog.text)
     assert ThreadsRecord.now(2, "cuda") is None
     found = ThreadsRecord.now(2, "cpu")
     assert found is not None and found.busy
+    assert found.load == 4.0  # of this process's cores
     assert not ThreadsRecord(count=2, waiting="short spin", cores=2, load=0.1).busy
 
 
