@@ -116,7 +116,8 @@ NORM = """
 import torch
 import torch.distributed as dist
 from torch import nn
-from lra.runtime.distributed import ProcessGroup, SynchronizedBatchNorm
+from lra.runtime.distributed import ProcessGroup
+from lra.runtime.synchronized_norm import SynchronizedBatchNorm
 from models.layers.norms import BatchNorm
 
 dist.init_process_group("gloo")
