@@ -21,7 +21,7 @@ from lra.runtime.cli import (
     non_negative_float,
     positive_int,
     run_command,
-    seed,
+    whole_number,
 )
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
@@ -57,7 +57,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="divisor of the logits (default: 1); below 1 prefers likely tokens, 0 always takes "
         "the likeliest",
     )  # fmt: skip
-    parser.add_argument("--seed", type=seed, default=0, help="random seed (default: 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="random seed (default: 0)")
     add_trained_model(parser)
     return parser.parse_args(arguments)
 

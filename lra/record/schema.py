@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,14 +10,17 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from common.cores import core_count
 from common.errors import KnownError
 from common.files import write_atomically
 from lra.record.packed import read_file
 from lra.record.upgrade import upgrade_record
 from lra.runtime.errors import UserError
-from lra.runtime.threads import Threads, Waiting, threads
+from lra.runtime.threads import Waiting, waiting
 from tasks.base import Dataset
 
+BUSY = 1.25
+"""Times the cores that a process and others may want together before the machine is busy."""
 SCHEMA_VERSION = 2
 """Of all kinds of records."""
 LONGEST_LABEL = 60
@@ -129,20 +131,20 @@ class ThreadsRecord(Record):
     """How threads wait for each other, see `lra.runtime.threads`."""
     cores: PositiveCount
     """Cores that the process might run on."""
-    load: Amount | None
-    """Cores that other processes kept busy as the command started; null if not known."""
+    load: Amount | None = None
+    """Cores that other processes kept busy as the command started; only in earlier records."""
 
     @classmethod
     def now(cls, count: int, device: str) -> ThreadsRecord | None:
         """Describe this process, of so many threads on a type of device; None on a GPU."""
         if device != "cpu":
             return None
-        return cls(count=count, **dataclasses.asdict(threads()))
+        return cls(count=count, waiting=waiting(), cores=core_count())
 
     @property
     def busy(self) -> bool:
         """Whether other processes left too few cores for these threads, so that speeds are low."""
-        return Threads(self.waiting, self.cores, self.load).is_busy(self.count)
+        return self.load is not None and self.count + self.load > BUSY * self.cores
 
 
 def is_cpu(device: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -140,22 +141,13 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says how many threads compute."""
     parser.add_argument(
-        "--threads", type=lambda text: _whole_number(text, 1, MOST_THREADS),
+        "--threads", type=functools.partial(whole_number, least=1, most=MOST_THREADS),
         help="number of CPU threads (default: OMP_NUM_THREADS, or one per core)",
     )  # fmt: skip
 
 
-def positive_int(text: str) -> int:
-    """Read a whole number of at least 1."""
-    return _whole_number(text, 1, LARGEST_INT)
-
-
-def seed(text: str) -> int:
-    """Read a whole number of at least 0."""
-    return _whole_number(text, 0, LARGEST_INT)
-
-
-def _whole_number(text: str, least: int, most: int) -> int:
+def whole_number(text: str, least: int = 0, most: int = LARGEST_INT) -> int:
+    """Read a whole number within bounds, at least 0 unless another bound is given."""
     try:
         value = int(text)
     except ValueError:
@@ -163,6 +155,10 @@ def _whole_number(text: str, least: int, most: int) -> int:
     if not least <= value <= most:
         raise argparse.ArgumentTypeError(f"got {text}, expected {least} to {most}")
     return value
+
+
+positive_int = functools.partial(whole_number, least=1)
+"""Reads a whole number of at least 1."""
 
 
 def non_negative_float(text: str) -> float:
@@ -211,7 +207,7 @@ def whole_numbers(text: str, flag: str, least: int) -> list[int]:
     Raises: UserError naming the flag.
     """
     try:
-        return list(dict.fromkeys(_whole_number(n, least, LARGEST_INT) for n in text.split(",")))
+        return list(dict.fromkeys(whole_number(n, least) for n in text.split(",")))
     except argparse.ArgumentTypeError as error:
         raise UserError(f"{flag} {text}: {error}") from None
 

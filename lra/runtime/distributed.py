@@ -28,7 +28,7 @@ from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_nor
 T = TypeVar("T")
 
 LONGEST_EXCHANGE = timedelta(minutes=30)
-"""Time that a process waits for the others' part of an exchange, until one of them counts as hung."""
+"""Time that a process waits for the others' part of an exchange, before it takes them for lost."""
 LONGEST_PREPARATION = timedelta(days=7)
 """Time that a process waits for another one that still prepares its data."""
 

@@ -24,7 +24,7 @@ from common.errors import message
 from common.kernel_choice import KERNEL_CHOICE
 from common.tensors import send
 from lra.runtime.errors import UserError
-from lra.runtime.threads import default_count, threads
+from lra.runtime.threads import default_count
 
 CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -92,7 +92,6 @@ def use_threads(count: int | None) -> None:
     count = count or default_count()
     if count is not None and count != torch.get_num_threads():
         torch.set_num_threads(count)
-    threads()  # while this process is idle, others are seen
 
 
 def device_name(device: torch.device) -> str:
