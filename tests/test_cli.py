@@ -22,6 +22,7 @@ from lra.api.data import build
 from lra.record.run import load_record
 from lra.runtime.cli import report_error
 from lra.runtime.console import LONGEST_MESSAGE, as_typed, in_one_line, make_absolute, show_messages
+from lra.runtime.launch import SCRIPTS
 from lra.runtime.progress import Progress, duration
 
 
@@ -181,11 +182,8 @@ def test_every_command_of_the_suite_is_listed(capsys: pytest.CaptureFixture[str]
         str(path.relative_to(ROOT)) for path in sources
         if '\nif __name__ == "__main__":\n' in path.read_text()
     }  # fmt: skip
-    listed: set[str] = set()
-    for one in all_commands.COMMANDS.values():
-        path = one.module.replace(".", "/")
-        places = [one.module, f"{path}/__main__.py", f"{path}.py"]
-        listed |= {place for place in places if (ROOT / place).is_file()}
+    places = {p for n in all_commands.COMMANDS for p in (f"lra/{n}/__main__.py", f"lra/{n}.py")}
+    listed = {place for place in places if (ROOT / place).is_file()} | {*SCRIPTS.values()}
     assert starts - {"lra/__main__.py"} == listed
     shown = all_commands.describe_commands().splitlines()
     assert all(len(line) <= 80 for line in shown)

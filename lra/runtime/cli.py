@@ -7,24 +7,17 @@ import contextlib
 import functools
 import logging
 import math
-import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from common.errors import KnownError, describe, message
 from lra.runtime.console import in_one_line, make_absolute, show_messages
-from lra.runtime.errors import (
-    HeldError,
-    UserError,
-    describe_os_error,
-    place_in_user_code,
-    user_code,
-)
+from lra.runtime.errors import HeldError, UserError, describe_os_error, user_code
 from lra.runtime.terminal import wrap_message
 from lra.runtime.threads import MOST_THREADS
 
@@ -219,7 +212,7 @@ def run_command(program: str, action: Callable[[], int]) -> int:
     """
     _pressed.clear()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, lambda *_: _interrupt(program, *_))
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         show_messages()
         logging.captureWarnings(True)
@@ -235,11 +228,7 @@ def run_command(program: str, action: Callable[[], int]) -> int:
         logging.captureWarnings(False)
 
 
-def _interrupt(program: str, number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; the second time, if a library has swallowed it, end at once."""
-    if _pressed:
-        os.write(2, f"{program}: error: interrupted\n".encode())
-        os._exit(INTERRUPTED)
+def _interrupt(*_: object) -> None:
     _pressed.append(True)
     raise KeyboardInterrupt
 
@@ -267,5 +256,7 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
             return OUT_OF_MEMORY, f"out of memory: {message(error)}"
     if not user_code:
         return None
-    place = place_in_user_code(error) or f"after {', '.join(sorted(user_code))} was run"
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in user_code]
+    place = places[-1] if places else f"after {', '.join(sorted(user_code))} was run"
     return USER_ERROR, f"{place}: {describe(error)}"

@@ -7,6 +7,7 @@ import ctypes
 import os
 import platform
 import random
+import re
 import resource
 import sys
 from collections.abc import Mapping
@@ -98,16 +99,16 @@ def device_name(device: torch.device) -> str:
     """Name the hardware, as records and tables show it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        names = [
-            line.partition(":")[2].strip()
-            for line in cpuinfo.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        model = names[0] if names else model
+    model = _find_fact("cpuinfo", "model name") or platform.processor() or platform.machine()
     return f"CPU {model}, {torch.get_num_threads()} threads"
+
+
+def _find_fact(file: str, name: str) -> str | None:
+    """Find a fact of Linux's /proc: None where it is not told."""
+    with contextlib.suppress(OSError):
+        found = re.search(rf"^{name}\s*:\s*(.*\S)", Path("/proc", file).read_text(), re.MULTILINE)
+        return found and found[1]
+    return None
 
 
 def is_gpu_shared(device: torch.device) -> bool | None:
@@ -173,10 +174,8 @@ def peak_memory_mib(device: torch.device) -> float:
     """Return the most memory held since the last reset: allocated on a GPU, resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status")
-    if status.is_file():
-        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        return int(line.split()[1]) / 2**10
+    if kib := _find_fact("self/status", "VmHWM"):
+        return int(kib.split()[0]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 

@@ -41,11 +41,6 @@ class Progress:
         self.start_step = step
         self.start = self.last_line = time.monotonic()
 
-    @property
-    def seconds(self) -> float:
-        """Time since the display began."""
-        return time.monotonic() - self.start
-
     def step(self, step: int, total: int, loss: float, accuracy: float | None) -> None:
         """Show a step of a total: mean loss and accuracy in percent, of late; None: it has none."""
         means = {"loss": f"{loss:.3f}"}
