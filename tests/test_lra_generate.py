@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def command(run: Path, *more: str, prompt: str = "the cat") -> list[str]:
 
 def written(
     run: Path, capsys: pytest.CaptureFixture[str], *more: str, prompt: str = "the cat"
-) -> pytest.CaptureResult[str]:
+) -> Any:
     capsys.readouterr()
     assert main(command(run, *more, prompt=prompt)) == 0
     return capsys.readouterr()

@@ -73,9 +73,7 @@ def add_settings(
 ) -> None:
     """Add the flags that choose a task, its settings and where its data is.
 
-    Args:
-        tasks: lists the names that --task takes.
-        help_text: help of --task, in which {names} stands for them.
+    The help text of --task has {names} in place of those that `tasks` lists.
     """
     name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
     add_preset(parser)
@@ -99,11 +97,7 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
 
 
 def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add the flags that change settings and say where the data is.
-
-    Args:
-        text: help of --set.
-    """
+    """Add the flag --set, with a help text, and the one that says where the data is."""
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
         help=text,
@@ -179,12 +173,7 @@ def new_file(text: str) -> Path:
 
 
 def name_list(text: str, flag: str, every: Sequence[str] = (ALL,)) -> list[str]:
-    """Read comma-separated names, each once, in order.
-
-    Args:
-        text: the names.
-        flag: the flag that they were given to.
-        every: the names that `ALL` stands for; by default only for itself.
+    """Read comma-separated names, each once, in order; `ALL` stands for every one.
 
     Raises: UserError naming the flag, for an empty name.
     """

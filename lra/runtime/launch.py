@@ -21,15 +21,9 @@ def remember_starter(words: list[str]) -> None:
 def command_words(
     name: str, *flags: str, data_dir: Path | None = None, results_dir: Path | None = None
 ) -> list[str]:
-    """Return the words of a command that the user can start as this one was started.
+    """Return the words of a command, as `lra NAME` takes it, to be started as this one was.
 
-    `wrap_command` or `shlex.join` quotes them for the shell.
-
-    Args:
-        name: of the command, as `lra NAME` takes it.
-        flags: its other words.
-        data_dir: its data folder, which is named unless it is the default one.
-        results_dir: its results folder, likewise.
+    Folders are named unless they are the default ones.
     """
     alone = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
     words = [*([*_started_by, name] if _started_by else alone), *flags]

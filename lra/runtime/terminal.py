@@ -40,13 +40,7 @@ def printable(text: str) -> str:
 
 
 def wrap_words(text: str, width: int, *, indent: str = CONTINUED) -> list[str]:
-    """Break a text at its spaces into lines that fit a width.
-
-    Args:
-        text: a sentence or more.
-        width: of the lines, in characters.
-        indent: start of all lines but the first.
-    """
+    """Break a text at its spaces into lines that fit a width in characters."""
     return textwrap.wrap(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
@@ -62,14 +56,8 @@ def wrap_parts(
 ) -> list[str]:
     """Join parts into lines that fit a width; the lines break at the separators.
 
-    A part that is too wide for a line breaks at its spaces. A separator that is a comma stays at
-    the end of its line, any other is left out there.
-
-    Args:
-        parts: texts, in order; empty ones are left out.
-        width: of the lines, in characters.
-        separator: text between two parts.
-        indent: start of the first line.
+    Empty parts are left out. A part that is too wide for a line breaks at its spaces. A separator
+    that is a comma stays at the end of its line, any other is left out there.
     """
     end = separator.rstrip() if separator.startswith(",") else ""
     lines, line = [], ""
@@ -85,12 +73,8 @@ def wrap_parts(
 def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
     """Write a command line so that it fits a width and can be pasted into a shell.
 
-    A flag stays on one line with its value.
-
-    Args:
-        label: text before the command.
-        words: of the command, not quoted; the program and its script come first.
-        width: of the lines, in characters.
+    The label comes before the command, whose words are not quoted yet. A flag stays on one line
+    with its value.
     """
     quoted = [shlex.quote(word).replace(" ", "\0") for word in words]
     command = re.sub(" (?!--)", "\0", " ".join(quoted))  # lines only break before flags
