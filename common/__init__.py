@@ -2,12 +2,11 @@
 
 __all__ = [
     "cores",
+    "devices",
     "errors",
     "files",
-    "kernel_choice",
     "options",
     "progress",
     "strict_yaml",
-    "tensors",
     "untrusted",
 ]

@@ -15,6 +15,7 @@ import pytest
 
 import report
 import run_task
+from common.progress import Progress, duration
 from conftest import ROOT, tiny_arguments, tiny_sections
 from lra import __main__ as all_commands
 from lra import prepare
@@ -23,7 +24,6 @@ from lra.record.run import load_record
 from lra.runtime.cli import report_error
 from lra.runtime.console import LONGEST_MESSAGE, as_typed, in_one_line, make_absolute, show_messages
 from lra.runtime.launch import SCRIPTS
-from lra.runtime.progress import Progress, duration
 
 
 def start(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -260,7 +260,7 @@ def test_progress_lines_have_step_loss_accuracy_speed_and_time_left(
     caplog.set_level(logging.INFO)
     progress = Progress(0, 1500)
     progress.live = False
-    monkeypatch.setattr("lra.runtime.progress.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("common.progress.SECONDS_BETWEEN_LINES", 0.0)
     progress.start -= 10.0
     progress.step(50, 1500, 2.1234, 23.44)
     (line,) = caplog.messages

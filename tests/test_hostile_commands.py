@@ -13,8 +13,9 @@ CONTROL = "\x1b[2J\x07\u202e"
 
 FLAGS = {
     "run_task": [
-        [*RUN, "--task", CONTROL], [*RUN, "--mixer", "x" * 20_000], [*RUN, "--mixer", "/dev/zero:A"],
-        [*RUN, "--mixer", "no\udcffname.py:A"], [*RUN, "--seed", LONG], [*RUN, "--max-minutes", "nan"],
+        [*RUN, "--task", CONTROL], [*RUN, "--mixer", "x" * 20_000],
+        [*RUN, "--mixer", "/dev/zero:A"], [*RUN, "--mixer", "no\udcffname.py:A"],
+        [*RUN, "--seed", LONG], [*RUN, "--max-minutes", "nan"],
     ],
     "report": [["--results-dir", "/dev/null"], ["--paper", "--columns", ""]],
     "lra.record.__main__": [["merge", "/dev/null"], ["export", "--csv", "/"]],

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import torch
 
+from common.progress import duration
 from lra.runtime.environment import device_name
 from lra.runtime.launch import command_words
-from lra.runtime.progress import duration
 from lra.sweep.plan import Limits, PlannedRun
 from lra.train.training_time import count_steps, find_speed
 
