@@ -24,9 +24,8 @@ from lra.runtime.cli import (
     run_command,
     whole_number,
 )
-from lra.runtime.console import show_messages, write_out
+from lra.runtime.console import show_messages, terminal_width, write_out
 from lra.runtime.launch import is_silent
-from lra.runtime.terminal import terminal_width
 from lra.runtime.threads import choose_waiting
 
 if TYPE_CHECKING:

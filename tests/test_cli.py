@@ -22,7 +22,7 @@ from lra import prepare
 from lra.api.data import build
 from lra.record.run import load_record
 from lra.runtime.cli import report_error
-from lra.runtime.console import LONGEST_MESSAGE, as_typed, in_one_line, make_absolute, show_messages
+from lra.runtime.console import LONGEST_MESSAGE, absolute_path, as_typed, in_one_line, show_messages
 from lra.runtime.launch import SCRIPTS
 
 
@@ -275,7 +275,7 @@ def test_paths_are_shown_as_typed_and_stay_where_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lra.runtime.console._bases", set())
-    assert make_absolute("results") == tmp_path / "results"
+    assert absolute_path("results") == tmp_path / "results"
     shown = as_typed(f"{tmp_path}/results/a, /data{tmp_path}/results and {tmp_path}.")
     assert shown == f"results/a, /data{tmp_path}/results and {tmp_path}."
     (tmp_path / "other").mkdir()

@@ -17,7 +17,7 @@ from lra.classifier.match_params import match_parameters
 from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.record.schema import row_label
-from lra.runtime.console import display_messages, make_absolute
+from lra.runtime.console import absolute_path, display_messages
 from lra.runtime.environment import choose_device, return_freed_memory
 from lra.runtime.errors import UnknownName, UserError
 from lra.runtime.launch import is_launched
@@ -83,7 +83,7 @@ def run(
     changes = list_changes(settings, "lra.run")
     request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
     data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
-    results_dir = make_absolute(str(results_dir))
+    results_dir = absolute_path(str(results_dir))
     torch_device = choose_device(device)
     stop = StopRequest(max_minutes, max_steps)
     with display_messages(logging.WARNING if quiet else logging.INFO), _torch_defaults():

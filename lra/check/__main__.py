@@ -14,10 +14,15 @@ from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
 from lra.config.request import Change, parse_changes
 from lra.runtime.cli import Parser, positive_int, run_command
-from lra.runtime.console import display_messages, write_out
+from lra.runtime.console import (
+    display_messages,
+    terminal_width,
+    wrap_command,
+    wrap_words,
+    write_out,
+)
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 
 FAILED = 1
 

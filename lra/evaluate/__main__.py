@@ -23,11 +23,17 @@ from lra.runtime.cli import (
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import MISSING, write_out
+from lra.runtime.console import (
+    MISSING,
+    plain_matrix,
+    terminal_width,
+    wrap_command,
+    wrap_words,
+    write_out,
+)
 from lra.runtime.environment import use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import plain_matrix, terminal_width, wrap_command, wrap_words
 
 logger = logging.getLogger("lra.evaluate")
 

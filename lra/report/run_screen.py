@@ -33,9 +33,8 @@ from lra.report.scores import (
     rounded,
     sort_rows,
 )
-from lra.runtime.console import as_typed
+from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
 from lra.train.evaluation import RIGHT, WRONG
 
 NEIGHBOURS = 2

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from common.errors import KnownError, describe, message
-from lra.runtime.console import in_one_line, make_absolute, show_messages
+from lra.runtime.console import absolute_path, show_messages, wrap_message
 from lra.runtime.errors import HeldError, UserError, describe_os_error, user_code
-from lra.runtime.terminal import wrap_message
 from lra.runtime.threads import MOST_THREADS
 
 INCOMPLETE = 1
@@ -159,11 +158,6 @@ def non_negative_float(text: str) -> float:
     return value
 
 
-def absolute_path(text: str) -> Path:
-    """Read a path; it stays what it is where the working directory changes."""
-    return make_absolute(text)
-
-
 def new_file(text: str) -> Path:
     """Read the path of a file that is to be written."""
     path = absolute_path(text)
@@ -225,7 +219,7 @@ def _interrupt(*_: object) -> None:
 def report_error(program: str, text: str) -> None:
     """Print an error on one line, if it can be written."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(wrap_message(in_one_line(f"{program}: error: {text}")) + "\n")
+        sys.stderr.write(wrap_message(f"{program}: error: {text}") + "\n")
         sys.stderr.flush()
 
 

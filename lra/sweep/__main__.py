@@ -14,10 +14,9 @@ from pathlib import Path
 from lra.config.registry import MIXERS
 from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import INCOMPLETE, STOPPED, name_list, run_command, whole_numbers
-from lra.runtime.console import write_out
+from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, SweepOptions, plan

@@ -15,7 +15,7 @@ from lra.report.scores import (
     measures_of,
     validation_of,
 )
-from lra.runtime.terminal import cut, plain_matrix, plain_table, wrap_words
+from lra.runtime.console import cut, plain_matrix, plain_table, wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
 
 _BEST = "<"
