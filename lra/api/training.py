@@ -7,7 +7,7 @@ import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,12 +19,10 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.record.schema import row_label
 from lra.runtime.console import absolute_path, display_messages
 from lra.runtime.environment import choose_device, return_freed_memory
-from lra.runtime.errors import UnknownName, UserError
+from lra.runtime.errors import UserError
 from lra.runtime.launch import is_launched
 from lra.train.setup import set_up_run
 from lra.train.stopping import StopRequest
-
-RESUME = ("auto", "never")
 
 
 @check_arguments
@@ -42,7 +40,7 @@ def run(
     max_steps: Steps | None = None,
     max_minutes: Minutes | None = None,
     match_params: str | None = None,
-    resume: str = "auto",
+    resume: Literal["auto", "never"] = "auto",
     label: str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -74,8 +72,6 @@ def run(
     Raises: UserError for settings that a command would refuse, or if another process is training
         this run; DataError for data that can neither be found nor made.
     """
-    if resume not in RESUME:
-        raise UnknownName("value", resume, RESUME, "lra.run: resume")
     if label is not None:
         row_label(label, "lra.run: label")
     if is_launched():
