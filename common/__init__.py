@@ -2,11 +2,12 @@
 
 __all__ = [
     "cores",
-    "devices",
     "errors",
     "files",
+    "kernel_choice",
     "options",
     "progress",
     "strict_yaml",
+    "tensors",
     "untrusted",
 ]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from common.devices import send
 from common.errors import DataError, UserError, describe, format_value
+from common.tensors import send
 from tasks.vocabulary import Numbers, Vocabulary
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.devices import send
+from common.tensors import send
 from tasks.base import Batch, Split, TaskInfo
 from tasks.random_words import permutation
 

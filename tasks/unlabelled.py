@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.devices import send
 from common.errors import DataError
+from common.tensors import send
 from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
 from tasks.random_words import RandomWords
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.devices import KERNEL_CHOICE
+from common.kernel_choice import KERNEL_CHOICE
 from models.fast import public_kernels
 from models.fast.public_kernels import DECAYING_ATTENTION, DELTA_RULE, SCAN
 from models.ops.decaying_attention import decaying_attention

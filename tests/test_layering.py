@@ -24,8 +24,8 @@ ORDER = (
     "tasks.unlabelled", "tasks.splits", "tasks.base", "tasks.vocabulary",
     "tasks.random_words",
     "models", "models.layers", "models.base", "models.fast", "models.ops",
-    "common", "common.cores", "common.devices", "common.progress", "common.strict_yaml",
-    "common.untrusted", "common.files", "common.errors", "common.options",
+    "common", "common.cores", "common.kernel_choice", "common.progress", "common.strict_yaml",
+    "common.tensors", "common.untrusted", "common.files", "common.errors", "common.options",
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it."""
 

@@ -40,9 +40,10 @@ def after_steps(trainer: Trainer) -> dict[str, Tensor]:
     return trainer.model.state_dict()
 
 
-def test_computing_activations_again_changes_no_number(dataset: Dataset) -> None:
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_computing_activations_again_changes_no_number(dataset: Dataset, norm: str) -> None:
     """Nor running statistics, nor what dropout draws."""
-    changes = ["model.norm=batch", "model.dropout=0.3", "model.depth=2"]
+    changes = [f"model.norm={norm}", "model.dropout=0.3", "model.depth=2"]
     usual = trainer_of(dataset, *changes)
     again = trainer_of(dataset, *changes, "train.checkpoint_activations=true")
     assert again.config.hash == usual.config.hash
@@ -72,6 +73,7 @@ def made_up_memory(
     ("each", "available", "expected", "tried"),
     [
         (1.0, 1000.0, 16, [1, 2, 4, 8, 16]),
+        (10.0, 100.0, 8, [1, 2, 4, 8]),
         (10.0, 119.0, 8, [1, 2, 4, 8]),  # 11 would fit, but two passes need no more than 8
         (10.0, 60.0, 6, [1, 2, 4]),  # of 16 in three passes: 6, 6, 4
         (10.0, 10.0, 1, [1]),
@@ -122,6 +124,13 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
         assert torch.equal(value, wanted[name]), name
     assert trainer.model.checkpoint_activations is expected
     assert tried == [trainer.train_config.batch_size]
+
+
+@pytest.mark.parametrize("setting", ["auto", "false", "true"])
+def test_a_cpu_computes_blocks_again_only_if_asked(dataset: Dataset, setting: str) -> None:
+    trainer = trainer_of(dataset, f"train.checkpoint_activations={setting}")
+    trainer.train_step()
+    assert trainer.model.checkpoint_activations is (setting == "true")
 
 
 def test_a_resumed_run_keeps_its_micro_batch(

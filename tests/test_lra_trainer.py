@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from common.devices import KERNEL_CHOICE
+from common.kernel_choice import KERNEL_CHOICE
 from conftest import tiny_settings
 from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.devices import KERNEL_CHOICE
+from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
 from models.fast import public_kernels

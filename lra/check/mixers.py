@@ -44,10 +44,8 @@ def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Check
     x = torch.randn(4, 31, dim)
     yield "two evaluations give the same result", partial(promises.check_determinism, mixer, x)
     yield "sequences of a batch are independent", partial(promises.check_rows, mixer, x)
-    yield (
-        "saved weights give the same result",
-        lambda: promises.check_saved_weights(mixer, build(context).eval(), x),
-    )
+    same = "saved weights give the same result"
+    yield same, lambda: promises.check_saved_weights(mixer, build(context).eval(), x)
     yield "every parameter has a gradient", partial(_check_gradients, mixer, x)
     yield "it runs in bf16", partial(promises.check_bf16, mixer, x)
     causal = partial(_check_causal, component, options, replace(context, causal=True))

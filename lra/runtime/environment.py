@@ -21,8 +21,9 @@ import torch
 from pydantic import AfterValidator, InstanceOf
 from typing_extensions import TypedDict
 
-from common.devices import KERNEL_CHOICE, send
 from common.errors import message
+from common.kernel_choice import KERNEL_CHOICE
+from common.tensors import send
 from lra.runtime.errors import UserError
 from lra.runtime.threads import default_count
 

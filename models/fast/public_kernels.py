@@ -19,7 +19,7 @@ from typing import Any, ParamSpec
 import torch
 from torch import Tensor
 
-from common.devices import KERNEL_CHOICE
+from common.kernel_choice import KERNEL_CHOICE
 
 logger = logging.getLogger(__name__)
 
