@@ -22,7 +22,13 @@ from lra import prepare
 from lra.api.data import build
 from lra.record.run import load_record
 from lra.runtime.cli import report_error
-from lra.runtime.console import LONGEST_MESSAGE, absolute_path, as_typed, in_one_line, show_messages
+from lra.runtime.console import (
+    LONGEST_MESSAGE,
+    absolute_path,
+    as_typed,
+    show_messages,
+    wrap_message,
+)
 from lra.runtime.launch import SCRIPTS
 
 
@@ -238,7 +244,7 @@ def test_a_module_that_hides_a_package_is_named(tmp_path: Path) -> None:
 def test_messages_are_one_line_and_wrapped_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(in_one_line("x\n" * 5000)) <= LONGEST_MESSAGE
+    assert len(wrap_message("x\n" * 5000)) <= LONGEST_MESSAGE
     show_messages()
     monkeypatch.setenv("COLUMNS", "30")
     logging.getLogger("lra").warning("one two three four five six seven")

@@ -102,13 +102,6 @@ def display_messages(level: int = logging.INFO) -> Iterator[None]:
             logger.handlers[:] = handlers
 
 
-def in_one_line(text: str) -> str:
-    """Write a message on one line of at most LONGEST_MESSAGE letters."""
-    line = printable(as_typed(" ".join(text.splitlines())))
-    kept = LONGEST_MESSAGE // 2 - 5
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[:kept]} ... {line[-kept:]}"
-
-
 def write_out(text: str, *, whole_paths: bool = False) -> bool:
     """Write to standard output; a reader that has had enough is no error.
 
@@ -188,7 +181,10 @@ def wrap_words(text: str, width: int, *, indent: str = CONTINUED) -> list[str]:
 
 def wrap_message(text: str) -> str:
     """Write a message for standard error on one line, broken at its spaces on a terminal."""
-    line = in_one_line(text)
+    line = printable(as_typed(" ".join(text.splitlines())))
+    if len(line) > LONGEST_MESSAGE:
+        kept = LONGEST_MESSAGE // 2 - 5
+        line = f"{line[:kept]} ... {line[-kept:]}"
     return "\n".join(wrap_words(line, terminal_width())) if sys.stderr.isatty() else line
 
 
