@@ -21,8 +21,6 @@ logger = logging.getLogger("lra.report")
 ROOT = Path(__file__).resolve().parent
 """Folder of the README files that have tables of the report."""
 
-FORMATS = ("html", "csv")
-"""What a report can consist of: the page, and tables of numbers."""
 NARROWEST, WIDEST = 150, 1000
 """Widths of columns that a paper may have, in points."""
 
@@ -70,9 +68,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="published results to show, by name; none shows no published result (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--format", metavar="NAME,...", default="html,csv",
-        help="what to write: html (the page) and csv (a table of numbers for each question) "
-        "(default: both). Files that an earlier report left in the folder are removed.",
+        "--format", choices=("html", "csv", "html,csv"), default="html,csv",
+        help="what to write: html (the page), csv (a table of numbers for each question), or both "
+        "(default). Files that an earlier report left in the folder are removed.",
     )  # fmt: skip
     add_paper(parser)
     readme = parser.add_argument_group("for the README files of the repository")
@@ -157,20 +155,6 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Data:
     return data
 
 
-def chosen_formats(options: argparse.Namespace) -> list[str]:
-    """Check and return the formats of the report.
-
-    Raises: UserError for an unknown format.
-    """
-    from lra.runtime.errors import UnknownName
-
-    formats = [name.strip() for name in options.format.split(",")]
-    for name in formats:
-        if name not in FORMATS:
-            raise UnknownName("format", name, FORMATS, "--format")
-    return formats
-
-
 def write_report(options: argparse.Namespace, formats: list[str], data: Data, out: Path) -> None:
     """Print the tables with the user's runs, and write the page and the tables of numbers."""
     from lra.report.screen import summarize
@@ -244,7 +228,7 @@ def report(options: argparse.Namespace) -> int:
     from lra.record.schema import shipped_dir
 
     refuse_idle_flags(options)
-    formats = chosen_formats(options)
+    formats = options.format.split(",")
     default = absolute_path("results")
     if options.check or options.write_readme:
         default = shipped_dir(default)

@@ -22,11 +22,10 @@ from lra.runtime.cli import (
     non_negative_float,
     positive_int,
     run_command,
-    seed,
+    whole_number,
 )
-from lra.runtime.console import hide_messages, show_messages, write_out
+from lra.runtime.console import show_messages, terminal_width, write_out
 from lra.runtime.launch import is_silent
-from lra.runtime.terminal import terminal_width
 from lra.runtime.threads import choose_waiting
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="train on the task's inputs before training on its labels: masked predicts hidden "
         "positions, next predicts the next one; change its settings with --set "
         "pretrain.KEY=VALUE")  # fmt: skip
-    add("--seed", type=seed, default=0,
+    add("--seed", type=whole_number, default=0,
         help="random seed of initial weights, order of examples and dropout (default: "
         "0)")  # fmt: skip
     add("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
@@ -142,7 +141,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     if options.verbose:
         show_messages(logging.DEBUG)
     if is_silent():
-        hide_messages()
+        show_messages(logging.CRITICAL)
     if options.label is not None:
         row_label(options.label, "--label")
     config = configure(options)

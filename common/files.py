@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -34,10 +33,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 def stream_atomically(path: Path, write: Callable[[IO[bytes]], Path]) -> Path:
     """Write a file piece by piece, as `write_atomically` writes one.
 
-    Args:
-        path: the file that errors name.
-        write: writes the content, and returns the path that the file gets: its name may depend on
-            the content.
+    `write` returns the path that the file gets: its name may depend on the content.
+
     Raises: OSError naming the file.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -86,12 +83,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def name_file_in_errors(path: Path | str) -> Iterator[None]:
-    """Let errors of the file system name the file, as those of a full disk do not by themselves.
-
-    Args:
-        path: of the file, or what it is called.
-    Raises: OSError, with a file name.
-    """
+    """Let errors of the file system name the file, as those of a full disk do not by themselves."""
     try:
         yield
     except OSError as error:
@@ -116,10 +108,6 @@ def reserve(path: Path) -> None:
 
     Raises: OSError naming the file if the space is not there.
     """
-    size = path.stat().st_size
-    with name_file_in_errors(path):
-        if hasattr(os, "posix_fallocate"):
-            with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, size)
-        elif shutil.disk_usage(path).free < size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
+        with name_file_in_errors(path), path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

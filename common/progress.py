@@ -1,16 +1,19 @@
-"""Progress of preparations: a bar on a terminal, otherwise one line of the log."""
+"""Progress: a live bar on a terminal, otherwise lines of the log."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from tqdm import tqdm
 
 logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LINES = 20.0
 
 
 def is_live() -> bool:
@@ -49,3 +52,53 @@ def progress(
         disable=not live,
         smoothing=0,
     )
+
+
+def duration(seconds: float) -> str:
+    """Write a duration for people: 45 s, 3.2 min, 25 min, 5.2 h, 2.1 days."""
+    if seconds < 90:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    if seconds < 5400:  # noqa: PLR2004
+        return f"{seconds / 60:.2g} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:.1f} days"
+
+
+class Progress:
+    """Shows loss, accuracy, speed and the time left of training.
+
+    Args:
+        step: steps made before.
+        total: steps in all, as far as is known.
+        what: is done.
+    """
+
+    def __init__(self, step: int, total: int, what: str = "training") -> None:
+        self.live = is_live()
+        self.bar = tqdm(
+            initial=step, total=total, unit="step", desc=what, disable=not self.live,
+            dynamic_ncols=True,
+        )  # fmt: skip
+        self.start_step = step
+        self.start = self.last_line = time.monotonic()
+
+    def step(self, step: int, total: int, loss: float, accuracy: float | None) -> None:
+        """Show a step of a total: mean loss and accuracy in percent, of late; None: it has none."""
+        means = {"loss": f"{loss:.3f}"}
+        if accuracy is not None:
+            means["accuracy"] = f"{accuracy:.1f} %"
+        if self.live:
+            self.bar.total = total
+            self.bar.set_postfix(means, refresh=False)
+            self.bar.update(step - self.bar.n)
+            return
+        now = time.monotonic()
+        if now - self.last_line >= SECONDS_BETWEEN_LINES or step == total:
+            self.last_line = now
+            rate = (step - self.start_step) / (now - self.start)
+            left = duration((total - step) / rate)
+            numbers = "  ".join(f"{name} {value}" for name, value in means.items())
+            logger.info(f"step {step}/{total}  {numbers}  {rate:.2f} steps/s  {left} left")
+
+    def close(self) -> None:
+        """End the display."""
+        self.bar.close()

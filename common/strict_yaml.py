@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
 
 from common.errors import UserError
 
@@ -16,27 +15,10 @@ LARGEST, DEEPEST = 2**20, 20
 """Most characters and most levels of nesting of settings."""
 
 
-class _Loader(Composer, yaml.CSafeLoader):
-    """The fast parser in C, with nodes that are composed in Python, so that some can be refused."""
+class _Loader(yaml.CSafeLoader):
+    """The fast parser in C, with rules of our own for what a plain word means."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
-    depth = 0
-
-    def __init__(self, stream: str) -> None:
-        yaml.CSafeLoader.__init__(self, stream)
-        Composer.__init__(self)
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse references, which could expand to any size, and deep nesting."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("references (*) are not allowed in settings")
-        if self.depth == DEEPEST:
-            raise yaml.YAMLError(f"nested more than {DEEPEST} levels deep")
-        self.depth += 1
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
 
 
 _DIGITS = [*"-+0123456789"]
@@ -89,6 +71,14 @@ def _copied(value: Any) -> Any:
 @lru_cache(maxsize=256)
 def _loaded(text: str) -> Any:
     """Parse a text once, because a report reads the same few files hundreds of times."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):  # it can grow to any size
+            raise yaml.YAMLError("references (*) are not allowed in settings")
+        is_start = isinstance(event, yaml.CollectionStartEvent)
+        depth += is_start - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise yaml.YAMLError(f"nested more than {DEEPEST} levels deep")
     return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
 
 

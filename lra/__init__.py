@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-from lra.runtime.packages import refuse_shadow
+from lra.runtime.repository import refuse_shadow
 
 __all__ = [
     "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "data", "load", "metrics",
@@ -17,9 +17,9 @@ __all__ = [
 
 _MODULES = {
     "common.errors": ("DataError",),
-    "lra.api.data": ("Data", "data", "mixers", "tasks"),
+    "lra.api.data": ("Built", "Data", "build", "data", "mixers", "tasks"),
     "lra.api.frame": ("metrics", "records"),
-    "lra.api.model": ("Built", "TrainedRun", "build", "load"),
+    "lra.api.trained": ("TrainedRun", "load"),
     "lra.api.training": ("run",),
     "lra.runtime.errors": ("UserError",),
 }

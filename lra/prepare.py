@@ -26,7 +26,7 @@ from lra.runtime.cli import (
 )
 from lra.runtime.errors import UserError
 from lra.train.scores import describe_data
-from tasks.base import BENCHMARK, Task
+from tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.prepare")
 
@@ -51,20 +51,16 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "or generate if possible",
     )
     parser.add_argument(
-        "--examples",
-        type=positive_int,
-        metavar="N",
+        "--examples", type=positive_int, metavar="N",
         help="use N examples, divided between the splits",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--verify", action="store_true", help="check the files and the content of the data"
     )
     parser.add_argument(
-        "--export",
-        type=absolute_path,
-        metavar="DIR",
+        "--export", type=absolute_path, metavar="DIR",
         help="write the data to DIR in the official file format",
-    )
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 
@@ -98,12 +94,19 @@ def attempt_each(actions: Mapping[str, Callable[[], None]]) -> dict[str, str]:
 
 def prepare_task(options: argparse.Namespace, name: str) -> None:
     """Prepare a task's data as a command line asks."""
-    task = configured_task(options, name)
+    request = TaskRequest(task=name, preset=options.preset, protocol=options.protocol)
+    changes = parse_changes(options.overrides)
+    if options.examples is not None:
+        sizes = compose_task(request).split_sizes(options.examples)
+        texts = [f"task.{key}={count}" for key, count in sizes.items()]
+        logger.info(f"--examples {options.examples} means --set {' --set '.join(texts)}")
+        changes = (*parse_changes(texts), *changes)
+    changes += flag_changes({"--source": ("task", "source", options.source)})
+    task = compose_task(replace(request, changes=changes))
     start = time.monotonic()
     dataset = task.prepare(options.data_dir)
-    logger.info(
-        f"{name}: {dataset.source} data in {dataset.folder} ({time.monotonic() - start:.1f} s)"
-    )
+    seconds = time.monotonic() - start
+    logger.info(f"{name}: {dataset.source} data in {dataset.folder} ({seconds:.1f} s)")
     if dataset.unofficial_because:
         logger.info(f"unofficial: {dataset.unofficial_because}")
     sizes = ", ".join(f"{split} {count:,}" for split, count in dataset.sizes.items())
@@ -117,19 +120,6 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     if options.export is not None:
         for path in task.export(dataset, options.export):
             logger.info(f"wrote {path}")
-
-
-def configured_task(options: argparse.Namespace, name: str) -> Task:
-    """Construct a task with the settings that a command line asks for."""
-    request = TaskRequest(task=name, preset=options.preset, protocol=options.protocol)
-    changes = parse_changes(options.overrides)
-    if options.examples is not None:
-        sizes = compose_task(request).split_sizes(options.examples)
-        texts = [f"task.{key}={count}" for key, count in sizes.items()]
-        logger.info(f"--examples {options.examples} means --set {' --set '.join(texts)}")
-        changes = (*parse_changes(texts), *changes)
-    changes += flag_changes({"--source": ("task", "source", options.source)})
-    return compose_task(replace(request, changes=changes))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,7 +15,7 @@ DOCUMENTED = {
     "lra.record.__main__": {0, 1, 2, 130},
     "lra.sweep.__main__": {0, 1, 2, 3, 130},
     "lra.evaluate.__main__": {0, 2, 5, 130},
-    "lra.generate.__main__": {0, 1, 2, 5, 130},
+    "lra.generate.__main__": {0, 2, 5, 130},
     "lra.prepare": {0, 2, 5, 130},
     "lra.bench.__main__": {0, 2, 5, 130},
     "lra.check.__main__": {0, 1, 2, 5, 130},

@@ -125,13 +125,11 @@ def seeded() -> None:
 
 
 @pytest.fixture(autouse=True)
-def an_idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test hear of the load of others, nor of the waiting that another test chose."""
+def threads_wait_as_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test hear of the waiting that another test chose."""
     for name in threads.SHORT_SPIN:
         monkeypatch.setenv(name, "")  # so that it is as before, afterwards
         monkeypatch.delenv(name)
-    monkeypatch.setattr(threads, "_measure_other_load", lambda: None)
-    threads.threads.cache_clear()
 
 
 @pytest.fixture(autouse=True)

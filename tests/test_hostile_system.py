@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -213,44 +212,16 @@ def test_two_equal_commands_make_what_one_makes(place: Place, unbroken: Path, na
 # Disks and folders
 
 
-@pytest.fixture
-def small_disk(place: Place) -> Iterator[Callable[[int], None]]:
-    """Mount a small disk; skip the test where that is not allowed."""
-    disk = place.folder / "disk"
-
-    def mount(kib: int) -> None:
-        disk.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(disk)]
-        if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
-            pytest.skip("a small disk cannot be mounted here")
-
-    yield mount
-    subprocess.run(["umount", str(disk)], check=False, capture_output=True)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("kib", [40, 100])
-def test_a_full_disk_in_training(
-    place: Place, unbroken: Path, small_disk: Callable[[int], None], kib: int
-) -> None:
-    """What is saved before the disk is full is there, and the run goes on from it."""
-    small_disk(kib)
-    arguments = [*RUN]
-    arguments[arguments.index("--results-dir") + 1] = "disk/results"
-    ended = place.attack("run_task", arguments)
-    assert "No space left on device" in ended.err
-    assert "disk/" in ended.err.splitlines()[-1]
-    shutil.copytree(place.folder / "disk/results", place.folder / "results")
-    place.attack("run_task", RUN, {0})
-    assert_same_run(folder_of(place.folder), unbroken)
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMANDS)
 def test_files_that_must_not_be_large(place: Place, unbroken: Path, name: str) -> None:
+    """As on a full disk: what is saved before is there, and a run goes on from it."""
     command, arguments = command_line(name, place.folder, unbroken)
     for most in (100, 20_000):
         place.attack(command, arguments, {0, 1, 2}, largest_file=most)
+    if name == "run_task":
+        place.attack(command, arguments, {0})
+        assert_same_run(folder_of(place.folder), unbroken)
 
 
 @pytest.mark.parametrize("what", ["data", "results"])

@@ -8,13 +8,13 @@ import graphlib
 from conftest import ROOT
 
 ORDER = (
-    "lra.__main__", "run_task", "report", "lra",
+    "lra.__main__", "run_task", "report", "lra", "lra.generate", "lra.evaluate",
     "lra.api", "lra.bench", "lra.sweep",
     "lra.report.paper", "lra.report.page", "lra.report.readme", "lra.report.run_screen",
     "lra.report.screen", "lra.report.compare", "lra.report.commands",
     "lra.report.figures", "lra.report.styles", "lra.report.points", "lra.report.tables",
     "lra.report.published", "lra.report.measured", "lra.report.data", "lra.report.boards",
-    "lra.report.scores", "lra.report.names", "lra.report", "lra.generate", "lra.evaluate",
+    "lra.report.scores", "lra.report.names", "lra.report",
     "lra.check", "lra.prepare", "lra.train",
     "lra.classifier", "lra.record", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",

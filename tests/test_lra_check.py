@@ -82,16 +82,9 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("return self.linear(x).cumsum(1).flip(1)", ["padding changes no real position"]),
         ("return self.linear(x.detach())", ["every parameter has a gradient: none reaches x"]),
-        ("mask is None or mask.fill_(True); return self.linear(x)",
-         ["forward and backward pass, 5 positions, with a mask: forward writes to its mask",
-          "padding changes no real position in evaluation, 83 positions: forward writes to its"]),
-        ("return self.linear(x)[:, :1]", ["forward and backward pass", "it runs on 300 positions"]),
-        ("return self.linear(x) - self.linear(x).mean(0)", ["sequences of a batch"]),
         ("return self.linear(x) + torch.rand(1)", ["two evaluations", "saved weights give"]),
         ("return self.linear(x) * (x.shape[1] > 1 or 1 / 0)", ["it runs on 1 position"]),
         (f"{PADDED} x + x.mean(1, keepdim=True)", [AMOUNT]),
-        (f"{PADDED} (x + 0.01 * torch.arange(n)[:, None]).flip(1).cumsum(1)", [AMOUNT]),
-        (f"{PADDED} x + nn.functional.pad(x, (0, 0, 0, -n % 128)).mean(1, True)", [AMOUNT]),
         ("return self.linear(x.cumsum(1) if mask is None else x) + x.roll(1, 1) * (mask is None)",
          ["with model.causal=true"]),
     ],
@@ -113,12 +106,8 @@ def test_every_failure_is_named_and_the_rest_goes_on(
     [
         ("rng.integers(0, 2, n)", "rng.integers(0, 1, n)",
          "examples(split, rng) returns sequences and labels: Parity: all labels are 0"),
-        ("% 2 for", "% 2 * 2 for", "every class is in the training split"),
         ("rng.integers(0, 2, n)", "__import__('numpy').random.randint(0, 2, n)",
          "examples depend on the seed alone"),
-        ("self.sizes[split])", "self.sizes[split] if split == 'train' else 0)",
-         "examples(split, rng) returns sequences and labels: Parity: examples('val', rng): it "
-         "returned 0 sequences and 0 labels"),
         ("self.length // 2, self.length + 1", "1, 3",
          "val examples are not in the training split"),
     ],
@@ -134,30 +123,17 @@ def test_failures_of_tasks(
     assert "the next check" not in shown, "what it lacks has been said already"
 
 
-def test_a_fault_of_the_data_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is none of the constructor."""
-    Path("own.py").write_text(
-        "class Own:\n    def examples(self, split, rng):\n        s = rng.random((30, 9))\n"
-        "        s[17, 3] = float('nan')\n        return s, s[:, 0] > .5\n"
-    )
-    assert main(["own.py:Own"]) == 1
-    shown = shown_in_one_line(capsys)
-    assert "1 of 2 checks failed" in shown and "passed its constructor works" in shown
-    assert shown.count("example 17 has nan at position 3") == 1
-
-
 @pytest.mark.parametrize(
     ("command", "part"),
     [
         (["tnn"], "tnn: expected path/to/file.py:ClassName"),
-        (["own.py:Nothing"], "expected a mixer (a subclass of torch.nn.Module) or a task (one"),
         (["own.py:Parity", "--set", "lenght=3"], "did you mean length?"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(
     command: list[str], part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("own.py").write_text(f"{PARITY}\nclass Nothing: ...\n")
+    Path("own.py").write_text(PARITY)
     assert main(command) == 2
     shown = capsys.readouterr().err
     assert part in shown and shown.count("\n") == 1
@@ -189,18 +165,10 @@ class Shift(Mixer):
     [
         ("REACH", "reach, looks_ahead = (1, 0), False", ""),
         ("REACH", "reach = (1, 0)", "it mixes as many positions as `reach` says: looks_ahead is"),
-        ("REACH", "reach, looks_ahead, takes_longer = (1, 0), False, False",
-         "it mixes longer sequences than it was built for, or refuses them, as `takes_longer` "
-         "says: takes_longer is False, but"),
         ("scale: of what is added.", "", "its docstring explains every option: the docstring of"),
-        ("nn.functional.pad(x, (0, 0, 1, 0))",
-         "(nn.functional.pad(x, (0, 0, 1, 0)) @ torch.eye(x.shape[-1]))",
-         "it runs in double precision"),
         ("x = x.masked_fill(~mask[..., None], 0)",
          "x = x * mask[..., None] + 0 * x.sum(1, keepdim=True)",
          "padding may hold infinities and NaN: forward returned numbers that are not finite"),
-        ("self.scale * self.weight", "(self.weight - self.weight.detach() + 1) * 0 * self.weight",
-         "every parameter has an effect: that of weight is always 0"),
     ],
 )  # fmt: skip
 def test_a_subclass_of_mixer_is_held_to_the_contract(

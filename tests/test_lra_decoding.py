@@ -138,9 +138,7 @@ def test_full_passes_equal_the_model_as_it_is_at_the_last_length(mixer: str) -> 
 def test_both_ways_draw_the_same_tokens(mixer: str) -> None:
     model = build(mixer, length=50)
     options: dict[str, Any] = {"count": 40, "temperature": 1.0, "seed": 1}
-    steps = generate(RecurrentDecoder, model, list(b"It is"), **options)
-    passes = generate(FullPassDecoder, model, list(b"It is"), **options)
-    assert steps.tokens == passes.tokens
-    assert steps.probabilities == pytest.approx(passes.probabilities, rel=1e-2)
-    assert len(steps.tokens) == 40
-    assert len(set(steps.tokens)) > 5
+    steps = list(generate(RecurrentDecoder, model, list(b"It is"), **options))
+    assert steps == list(generate(FullPassDecoder, model, list(b"It is"), **options))
+    assert len(steps) == 40
+    assert len(set(steps)) > 5

@@ -120,7 +120,7 @@ def test_an_interrupt_saves_the_run_and_is_raised_again(
         ({"seed": True}, "lra.run: seed: got True, expected "),
         ({"data_dir": "a\0b"}, "lra.run: data_dir: got 'a\\x00b', expected "),
         ({"max_minutes": float("nan")}, "lra.run: max_minutes: got nan, expected "),
-        ({"resume": "nver"}, "lra.run: resume: unknown value 'nver'; did you mean never?"),
+        ({"resume": "nver"}, "lra.run: resume: got 'nver', expected 'auto' or 'never'"),
         ({"label": "a\nb"}, "lra.run: label 'a\\nb': no name of a row"),
         ({"device": "cuda:99"}, "no device 'cuda:99' here"),
         ({"trian": {"lr": 1}}, "lra.run: unknown section 'trian'; did you mean train?"),

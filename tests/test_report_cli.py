@@ -85,7 +85,6 @@ def test_text_in_markdown_makes_no_links(text: str, written: str) -> None:
     ("arguments", "message"),
     [
         (["--results-dir", "nowhere"], "there is no folder nowhere"),
-        (["--format", "html,pdf"], "unknown format 'pdf' (valid: csv, html)"),
         (["--published", "TNM"], "did you mean TNN?"),
         (["--relative-to", "tnm"], "--relative-to: unknown mixer"),
         (["--compare", "tnn", "s4"], "tnn and s4 have no seed in common that is finished and has"),

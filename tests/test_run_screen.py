@@ -13,7 +13,7 @@ from conftest import tiny_arguments
 from lra.record.run import RunRecord, folder_of
 from lra.report.published import closest_result
 from lra.report.run_screen import Screen
-from lra.runtime.console import make_absolute
+from lra.runtime.console import absolute_path
 from made_results import next_token_run, record, save, save_all, scores
 from requested import compose
 
@@ -56,7 +56,7 @@ def screen(results: Path, run: RunRecord, width: int = 80, flags: Sequence[str] 
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a results folder with five shipped mixers, which is the one that commands expect."""
     monkeypatch.chdir(tmp_path)
-    folder = make_absolute("results")
+    folder = absolute_path("results")
     save_all(folder / "shipped", others([60.25, 61.3, 59.75, 59.65, 29.0]))
     return folder
 

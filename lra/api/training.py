@@ -7,24 +7,22 @@ import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
-from lra.api.model import TrainedRun
+from lra.api.trained import TrainedRun
 from lra.classifier.match_params import match_parameters
 from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.record.schema import row_label
-from lra.runtime.console import display_messages, make_absolute
+from lra.runtime.console import absolute_path, display_messages
 from lra.runtime.environment import choose_device, return_freed_memory
-from lra.runtime.errors import UnknownName, UserError
+from lra.runtime.errors import UserError
 from lra.runtime.launch import is_launched
 from lra.train.setup import set_up_run
 from lra.train.stopping import StopRequest
-
-RESUME = ("auto", "never")
 
 
 @check_arguments
@@ -42,7 +40,7 @@ def run(
     max_steps: Steps | None = None,
     max_minutes: Minutes | None = None,
     match_params: str | None = None,
-    resume: str = "auto",
+    resume: Literal["auto", "never"] = "auto",
     label: str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -74,8 +72,6 @@ def run(
     Raises: UserError for settings that a command would refuse, or if another process is training
         this run; DataError for data that can neither be found nor made.
     """
-    if resume not in RESUME:
-        raise UnknownName("value", resume, RESUME, "lra.run: resume")
     if label is not None:
         row_label(label, "lra.run: label")
     if is_launched():
@@ -83,7 +79,7 @@ def run(
     changes = list_changes(settings, "lra.run")
     request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
     data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
-    results_dir = make_absolute(str(results_dir))
+    results_dir = absolute_path(str(results_dir))
     torch_device = choose_device(device)
     stop = StopRequest(max_minutes, max_steps)
     with display_messages(logging.WARNING if quiet else logging.INFO), _torch_defaults():

@@ -35,11 +35,10 @@ from lra.runtime.cli import (
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import as_typed, write_out
+from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import terminal_width, wrap_command
 from lra.runtime.threads import choose_waiting
 
 TASK = "task"

@@ -13,12 +13,16 @@ from lra.config.components import Component, MixerComponent, TaskComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
 from lra.config.request import Change, parse_changes
-from lra.runtime.cli import Parser, positive_int
-from lra.runtime.cli import run_command as carry_out_command
-from lra.runtime.console import display_messages, write_out
+from lra.runtime.cli import Parser, positive_int, run_command
+from lra.runtime.console import (
+    display_messages,
+    terminal_width,
+    wrap_command,
+    wrap_words,
+    write_out,
+)
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 
 FAILED = 1
 
@@ -44,16 +48,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _changes(options: argparse.Namespace, section: str) -> tuple[Change, ...]:
-    """Read the changed options; the name of the section may be left out."""
-    return parse_changes(
-        text if text.partition("=")[0].startswith(f"{section}.") else f"{section}.{text}"
-        for text in options.overrides
-    )
-
-
-def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
-    """Carry out all checks of what a command line names.
+def try_out(options: argparse.Namespace) -> tuple[Component, tuple[Change, ...], list[CheckResult]]:
+    """Carry out all checks of what a command line names; return it and its changed options.
 
     Raises: UserError for a class that is neither a mixer nor a task, and for wrong options.
     """
@@ -66,33 +62,34 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
 
     expected = f"a mixer ({MixerComponent.expected}) or a task ({TaskComponent.expected})"
     _, cls = load_class(target, target, fits, expected)
-    if MixerComponent.fits(cls):
-        mixer = find_mixer(target, "--mixer")
-        chosen = compose_options(mixer, _changes(options, mixer.kind))
-        return mixer, carry_out(mixer, mixer_checks(mixer, chosen, options.dim))
-    task = find_task(target, "--task")
-    changes = _changes(options, task.kind)
-    chosen = compose_options(task, changes)
-    return task, carry_out(task, task_checks(task, chosen, changes))
+    is_mixer = MixerComponent.fits(cls)
+    component = find_mixer(target, "--mixer") if is_mixer else find_task(target, "--task")
+    start = f"{component.kind}."
+    changes = parse_changes(start + text.removeprefix(start) for text in options.overrides)
+    chosen = compose_options(component, changes)
+    if isinstance(component, MixerComponent):
+        checks = mixer_checks(component, chosen, options.dim)
+    else:
+        checks = task_checks(component, chosen, changes)
+    return component, changes, carry_out(component, checks)
 
 
 def check(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     with display_messages(logging.WARNING):  # the remarks of checks say what log lines say
-        component, results = try_out(options)
+        component, changes, results = try_out(options)
     failed = [result for result in results if result.fault is not None]
     passed = [result for result in results if result.fault is None]
     count, kind, width = len(results), component.kind, terminal_width()
-    verdict = f"all {count} checks passed"
-    step = wrap_words("next: correct what failed, and run the same command again", width)
     if failed:
         verdict = f"{len(failed)} of {count} checks failed"
+        step = wrap_words("next: correct what failed, and run the same command again", width)
     else:
+        verdict = f"all {count} checks passed"
         chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
-        settings = [word for change in _changes(options, kind) for word in ("--set", change.text)]
-        command = command_words("run", "--task", chosen["task"], "--mixer", chosen["mixer"],
-                                "--preset", "quick", *settings)  # fmt: skip
-        step = wrap_command("next:", command, width)
+        settings = [word for change in changes for word in ("--set", change.text)]
+        names = ["--task", chosen["task"], "--mixer", chosen["mixer"], "--preset", "quick"]
+        step = wrap_command("next:", command_words("run", *names, *settings), width)
     found = [line for result in (*failed, *passed) for line in wrap_words(result.line, width)]
     title = wrap_words(f"{kind} {options.target}: {verdict}", width)
     write_out("\n".join([*title, "", *found, "", *step, ""]))
@@ -101,7 +98,7 @@ def check(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return carry_out_command("lra.check", lambda: check(parse_arguments(arguments)))
+    return run_command("lra.check", lambda: check(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from common.errors import KnownError, message
 from lra.config.components import Component
+
+Check = Callable[[], object]
+"""A check: it raises an error that says what is wrong, or returns a remark, or anything else."""
+Checks = Iterator[tuple[str, Check]]
+"""Checks by their names, each a statement that is true if the check passes."""
 
 
 class CheckResult(NamedTuple):
     """The result of a check."""
 
     name: str
-    """A statement that is true if the check passed."""
     fault: str | None = None
     """What is wrong; None if the check passed."""
     note: str = ""
@@ -28,26 +32,23 @@ class CheckResult(NamedTuple):
 
 _UNMADE = "the next check can run"
 
-Check = Callable[[], "str | None"]
-"""A check: it raises an error that says what is wrong, or returns a remark, or None."""
 
-
-def carry_out(component: Component, checks: Iterable[tuple[str, Check]]) -> list[CheckResult]:
+def carry_out(component: Component, checks: Checks) -> list[CheckResult]:
     """Carry out all checks, each before the next one is made, also those after a failed one.
 
     Raises: errors that do not come from the code of the component.
     """
     found: list[CheckResult] = []
-    queue = iter(checks)
     while True:
         name = _UNMADE
         try:
             with component.explain_errors("it failed"):
-                chosen = next(queue, None)
+                chosen = next(checks, None)
                 if chosen is None:
                     return found
                 name, check = chosen
-                found.append(CheckResult(name, note=check() or ""))
+                said = check()
+                found.append(CheckResult(name, note=said if isinstance(said, str) else ""))
         except KnownError as error:
             fault = message(error).removeprefix(f"{component.origin}: ")
             # A check that could not be made repeats an earlier fault.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from lra.check.checks import Check
+from lra.check.checks import Checks
 from lra.classifier.plugin_check import plug_in_checks
 from lra.config.components import MixerComponent
 from lra.config.options import Section
@@ -25,19 +24,22 @@ SCALE = 0.5
 BF16_LIMIT = 0.05
 """Largest difference of a result in bf16, relative to that in single precision."""
 
-Checks = Iterator[tuple[str, Check]]
-
 
 def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Checks:
     """List all checks of a mixer with some options at `dim` channels, each by its name."""
     context = MixerContext(dim=dim, max_length=LENGTH, layer=0, depth=2)
     build = partial(component.build, options=options)
-    yield "its constructor works", lambda: _describe(build(context), dim)
+
+    def describe() -> str:
+        count = sum(parameter.numel() for parameter in build(context).parameters())
+        return f"{count:,} parameters at {dim} channels"
+
+    yield "its constructor works", describe
     mixer = build(context)
     yield from plug_in_checks(component, mixer, context)
     for length in (1, LENGTH):
-        at = f"{length} position{'s' * (length != 1)}"
-        yield f"it runs on {at}", partial(_run, mixer, torch.randn(2, length, dim))
+        name = f"it runs on {length} position{'s' * (length != 1)}"
+        yield name, partial(promises.check_output, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
     yield (
@@ -100,14 +102,6 @@ def _list_promises(mixer: nn.Module, context: MixerContext, *, causal: bool) -> 
     )
     if causal and isinstance(exact, RecurrentMixer):
         yield "its recurrence equals forward", partial(suite_promises.check_recurrence, exact, x)
-
-
-def _describe(mixer: nn.Module, dim: int) -> str:
-    return f"{sum(p.numel() for p in mixer.parameters()):,} parameters at {dim} channels"
-
-
-def _run(mixer: nn.Module, x: Tensor) -> None:
-    promises.check_output(mixer, x)
 
 
 def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -11,38 +10,33 @@ import numpy as np
 import torch
 
 from common.errors import DataError
-from lra.check.checks import Check
+from lra.check.checks import Checks
 from lra.classifier.resolve import resolve
 from lra.config.components import TaskComponent
 from lra.config.options import Section
 from lra.config.request import Change, RunRequest, list_changes
 from lra.train.trainer import Trainer
-from tasks.base import SPLITS, Dataset, Task, TaskInfo
+from tasks.base import SPLITS, Dataset, Task
 from tasks.own import OwnTask
 
-TINY = list_changes(
-    {
-        "model": {"dim": 8, "depth": 1},
-        "train": {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2},
-    },
-    "lra.check",
-)
+TINY = {
+    "model": {"dim": 8, "depth": 1},
+    "train": {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2},
+}
 """Settings of the model that is trained on the task."""
 
-CAUSAL = list_changes({"model": {"causal": True, "norm": "layer"}}, "lra.check")
-"""Further settings, for a task whose positions are targets."""
+CAUSAL = {"model": {"dim": 8, "depth": 1, "causal": True, "norm": "layer"}}
+"""Those of the model for a task whose positions are targets."""
 
 
-def task_checks(
-    component: TaskComponent, options: Section, changes: tuple[Change, ...]
-) -> Iterator[tuple[str, Check]]:
+def task_checks(component: TaskComponent, options: Section, changes: tuple[Change, ...]) -> Checks:
     """List all checks of a task, each by its name; its options come from the changed settings."""
     with tempfile.TemporaryDirectory(prefix="lra-check-") as name:
         folder = Path(name)
-        yield "its constructor works", lambda: _describe(component.build(options))
+        yield "its constructor works", partial(component.build, options)
         task = component.build(options)
         if isinstance(task, OwnTask):
-            yield "examples(split, rng) returns sequences and labels", partial(_draw, task)
+            yield "examples(split, rng) returns sequences and labels", partial(_describe_own, task)
             _ = task.drawn  # without them, there is nothing else to check
             yield "examples depend on the seed alone", partial(_check_seed, task)
             for split in SPLITS[1:]:
@@ -53,13 +47,24 @@ def task_checks(
         right = "its data can be prepared, and is as the class states"
         yield right, lambda: _describe_data(task.prepare(folder))
         dataset = task.prepare(folder)
-        again = partial(_prepare_again, component, options, folder, dataset)
+        again = partial(_prepare_again, component.construct(options), folder, dataset)
         yield "a second preparation gives the same data", again
         yield "its data passes its own verification", lambda: "; ".join(task.verify(dataset))
         yield "every class is in the training split", partial(_check_classes, task, dataset)
         yield "batches hold the right examples", partial(_check_batches, task, dataset)
-        chosen = (*changes, *TINY, *(CAUSAL if task.info.targets == "position" else ()))
+        small = TINY | (CAUSAL if task.info.targets == "position" else {})
+        chosen = (*changes, *list_changes(small, "lra.check"))
         yield "a model trains on it", partial(_train, component, chosen, dataset)
+
+
+def _describe_own(task: OwnTask) -> str:
+    info, lengths = task.info, np.concatenate([one.lengths for one in task.drawn.values()])
+    inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
+    pairs = "pairs of " if info.towers > 1 else ""
+    return (
+        f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}; "
+        f"lengths {lengths.min():,} to {lengths.max():,}"
+    )
 
 
 def _describe_data(dataset: Dataset) -> str:
@@ -67,11 +72,8 @@ def _describe_data(dataset: Dataset) -> str:
     return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
 
 
-def _prepare_again(
-    component: TaskComponent, options: Section, folder: Path, dataset: Dataset
-) -> None:
-    again = component.construct(options).prepare(folder / "again")
-    if again.fingerprint != dataset.fingerprint:
+def _prepare_again(task: Task, folder: Path, dataset: Dataset) -> None:
+    if task.prepare(folder / "again").fingerprint != dataset.fingerprint:
         raise DataError("its fingerprint differs; take random numbers only from rng")
 
 
@@ -81,21 +83,6 @@ def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Datas
     trainer.train_step()
     trainer.read()
     return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
-
-
-def _describe(task: Task) -> str | None:
-    return None if isinstance(task, OwnTask) else _describe_info(task.info)  # examples show it
-
-
-def _describe_info(info: TaskInfo) -> str:
-    inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
-    pairs = "pairs of " if info.towers > 1 else ""
-    return f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}"
-
-
-def _draw(task: OwnTask) -> str:
-    lengths = np.concatenate([one.lengths for one in task.drawn.values()])
-    return f"{_describe_info(task.info)}; lengths {lengths.min():,} to {lengths.max():,}"
 
 
 def _check_seed(task: OwnTask) -> str | None:

@@ -24,7 +24,7 @@ from common.errors import KnownError
 from common.untrusted import read_regular
 from lra.config.components import MixerComponent, TaskComponent, describe_error
 from lra.runtime.errors import UnknownName, UserError, user_code
-from lra.runtime.packages import PACKAGES
+from lra.runtime.repository import PACKAGES
 from models.base import Mixer
 from tasks.base import Task
 

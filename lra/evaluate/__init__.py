@@ -1,3 +1,3 @@
-"""Trained models, loaded from their checkpoints and evaluated out of distribution."""
+"""Evaluating trained models out of distribution: `python -m lra.evaluate --help`."""
 
-__all__ = ["trained"]
+__all__: list[str] = []

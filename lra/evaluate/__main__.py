@@ -6,11 +6,12 @@ import argparse
 import itertools
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from lra.api.trained import TrainedRun, load_finished
 from lra.config.request import parse_alternatives
 from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
-from lra.evaluate.trained import read_finished_run
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
 from lra.record.run import RunRecord, results_dir_of
 from lra.record.scores import unit_of
@@ -22,11 +23,17 @@ from lra.runtime.cli import (
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import MISSING, as_typed, write_out
-from lra.runtime.environment import choose_device, use_threads
+from lra.runtime.console import (
+    MISSING,
+    plain_matrix,
+    terminal_width,
+    wrap_command,
+    wrap_words,
+    write_out,
+)
+from lra.runtime.environment import use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import plain_matrix, terminal_width, wrap_command, wrap_words
 
 logger = logging.getLogger("lra.evaluate")
 
@@ -73,24 +80,18 @@ def _conditions(options: argparse.Namespace) -> list[OtherData]:
         lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
     choices = [parse_alternatives(text, "--vary") for text in options.vary]
     return [
-        OtherData(
-            length=length,
-            changes=changes,
-            examples=options.examples,
-            trust_code=options.trust_code,
-        )
+        OtherData(length=length, changes=changes, examples=options.examples)
         for changes in itertools.product(*choices)
         for length in lengths
     ]
 
 
-def _table(folders: list[Path], width: int) -> list[str]:
+def _table(runs: Sequence[TrainedRun], width: int) -> list[str]:
     """Write a row for each run, with its score as trained and on other data."""
-    found = {folder: evaluations_of(folder)[0] for folder in folders}
-    columns = sorted((one for records in found.values() for one in records), key=evaluation_order)
+    found = [(run.record, evaluations_of(run.folder)[0]) for run in runs]
+    columns = sorted((one for _, records in found for one in records), key=evaluation_order)
     rows: list[dict[str, str]] = []
-    for folder, records in found.items():
-        run = read_finished_run(folder)
+    for run, records in found:
         scored = {one.label: _scored(one) for one in records}
         for measured, text in _scored(run).items():
             rows.append(
@@ -117,18 +118,21 @@ def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
-    device = choose_device(options.device)
-    runs = [(folder, read_finished_run(folder)) for folder in options.run]
     conditions = _conditions(options)
-    for (folder, record), other in itertools.product(runs, conditions):
-        if options.again or not is_measured(folder, record, other):
-            found = evaluate_on(folder, record, other, data_dir=options.data_dir, device=device)
-            _report(found, found.save(folder))
+    runs = [
+        load_finished(
+            folder, data_dir=options.data_dir, trust_code=options.trust_code, device=options.device
+        )
+        for folder in options.run
+    ]
+    for trained, other in itertools.product(runs, conditions):
+        if options.again or not is_measured(trained, other):
+            found = evaluate_on(trained, other)
+            _report(found, found.save(trained.folder))
     width = terminal_width()
     caption = "Test accuracy in percent; where every position is a target, bits and perplexity:"
-    lines = [*wrap_words(caption, width), "", *_table(options.run, width), ""]
-    folder = Path(as_typed(str(options.run[0])))
-    results_dir = results_dir_of(folder) or results_dir_of(options.run[0])
+    lines = [*wrap_words(caption, width), "", *_table(runs, width), ""]
+    results_dir = results_dir_of(runs[0].folder)
     if results_dir is not None:
         lines += wrap_command("next:", command_words("report", results_dir=results_dir), width)
     write_out("\n".join([*lines, ""]))

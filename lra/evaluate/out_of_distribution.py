@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from common.errors import DataError
-from lra.config.registry import TASKS
+from lra.api.trained import TrainedRun, find_changed_code, request_of
+from lra.classifier.resolve import resolve
 from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig
-from lra.evaluate.trained import (
-    list_changed_code,
-    load_best_model,
-    recompose_config,
-)
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
-from lra.runtime.environment import device_name, is_gpu_shared, use_kernels, use_tf32, versions
+from lra.runtime.environment import device_name, is_gpu_shared, versions
 from lra.runtime.errors import UserError
 from lra.runtime.repository import git_state
-from lra.train.checkpoint import describe_missing
-from lra.train.evaluation import Evaluator, compute_position_scores
+from lra.train.evaluation import compute_position_scores
 from tasks.base import largest_class
 
 EXAMPLES = 2000
@@ -44,8 +35,6 @@ class OtherData:
     """Changed options of the task."""
     examples: int | None
     """Size of a freshly drawn test set; None: EXAMPLES."""
-    trust_code: bool = False
-    """See `recompose_config`."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -53,10 +42,10 @@ class OtherData:
         return {one.name: one.value for one in sorted(self.changes, key=lambda one: one.text)}
 
 
-def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfig:
+def compose_other(run: TrainedRun, other: OtherData) -> RunConfig:
     """Compose the settings of a run for other data.
 
-    Raises: UserError for changes of anything but the task, and for a task without such data.
+    Raises: UserError for changes of anything but the task; DataError for a task without such data.
     """
     for change in other.changes:
         if change.section != "task":
@@ -64,40 +53,34 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
                 f"{change.origin}: only options of the task can differ from the run's; expected "
                 f"task.KEY=VALUE"
             )
-    composed = functools.partial(recompose_config, folder, record, trust_code=other.trust_code)
-    config = composed(other.changes)
+    config = resolve(request_of(run.record, other.changes))
     task = config.build_task()
     if other.examples is not None and not task.draws_data:
         raise UserError(
-            f"--examples {other.examples}: {record.task} draws no new examples, and all of its "
+            f"--examples {other.examples}: {run.record.task} draws no new examples, and all of its "
             f"test set is used; leave it out"
         )
-    options = config.task.model_dump()
     examples = other.examples or EXAMPLES
-    try:
-        fresh = task.fresh(options, length=other.length, examples=examples)
-    except DataError as error:
-        raise UserError(f"{folder}: {error}") from None
+    fresh = task.fresh(config.task.model_dump(), length=other.length, examples=examples)
     for change in other.changes:
         if change.key in fresh:
             raise UserError(
                 f"{change.origin}: a fresh test set comes with its own {change.key}; leave it out"
             )
     drawn = list_changes({"task": fresh}, "a fresh test set")
-    return composed([*other.changes, *drawn])
+    return resolve(request_of(run.record, [*other.changes, *drawn]))
 
 
-def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
+def is_measured(run: TrainedRun, other: OtherData) -> bool:
     """Whether this run has a record of an evaluation on this data, with as many examples.
 
     One of changed code is none: that of the run may be back, or the code have changed again.
     """
-    if other.trust_code and list_changed_code(record):
+    if find_changed_code(run.folder, run.record) is not None:
         return False
-    task = TASKS.classes.get(record.task)
-    is_drawn = task is not None and task.draws_data
+    is_drawn = run.config.build_task().draws_data
     examples = other.examples or (EXAMPLES if is_drawn else None)
-    for found in evaluations_of(folder)[0]:
+    for found in evaluations_of(run.folder)[0]:
         # Where positions are targets, they are not the size of the test set.
         size = found.test_examples if found.positions is None else found.data.sizes.get("test")
         is_same = (found.length, found.changes) == (other.length, other.values)
@@ -106,50 +89,27 @@ def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
     return False
 
 
-def evaluate_on(
-    folder: Path,
-    record: RunRecord,
-    other: OtherData,
-    *,
-    data_dir: Path,
-    device: torch.device,
-) -> EvaluationRecord:
+def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
     """Evaluate the best model of a run on the test set of other data.
 
-    Raises: UserError if there is no checkpoint, and as `compose_other` and `load_best_model` do.
+    Raises: UserError as `compose_other` and `TrainedRun.load_model` do.
     """
-    config = compose_other(folder, record, other)
-    trained = recompose_config(folder, record, trust_code=other.trust_code)
-    task = config.build_task()
-    with config.mixer_component.explain_errors("its trained model cannot be built"):
-        model = load_best_model(folder, trained, task.info)
-    if model is None:
-        raise UserError(f"{folder}: {describe_missing(folder / 'checkpoints')}")
-    dataset = task.prepare(data_dir)
+    record, device = run.record, run.device
+    task = compose_other(run, other).build_task()
+    model = run.load_model(task.info)
+    dataset = task.prepare(run.data_dir)
     test = dataset.splits["test"]
     # A forward pass has about as many positions as in training.
     longer = max(1.0, task.info.max_length / record.length)
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
-    use_tf32(device, config.train.tf32)
-    use_kernels(device, config.train.kernels)
+    evaluator = run.evaluator(model, batch_size, f"evaluating on {len(test)} examples")
     start = time.perf_counter()
-    with config.mixer_component.explain_errors("the evaluation failed"):
-        evaluator = Evaluator(
-            model=model.to(device),
-            batch_size=batch_size,
-            device=device,
-            precision=config.train.precision,
-            title=f"evaluating on {len(test)} examples",
-        )
+    with run.config.mixer_component.explain_errors("the evaluation failed"):
         score = evaluator.score(test, task.info)
     seconds = time.perf_counter() - start
     return EvaluationRecord(
-        run_id=record.run_id,
-        task=record.task,
-        mixer=record.mixer,
-        seed=record.seed,
-        config_hash=record.config_hash,
-        has_changed_code=bool(list_changed_code(record)),
+        **record.model_dump(include={"run_id", "task", "mixer", "seed", "config_hash"}),
+        has_changed_code=find_changed_code(run.folder, record) is not None,
         length=other.length,
         changes=other.values,
         trained_length=record.length,
@@ -166,7 +126,7 @@ def evaluate_on(
         device=device_name(device),
         threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
         gpu_shared=is_gpu_shared(device),
-        precision=config.train.precision,
+        precision=evaluator.precision,
         versions=versions(),
         git=git_state(),
         data=DataRecord.of(dataset),

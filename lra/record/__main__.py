@@ -16,8 +16,7 @@ from lra.record.packed import PACK
 from lra.record.schema import SHIPPED_RESULTS
 from lra.record.table import read_runs, to_frame
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
-from lra.runtime.console import MISSING, as_typed, csv_table, write_out
-from lra.runtime.terminal import plain_table, terminal_width
+from lra.runtime.console import MISSING, as_typed, csv_table, plain_table, terminal_width, write_out
 
 logger = logging.getLogger("lra.record")
 

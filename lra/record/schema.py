@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from common.cores import core_count
 from common.errors import KnownError
 from common.files import write_atomically
 from lra.record.packed import read_file
 from lra.runtime.errors import UserError
-from lra.runtime.threads import Threads, Waiting, threads
+from lra.runtime.threads import Waiting, waiting
 from tasks.base import Dataset
 
+BUSY = 1.25
+"""Times the cores that a process and others may want together before the machine is busy."""
 LONGEST_LABEL = 60
 LONGEST_FACTS = 100_000
 """Most letters of all that git says, and of all settings."""
@@ -112,20 +114,20 @@ class ThreadsRecord(Record):
     """How threads wait for each other, see `lra.runtime.threads`."""
     cores: PositiveCount
     """Cores that the process might run on."""
-    load: Amount | None
-    """Cores that other processes kept busy as the command started; null if not known."""
+    load: Amount | None = None
+    """Cores that other processes kept busy as the command started; only in earlier records."""
 
     @classmethod
     def now(cls, count: int, device: str) -> ThreadsRecord | None:
         """Describe this process, of so many threads on a type of device; None on a GPU."""
         if device != "cpu":
             return None
-        return cls(count=count, **dataclasses.asdict(threads()))
+        return cls(count=count, waiting=waiting(), cores=core_count())
 
     @property
     def busy(self) -> bool:
         """Whether other processes left too few cores for these threads, so that speeds are low."""
-        return Threads(self.waiting, self.cores, self.load).is_busy(self.count)
+        return self.load is not None and self.count + self.load > BUSY * self.cores
 
 
 def is_cpu(device: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.config.schema import RunConfig
 from lra.record.changes import select_sections
@@ -32,10 +33,8 @@ from lra.report.scores import (
     rounded,
     sort_rows,
 )
-from lra.runtime.console import as_typed
+from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
 from lra.runtime.launch import command_words
-from lra.runtime.progress import duration
-from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
 from lra.train.evaluation import RIGHT, WRONG
 
 NEIGHBOURS = 2

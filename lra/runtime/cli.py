@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import logging
 import math
-import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from common.errors import KnownError, describe, message
-from lra.runtime.console import make_absolute, say, show_messages
-from lra.runtime.errors import (
-    HeldError,
-    UserError,
-    describe_os_error,
-    nearest,
-    place_in_user_code,
-    user_code,
-)
-from lra.runtime.launch import is_reported_elsewhere
+from lra.runtime.console import absolute_path, show_messages, wrap_message
+from lra.runtime.errors import HeldError, UserError, describe_os_error, user_code
 from lra.runtime.threads import MOST_THREADS
 
 INCOMPLETE = 1
@@ -43,8 +36,6 @@ OWN_CLASS = "file.py:ClassName or package.module:ClassName"
 """How a flag names a mixer or a task of the user's own."""
 ALL = "all"
 """What a command line says for every name that there is."""
-_UNKNOWN = "unrecognized arguments: "
-"""Start of argparse's message on flags that a command does not have."""
 _pressed: list[bool] = []
 """Whether Ctrl-C was pressed."""
 
@@ -62,12 +53,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
-        given = message.removeprefix(_UNKNOWN).split()
-        if message.startswith(_UNKNOWN) and given[0].startswith("-"):
-            name = given[0].partition("=")[0]
-            flags = (f for f in self._option_string_actions if f.startswith("--") and f != "--help")
-            near = nearest(name, flags)
-            message = f"unknown flag {name}" + (f"; did you mean {near}?" if near else "")
         report_error(self.prog, f"{message} (see --help)")
         sys.exit(USER_ERROR)
 
@@ -87,9 +72,7 @@ def add_settings(
 ) -> None:
     """Add the flags that choose a task, its settings and where its data is.
 
-    Args:
-        tasks: lists the names that --task takes.
-        help_text: help of --task, in which {names} stands for them.
+    The help text of --task has {names} in place of those that `tasks` lists.
     """
     name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
     add_preset(parser)
@@ -113,11 +96,7 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
 
 
 def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add the flags that change settings and say where the data is.
-
-    Args:
-        text: help of --set.
-    """
+    """Add the flag --set, with a help text, and the one that says where the data is."""
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
         help=text,
@@ -148,22 +127,13 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says how many threads compute."""
     parser.add_argument(
-        "--threads", type=lambda text: _whole_number(text, 1, MOST_THREADS),
+        "--threads", type=functools.partial(whole_number, least=1, most=MOST_THREADS),
         help="number of CPU threads (default: OMP_NUM_THREADS, or one per core)",
     )  # fmt: skip
 
 
-def positive_int(text: str) -> int:
-    """Read a whole number of at least 1."""
-    return _whole_number(text, 1, LARGEST_INT)
-
-
-def seed(text: str) -> int:
-    """Read a whole number of at least 0."""
-    return _whole_number(text, 0, LARGEST_INT)
-
-
-def _whole_number(text: str, least: int, most: int) -> int:
+def whole_number(text: str, least: int = 0, most: int = LARGEST_INT) -> int:
+    """Read a whole number within bounds, at least 0 unless another bound is given."""
     try:
         value = int(text)
     except ValueError:
@@ -171,6 +141,10 @@ def _whole_number(text: str, least: int, most: int) -> int:
     if not least <= value <= most:
         raise argparse.ArgumentTypeError(f"got {text}, expected {least} to {most}")
     return value
+
+
+positive_int = functools.partial(whole_number, least=1)
+"""Reads a whole number of at least 1."""
 
 
 def non_negative_float(text: str) -> float:
@@ -184,30 +158,16 @@ def non_negative_float(text: str) -> float:
     return value
 
 
-def absolute_path(text: str) -> Path:
-    """Read a path; it stays what it is where the working directory changes."""
-    return make_absolute(text)
-
-
 def new_file(text: str) -> Path:
     """Read the path of a file that is to be written."""
-    found = absolute_path(text)
-    try:
-        is_folder = found.is_dir()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
-    if not Path(text).name or is_folder:
+    path = absolute_path(text)
+    if not Path(text).name or path.is_dir():
         raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
-    return found
+    return path
 
 
 def name_list(text: str, flag: str, every: Sequence[str] = (ALL,)) -> list[str]:
-    """Read comma-separated names, each once, in order.
-
-    Args:
-        text: the names.
-        flag: the flag that they were given to.
-        every: the names that `ALL` stands for; by default only for itself.
+    """Read comma-separated names, each once, in order; `ALL` stands for every one.
 
     Raises: UserError naming the flag, for an empty name.
     """
@@ -223,7 +183,7 @@ def whole_numbers(text: str, flag: str, least: int) -> list[int]:
     Raises: UserError naming the flag.
     """
     try:
-        return list(dict.fromkeys(_whole_number(n, least, LARGEST_INT) for n in text.split(",")))
+        return list(dict.fromkeys(whole_number(n, least) for n in text.split(",")))
     except argparse.ArgumentTypeError as error:
         raise UserError(f"{flag} {text}: {error}") from None
 
@@ -235,7 +195,7 @@ def run_command(program: str, action: Callable[[], int]) -> int:
     """
     _pressed.clear()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, lambda *_: _interrupt(program, *_))
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         show_messages()
         logging.captureWarnings(True)
@@ -245,29 +205,22 @@ def run_command(program: str, action: Callable[[], int]) -> int:
         if end is None:
             raise
         code, text = end
-        report_error(program, text, error)
+        report_error(program, text)
         return code
     finally:
         logging.captureWarnings(False)
 
 
-def _interrupt(program: str, number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; the second time, if a library has swallowed it, end at once."""
-    if _pressed:
-        os.write(2, f"{program}: error: interrupted\n".encode())
-        os._exit(INTERRUPTED)
+def _interrupt(*_: object) -> None:
     _pressed.append(True)
     raise KeyboardInterrupt
 
 
-def report_error(program: str, text: str, error: BaseException | None = None) -> None:
-    """Print an error on one line, unless another process of torchrun does.
-
-    Args:
-        error: the error; None for one in the command line.
-    """
-    if not is_reported_elsewhere(error):
-        say(f"{program}: error: {text}")
+def report_error(program: str, text: str) -> None:
+    """Print an error on one line, if it can be written."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(wrap_message(f"{program}: error: {text}") + "\n")
+        sys.stderr.flush()
 
 
 def _end_of(error: BaseException) -> tuple[int, str] | None:
@@ -286,5 +239,7 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
             return OUT_OF_MEMORY, f"out of memory: {message(error)}"
     if not user_code:
         return None
-    place = place_in_user_code(error) or f"after {', '.join(sorted(user_code))} was run"
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in user_code]
+    place = places[-1] if places else f"after {', '.join(sorted(user_code))} was run"
     return USER_ERROR, f"{place}: {describe(error)}"

@@ -1,26 +1,39 @@
-"""What commands print: messages on standard error, results on standard output."""
+"""What commands print, no wider than the terminal: messages on standard error, and results."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import re
-import stat
+import shlex
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from common.files import name_file_in_errors
-from lra.runtime.terminal import MISSING, printable, wrap_message
 
 if TYPE_CHECKING:
     import pandas as pd
 
+NARROWEST = 20
+"""Least width, in characters, that text is fitted to."""
+INDENT = "  "
+"""Start of a line that belongs to the one above."""
+CONTINUED = "    "
+"""Start of a line that continues the one above."""
+MISSING = "-"
+"""What a table shows where there is nothing."""
+GAP = "  "
+"""Space between two columns."""
+
+Rows = Sequence[Mapping[str, str]]
+"""The rows of a table: texts by the names of their columns."""
 LONGEST_MESSAGE = 1000
 """Most letters of a message; of a longer one the middle is left out."""
 
@@ -31,17 +44,14 @@ _bases: set[str] = set()
 """Working directories at the time when relative paths were made absolute."""
 
 
-def make_absolute(text: str) -> Path:
-    """Make a path that the user typed absolute; what is printed shows it as it was typed.
+def absolute_path(text: str) -> Path:
+    """Make a path that the user typed absolute, as code of the user's own may change the folder.
 
-    Code of the user's own may change the working directory while a command runs. A path stays
-    relative where this user may not enter a folder above the working directory.
+    What is printed shows the path as it was typed.
     """
-    path = Path(text)
-    if path.is_absolute() or not os.access(Path.cwd(), os.X_OK):
-        return path
-    _bases.add(f"{Path.cwd()}/")
-    return path.absolute()
+    if not Path(text).is_absolute():
+        _bases.add(f"{Path.cwd()}/")
+    return Path(text).absolute()
 
 
 def as_typed(text: str) -> str:
@@ -61,7 +71,7 @@ class _TqdmHandler(logging.Handler):
         """Write a message, marked if it is a warning."""
         mark = "warning: " if record.levelno >= logging.WARNING else ""
         with contextlib.suppress(OSError):
-            tqdm.write(wrap_message(in_one_line(mark + self.format(record))), file=sys.stderr)
+            tqdm.write(wrap_message(mark + self.format(record)), file=sys.stderr)
 
 
 def show_messages(level: int = logging.INFO) -> None:
@@ -92,25 +102,6 @@ def display_messages(level: int = logging.INFO) -> Iterator[None]:
             logger.handlers[:] = handlers
 
 
-def hide_messages() -> None:
-    """Print no messages and no progress from now on: another process does, at the same work."""
-    show_messages(logging.CRITICAL + 1)
-
-
-def say(text: str) -> None:
-    """Write a message to standard error, if it can be written there."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(wrap_message(in_one_line(text)) + "\n")
-        sys.stderr.flush()
-
-
-def in_one_line(text: str) -> str:
-    """Write a message on one line of at most LONGEST_MESSAGE letters."""
-    line = printable(as_typed(" ".join(text.splitlines())))
-    kept = LONGEST_MESSAGE // 2 - 5
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[:kept]} ... {line[-kept:]}"
-
-
 def write_out(text: str, *, whole_paths: bool = False) -> bool:
     """Write to standard output; a reader that has had enough is no error.
 
@@ -125,11 +116,7 @@ def write_out(text: str, *, whole_paths: bool = False) -> bool:
         with name_file_in_errors("standard output"):
             sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
             sys.stdout.flush()
-    except OSError as error:
-        # A terminal that was closed raises EIO; so does a disk that fails, which is an error.
-        is_closed = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
-        if not (isinstance(error, BrokenPipeError) or is_closed):
-            raise
+    except BrokenPipeError:
         # Keep the interpreter's exit from flushing into it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
@@ -168,3 +155,128 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     align = ["left", *["right"] * (len(columns) - 1)]
     text = tabulate(rows, columns, tablefmt="pipe", disable_numparse=True, colalign=align)
     return text + "\n"
+
+
+def terminal_width() -> int:
+    """Return the width of the terminal in characters; 80 where it is not known."""
+    return max(NARROWEST, shutil.get_terminal_size().columns)
+
+
+def printable(text: str) -> str:
+    """Write what a terminal would obey, or could not encode, as escapes; lines stay lines."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text
+    )
+
+
+def wrap_words(text: str, width: int, *, indent: str = CONTINUED) -> list[str]:
+    """Break a text at its spaces into lines that fit a width in characters."""
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def wrap_message(text: str) -> str:
+    """Write a message for standard error on one line, broken at its spaces on a terminal."""
+    line = printable(as_typed(" ".join(text.splitlines())))
+    if len(line) > LONGEST_MESSAGE:
+        kept = LONGEST_MESSAGE // 2 - 5
+        line = f"{line[:kept]} ... {line[-kept:]}"
+    return "\n".join(wrap_words(line, terminal_width())) if sys.stderr.isatty() else line
+
+
+def wrap_parts(
+    parts: Sequence[str], width: int, *, separator: str = " · ", indent: str = INDENT
+) -> list[str]:
+    """Join parts into lines that fit a width; the lines break at the separators.
+
+    Empty parts are left out. A part that is too wide for a line breaks at its spaces. A separator
+    that is a comma stays at the end of its line, any other is left out there.
+    """
+    end = separator.rstrip() if separator.startswith(",") else ""
+    lines, line = [], ""
+    for part in filter(None, parts):
+        if line and len(line + separator + part + end) > width:
+            lines.append(line + end)
+            line = CONTINUED + part
+        else:
+            line = f"{line}{separator}{part}" if line else indent + part
+    return [short for line in [*lines, line] for short in wrap_words(line, width)]
+
+
+def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
+    """Write a command line so that it fits a width and can be pasted into a shell.
+
+    The label comes before the command, whose words are not quoted yet. A flag stays on one line
+    with its value.
+    """
+    quoted = [shlex.quote(word).replace(" ", "\0") for word in words]
+    command = re.sub(" (?!--)", "\0", " ".join(quoted))  # lines only break before flags
+    before = []
+    if len(label + command.partition(" ")[0]) + len("  \\") > width:
+        before, label = wrap_words(label, width), CONTINUED[1:]
+    lines = textwrap.wrap(
+        command, width - len(" \\"), initial_indent=f"{label} ", subsequent_indent=CONTINUED,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return [*before, *" \\\n".join(lines).replace("\0", " ").split("\n")]
+
+
+def cut(text: str, width: int) -> str:
+    """Cut a text to a width; the end says that something is left out."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def plain_table(rows: Rows, width: int) -> list[str]:
+    """Write rows as lines that fit a width; the widest columns are cut until they do.
+
+    Returns: the heading, then a line for each row; a dash for what a row lacks.
+    """
+    columns = _columns(rows)
+    widths = {name: max(map(len, texts)) for name, texts in columns.items()}
+    while sum(widths.values()) + len(GAP) * (len(widths) - 1) > width and max(widths.values()) > 1:
+        widths[max(widths, key=lambda name: widths[name])] -= 1
+    short = {name: [cut(text, widths[name]) for text in texts] for name, texts in columns.items()}
+    return _lines(short)
+
+
+def plain_matrix(rows: Rows, width: int) -> list[str]:
+    """Write rows as lines that fit a width; the columns that do not fit follow beneath.
+
+    The first column names the rows, and is repeated; it is cut to half the width.
+
+    Returns: blocks of a heading and a line for each row, with an empty line between them.
+    """
+    columns = _columns(rows)
+    name = next(iter(columns))
+    names = [cut(text, width // 2) for text in columns.pop(name)]
+    room = width - max(map(len, names))
+    blocks: list[dict[str, list[str]]] = [{}]
+    left = room
+    for heading, texts in columns.items():
+        needed = len(GAP) + max(map(len, texts))
+        if needed > left and blocks[-1]:
+            blocks.append({})
+            left = room
+        blocks[-1][heading] = [cut(text, room - len(GAP)) for text in texts]
+        left -= needed
+    lines = [["", *_lines({name: names, **block})] for block in blocks]
+    return [line for block in lines for line in block][1:]
+
+
+def _columns(rows: Rows) -> dict[str, list[str]]:
+    """List the texts of each column, its heading first."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {
+        name: [printable(text) for text in (name, *(row.get(name, MISSING) for row in rows))]
+        for name in names
+    }
+
+
+def _lines(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Write columns side by side, each aligned to the left."""
+    padded = [[text.ljust(max(map(len, texts))) for text in texts] for texts in columns.values()]
+    return [GAP.join(cells).rstrip() for cells in zip(*padded, strict=True)]

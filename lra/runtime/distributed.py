@@ -16,30 +16,21 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.rendezvous import rendezvous
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError
-from lra.runtime.errors import SharedError, UserError
-from lra.runtime.launch import is_launched, launch_number, mark_joined
-from models.layers.norms import BatchNorm
+from lra.runtime.errors import UserError
+from lra.runtime.launch import is_launched, launch_number
+from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
 
 T = TypeVar("T")
 
 LONGEST_EXCHANGE = timedelta(minutes=30)
-"""Time that a process waits for the others' part of an exchange.
-
-It ends a run of which one process is gone, frozen or hangs. torchrun notices a process of its own
-machine that has ended within seconds.
-"""
+"""Time that a process waits for the others' part of an exchange, before it takes them for lost."""
 LONGEST_PREPARATION = timedelta(days=7)
 """Time that a process waits for another one that still prepares its data."""
-MOST_DIFFERENCES = 4
-"""Differences between processes that an error names."""
 
 
 class ProcessGroup:
@@ -79,11 +70,10 @@ class ProcessGroup:
         if self.world_size == 1:
             return model
         synchronize_norms(model)
-        options: dict[str, Any] = {"find_unused_parameters": has_plug_in}
         known = inspect.signature(DistributedDataParallel).parameters
         # torch 2.13 gave the option a new name, and warns of the old one.
-        is_new = "forward_sync_buffers" in known
-        options["forward_sync_buffers" if is_new else "broadcast_buffers"] = has_plug_in
+        buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {"find_unused_parameters": has_plug_in, buffers: has_plug_in}
         # Without device_ids, which would move the lengths of sequences to the GPU, too.
         return DistributedDataParallel(model, **options)
 
@@ -181,7 +171,7 @@ class ProcessGroup:
     def on_main_process(self, make: Callable[[], Any]) -> Any:
         """Let the main process make something, and give it to all.
 
-        Raises: SharedError everywhere if the main process raises one, or DataError or OSError.
+        Raises: UserError everywhere if the main process raises one, or DataError or OSError.
         """
         if self.world_size == 1:
             return make()
@@ -193,7 +183,7 @@ class ProcessGroup:
                 made = {"error": str(error)}
         made = self.broadcast(made)
         if "error" in made:
-            raise SharedError(made["error"])
+            raise UserError(made["error"])
         return made["value"]
 
     def require_equal(self, subject: str, facts: Mapping[str, Any]) -> None:
@@ -204,7 +194,7 @@ class ProcessGroup:
         Args:
             subject: what the facts are about, one word; each comparison has its own.
             facts: plain values by name.
-        Raises: SharedError in every process, naming what differs.
+        Raises: UserError in every process, naming what differs.
         """
         if self.store is None:
             return
@@ -219,98 +209,21 @@ class ProcessGroup:
             if first.get(name) != other.get(name)
         ]
         if differences:
-            shown = "; ".join(differences[:MOST_DIFFERENCES])
-            raise SharedError(
-                f"the processes of torchrun differ: {shown}. Start all of them with the same "
-                f"command, code and data"
+            raise UserError(
+                f"the processes of torchrun differ: {'; '.join(differences[:4])}. Start all of "
+                f"them with the same command, code and data"
             )
 
 
 SINGLE_PROCESS = ProcessGroup(0, 1)
-RELEASE_SECONDS = 0.2
-"""Time that gloo's threads get to free their tensors before a group is destroyed."""
-
-
-class _Gather(Function):
-    """Gathers a vector of every process: (numbers,) -> (processes, numbers)."""
-
-    @staticmethod
-    def forward(ctx: Any, vector: Tensor) -> Tensor:
-        gathered = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
-        dist.all_gather(gathered, vector)
-        return torch.stack(gathered)
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> Tensor:
-        """Add up what every process has for this one's vector."""
-        gradient = gradients[0].contiguous()
-        dist.all_reduce(gradient)
-        return gradient[dist.get_rank()]
-
-
-class SynchronizedBatchNorm(BatchNorm):
-    """Batch norm whose statistics in training are of all processes' positions.
-
-    `torch.nn.SyncBatchNorm` refuses tensors on a CPU, where tests compare several processes with
-    one, and cannot be told that a pass is not divided.
-    """
-
-    is_divided = True
-    """Whether each process has other positions; if not, each has all, and nothing is exchanged."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Normalise packed positions: (positions, channels) -> the same shape."""
-        if not self.training or not self.is_divided:
-            return super().forward(input)
-        x = input.to(torch.promote_types(input.dtype, torch.float32))
-        count = x.new_full((1,), len(x))
-        mean = x.mean(dim=0)
-        spread = (x - mean).square().sum(dim=0)
-        # (processes, 1 + 2 channels): moments that are merged exactly, whatever the counts.
-        found = _Gather.apply(torch.cat([count, mean, spread]))
-        assert isinstance(found, Tensor)
-        counts, means, spreads = found[:, :1], *found[:, 1:].chunk(2, dim=1)
-        total = counts.sum()
-        mean = (counts * means).sum(dim=0) / total
-        spread = (spreads + counts * (means - mean).square()).sum(dim=0)
-        with torch.no_grad():
-            assert self.running_mean is not None and self.running_var is not None
-            assert self.num_batches_tracked is not None and self.momentum is not None
-            self.num_batches_tracked.add_(1)
-            self.running_mean.lerp_(mean.detach(), self.momentum)
-            self.running_var.lerp_(spread.detach() / (total - 1), self.momentum)
-        y = (x - mean) * (spread / total + self.eps).rsqrt()
-        return (y * self.weight + self.bias).to(input.dtype)
-
-
-def synchronize_norms(model: nn.Module) -> None:
-    """Make the batch norms of a classifier synchronized ones, with the same parameters.
-
-    Raises: UserError for a batch norm within a mixer, whose input may be of any shape.
-    """
-    for name, module in model.named_modules():
-        if not isinstance(module, _BatchNorm):
-            continue
-        if ".mixer." in name:
-            raise UserError(
-                f"{name}: the mixer has a batch norm of its own, which each process of torchrun "
-                f"would take over its own examples; use one process, or another norm"
-            )
-        module.__class__ = SynchronizedBatchNorm
 
 
 def local_device(name: str) -> str:
-    """Choose the --device of this process on its machine.
-
-    Raises: UserError for a GPU of one number, which several processes cannot all have.
-    """
+    """Choose the --device of this process on its machine; torchrun gives each a GPU of its own."""
     if not is_launched():
         return name
     if ":" in name:
-        raise UserError(f"--device {name}: torchrun gives each process a GPU of its own; use cuda")
+        raise UserError(f"--device {name}: several processes cannot share a GPU; use cuda")
     here = torch.cuda.device_count()
     if name == "cpu" or (name == "auto" and here == 0):
         return "cpu"
@@ -330,7 +243,7 @@ def join_processes(
 
     Args:
         list_facts: lists by name what all processes must have in common to train one model.
-    Raises: SharedError if the facts differ, or another process is gone.
+    Raises: UserError if the facts differ, or another process is gone.
     """
     if not is_launched():
         yield SINGLE_PROCESS
@@ -344,7 +257,6 @@ def join_processes(
             store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
         group = ProcessGroup(rank, world_size, PrefixStore("lra", store))
         group.require_equal("settings", list_facts())
-        mark_joined()
         is_done = False
         try:
             dist.init_process_group(
@@ -359,7 +271,7 @@ def join_processes(
         finally:
             # gloo's threads need Python's lock to free the tensors of their last exchange. The
             # destructor of the group waits for them and holds it (torch 2.13), so they go first.
-            time.sleep(RELEASE_SECONDS)
+            time.sleep(0.2)
             # After a failure NCCL could wait for processes that are gone; the exit frees all.
             if dist.is_initialized() and (is_done or device.type == "cpu"):
                 dist.destroy_process_group()
@@ -367,11 +279,11 @@ def join_processes(
 
 @contextlib.contextmanager
 def explain_lost_peers() -> Iterator[None]:
-    """Turn the errors that torch raises when another process is gone into a SharedError.
+    """Turn the errors that torch raises when another process is gone into a UserError.
 
     Plug-ins may have wrapped them, as they appear within the backward pass too.
 
-    Raises: SharedError that says whether another process is gone, or lives and hangs.
+    Raises: UserError that says whether another process is gone, or lives and hangs.
     """
     try:
         yield
@@ -381,7 +293,7 @@ def explain_lost_peers() -> Iterator[None]:
             if is_of_gloo or isinstance(each, dist.DistError):
                 said = str(each).splitlines()[0][:150]
                 fate = "hangs" if "timed out" in said.lower() else "ended or cannot be reached"
-                raise SharedError(
+                raise UserError(
                     f"another process of this run {fate} ({said}). The same command resumes the "
                     f"run from its last checkpoint"
                 ) from None

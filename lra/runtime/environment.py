@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import logging
 import os
 import platform
 import random
+import re
 import resource
 import sys
 from collections.abc import Mapping
@@ -25,9 +25,7 @@ from common.errors import message
 from common.kernel_choice import KERNEL_CHOICE
 from common.tensors import send
 from lra.runtime.errors import UserError
-from lra.runtime.threads import default_count, threads
-
-logger = logging.getLogger(__name__)
+from lra.runtime.threads import default_count
 
 CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -91,36 +89,26 @@ def use_deterministic(device: torch.device, wanted: bool) -> None:
 
 
 def use_threads(count: int | None) -> None:
-    """Compute with so many threads on a CPU, and say so if the machine is too busy for them.
-
-    Args:
-        count: None: as many as torch chose, or as a quota allows.
-    """
+    """Compute with so many threads on a CPU; None: as many as torch chose, or as a quota allows."""
     count = count or default_count()
     if count is not None and count != torch.get_num_threads():
         torch.set_num_threads(count)
-    found, count = threads(), torch.get_num_threads()
-    if found.is_busy(count):
-        logger.warning(
-            f"other processes keep {found.load:.1f} of {found.cores} cores busy, so {count} "
-            f"threads will be slower; records mark such speeds"
-        )
 
 
 def device_name(device: torch.device) -> str:
     """Name the hardware, as records and tables show it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        names = [
-            line.partition(":")[2].strip()
-            for line in cpuinfo.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        model = names[0] if names else model
+    model = _find_fact("cpuinfo", "model name") or platform.processor() or platform.machine()
     return f"CPU {model}, {torch.get_num_threads()} threads"
+
+
+def _find_fact(file: str, name: str) -> str | None:
+    """Find a fact of Linux's /proc: None where it is not told."""
+    with contextlib.suppress(OSError):
+        found = re.search(rf"^{name}\s*:\s*(.*\S)", Path("/proc", file).read_text(), re.MULTILINE)
+        return found and found[1]
+    return None
 
 
 def is_gpu_shared(device: torch.device) -> bool | None:
@@ -186,23 +174,15 @@ def peak_memory_mib(device: torch.device) -> float:
     """Return the most memory held since the last reset: allocated on a GPU, resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status")
-    if status.is_file():
-        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        return int(line.split()[1]) / 2**10
+    if kib := _find_fact("self/status", "VmHWM"):
+        return int(kib.split()[0]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def copy_to_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copy tensors of one device to the CPU; a GPU is waited for once."""
-    copies = {
-        name: tensor.detach().to("cpu", non_blocking=True, copy=True)
-        for name, tensor in tensors.items()
-    }
-    for device in {t.device for t in tensors.values() if t.device.type == "cuda"}:
-        torch.cuda.synchronize(device)
-    return copies
+    """Copy tensors to the CPU."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
 def copy_to_device(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,30 +14,8 @@ class HeldError(UserError):
     """Another process is at work on the same files: no mistake, but not the time for it."""
 
 
-class SharedError(UserError):
-    """An error that all processes of torchrun have, so that one of each machine reports it."""
-
-
 user_code: set[str] = set()
 """Files with code of the user's own that this process has run."""
-
-
-def place_in_user_code(error: BaseException) -> str | None:
-    """Return the last line of the user's own code that an error passed through, if it did."""
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in user_code]
-    return places[-1] if places else None
-
-
-def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the valid name that is most like a given one, upper or lower case; None if none is.
-
-    Args:
-        cutoff: likeness asked for, from 0 to 1.
-    """
-    by_text = {name.casefold(): name for name in valid}
-    near = difflib.get_close_matches(given.casefold(), by_text, n=1, cutoff=cutoff)
-    return by_text[near[0]] if near else None
 
 
 @dataclass(eq=False)
@@ -56,7 +33,9 @@ class UnknownName(UserError):
 
     def __str__(self) -> str:
         names = sorted(self.valid)
-        suggestion = self.suggestion or nearest(self.given, names)
+        by_text = {name.casefold(): name for name in names}
+        near = difflib.get_close_matches(self.given.casefold(), by_text, n=1, cutoff=0.5)
+        suggestion = self.suggestion or (by_text[near[0]] if near else None)
         hint = f"; did you mean {suggestion}?" if suggestion else ""
         valid = ", ".join(names) or "none"
         return f"{self.origin}: unknown {self.kind} {self.given!r}{hint} (valid: {valid})"

@@ -6,14 +6,11 @@ import os
 from pathlib import Path
 
 from lra.runtime.console import as_typed
-from lra.runtime.errors import SharedError
 
 SCRIPTS = {"run": "run_task.py", "report": "report.py"}
 """The script of a command."""
 _started_by: list[str] = []
 """The command that started another one: `lra`, or `python -m lra`."""
-_joined: list[bool] = []
-"""Whether this process has joined those that torchrun started with it."""
 
 
 def remember_starter(words: list[str]) -> None:
@@ -24,15 +21,9 @@ def remember_starter(words: list[str]) -> None:
 def command_words(
     name: str, *flags: str, data_dir: Path | None = None, results_dir: Path | None = None
 ) -> list[str]:
-    """Return the words of a command that the user can start as this one was started.
+    """Return the words of a command, as `lra NAME` takes it, to be started as this one was.
 
-    `wrap_command` or `shlex.join` quotes them for the shell.
-
-    Args:
-        name: of the command, as `lra NAME` takes it.
-        flags: its other words.
-        data_dir: its data folder, which is named unless it is the default one.
-        results_dir: its results folder, likewise.
+    Folders are named unless they are the default ones.
     """
     alone = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
     words = [*([*_started_by, name] if _started_by else alone), *flags]
@@ -55,17 +46,6 @@ def is_restart() -> bool:
 def is_silent() -> bool:
     """Whether another process prints what this one would."""
     return is_launched() and launch_number("RANK") > 0
-
-
-def mark_joined() -> None:
-    """Remember that this process has joined the others: its errors are its own from now on."""
-    _joined.append(True)
-
-
-def is_reported_elsewhere(error: BaseException | None) -> bool:
-    """Whether another process of this machine reports an error; None: a wrong command line."""
-    is_shared = not _joined or isinstance(error, SharedError)
-    return is_launched() and launch_number("LOCAL_RANK") > 0 and is_shared
 
 
 def launch_number(variable: str) -> int:

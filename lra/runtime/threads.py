@@ -1,4 +1,4 @@
-"""How the threads of a command wait for each other, and how busy the machine is.
+"""How many threads a command computes with, and how they wait for each other.
 
 Threads that are done with their share of an operation wait for the others at a barrier, and spin
 there for a while before they sleep. GNU's OpenMP spins for longer than a time slice of the system:
@@ -9,10 +9,8 @@ machine. A short spin costs neither.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from common.cores import core_count, visible_cores
@@ -21,38 +19,12 @@ Waiting = Literal["short spin", "passive", "as set", "unknown"]
 """How threads wait: for a short while spinning, asleep at once (in earlier records), as the user's
 environment has it, or, in a program that is no command of this suite, not known."""
 
-BUSY: Final = 1.25
-"""Times the cores that this process and others may want together before the machine is busy."""
 MOST_THREADS: Final = 1024
 _WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 """Variables by GNU's OpenMP, in rounds, some 0.2 ms: longer than what threads differ by in one
 operation; and in milliseconds by LLVM's and Intel's, which otherwise spin for 200."""
-
-
-@dataclass(frozen=True)
-class Threads:
-    """How a command computes.
-
-    Args:
-        waiting: how its threads wait for each other.
-        cores: how many it may use, see `common.cores`.
-        load: how many of these other processes used as it started. None: not known.
-    """
-
-    waiting: Waiting
-    cores: int
-    load: float | None
-
-    def is_busy(self, count: int) -> bool:
-        """Say whether the machine has too few cores for so many threads and the other processes."""
-        return self.load is not None and count + self.load > BUSY * self.cores
-
-
-class _Chosen:
-    """How the threads of this process wait; a command sets it as it starts."""
-
-    waiting: Waiting = "unknown"
+_chosen: list[Waiting] = []
 
 
 def choose_waiting() -> None:
@@ -61,15 +33,14 @@ def choose_waiting() -> None:
     What the environment says of waiting holds. Processes that are started later wait so, too.
     """
     is_set = any(name in os.environ for name in _WAITING_VARIABLES)
-    _Chosen.waiting = "as set" if is_set or "torch" in sys.modules else "short spin"
+    _chosen[:] = ["as set" if is_set or "torch" in sys.modules else "short spin"]
     if not is_set:
         os.environ.update(SHORT_SPIN)
 
 
-@functools.cache
-def threads() -> Threads:
-    """Return how this process computes; the first call watches other processes for a moment."""
-    return Threads(_Chosen.waiting, core_count(), _measure_other_load())
+def waiting() -> Waiting:
+    """Return how the threads of this process wait."""
+    return _chosen[0] if _chosen else "unknown"
 
 
 def default_count() -> int | None:
@@ -80,14 +51,3 @@ def default_count() -> int | None:
     if cores >= len(visible_cores()) or "OMP_NUM_THREADS" in os.environ:
         return None
     return min(cores, psutil.cpu_count(logical=False) or cores)
-
-
-def _measure_other_load() -> float | None:
-    """Measure how many of this process's cores others use; None if the system does not say."""
-    import psutil
-
-    try:
-        percent = psutil.cpu_percent(0.15, percpu=True)
-        return round(sum(percent[core] for core in visible_cores()) / 100, 2)
-    except (OSError, RuntimeError, IndexError, psutil.Error):
-        return None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from common.progress import duration
 from lra.record.run import RunRecord
 from lra.report.scores import (
     ACCURACY,
@@ -16,9 +17,8 @@ from lra.report.scores import (
     measures_of,
     validation_of,
 )
+from lra.runtime.console import cut, plain_matrix, plain_table, wrap_words
 from lra.runtime.launch import command_words
-from lra.runtime.progress import duration
-from lra.runtime.terminal import cut, plain_matrix, plain_table, wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from common.progress import Progress, duration
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
@@ -21,7 +22,6 @@ from lra.record.schema import Status, fault_of
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError
-from lra.runtime.progress import Progress, duration
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
 from lra.train.run_folder import PRETRAINING, RunFolder

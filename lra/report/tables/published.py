@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from common.progress import duration
 from common.strict_yaml import plain
 from lra.record.schema import is_cpu
 from lra.report.data import Data
@@ -20,7 +21,6 @@ from lra.report.scores import AVERAGES, mean_over
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.runtime.console import csv_table
-from lra.runtime.progress import duration
 from tasks.base import BENCHMARK
 
 if TYPE_CHECKING:

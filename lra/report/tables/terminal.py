@@ -9,8 +9,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lra.report.tables.table import Column, Entry, Table
-from lra.runtime.console import MISSING, as_typed, printable
-from lra.runtime.terminal import GAP, plain_matrix, terminal_width, wrap_words
+from lra.runtime.console import (
+    GAP,
+    MISSING,
+    as_typed,
+    plain_matrix,
+    printable,
+    terminal_width,
+    wrap_words,
+)
 
 OWN_MARK = ">"
 _LONGEST_TEXT = 20

@@ -1,0 +1,346 @@
+"""Trained models, with their data, loaded from the folders of their runs."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from common.files import write_atomically
+from common.strict_yaml import plain
+from lra.api.arguments import AnyPath, Indices, check_arguments
+from lra.classifier.classifier import Classifier
+from lra.classifier.loss import is_scored
+from lra.classifier.resolve import resolve
+from lra.config.registry import digest
+from lra.config.request import Change, RunRequest, parse_changes
+from lra.config.schema import RunConfig
+from lra.record.changes import section_of, write_changes
+from lra.record.packed import has_file
+from lra.record.run import RunRecord, load_record
+from lra.runtime.environment import choose_device, use_kernels, use_tf32
+from lra.runtime.errors import UnknownName, UserError
+from lra.train.checkpoint import describe_missing, read_newest
+from lra.train.evaluation import Evaluator
+from lra.train.run_folder import CODE_FILES
+from lra.train.trainer import Best
+from tasks.base import Batch, Dataset, TaskInfo, check_indices
+
+
+@dataclass(eq=False, repr=False)
+class TrainedRun:
+    """A run: its record and settings, and its model and data, which are loaded when first used."""
+
+    folder: Path
+    record: RunRecord
+    """Result of the run: accuracy, speed, memory, status."""
+    config: RunConfig
+    data_dir: Path
+    """Folder of official files and caches."""
+    device: torch.device
+
+    def __repr__(self) -> str:
+        return f"TrainedRun({str(self.folder)!r})"
+
+    @functools.cached_property
+    @check_arguments
+    def model(self) -> Classifier:
+        """The model with the weights of its best validation, in evaluation mode.
+
+        Raises: UserError as `load_model`.
+        """
+        return self.load_model(self.config.build_task().info)
+
+    @functools.cached_property
+    @check_arguments
+    def dataset(self) -> Dataset:
+        """The data of the run.
+
+        Raises: DataError if it can neither be found nor made; UserError if it differs from the data
+            that the run was trained on.
+        """
+        dataset = self.config.build_task().prepare(self.data_dir)
+        trained_on = self.record.data
+        if dataset.fingerprint != trained_on.fingerprint:
+            raise UserError(
+                f"{self.folder}: the data in {dataset.folder} is {dataset.source} "
+                f"({dataset.fingerprint[:8]}), that of the run was {trained_on.source} "
+                f"({trained_on.fingerprint[:8]}); give the folder that has it (data_dir=..., "
+                f"--data-dir)"
+            )
+        return dataset
+
+    def load_model(self, info: TaskInfo) -> Classifier:
+        """Load the best model for data that may differ from that of the training.
+
+        Mixers are built as in training: S4's readout, for example, is valid only for the length
+        that it was trained at.
+
+        Raises: UserError if there is no checkpoint, if the run is still in its pretraining, if the
+            model has parameters for fewer positions than the data has, or if the weights do not
+            fit, or are not those that a finished run was tested with.
+        """
+        state = read_newest(self.folder / "checkpoints")
+        if state is None:
+            raise UserError(f"{self.folder}: {describe_missing(self.folder / 'checkpoints')}")
+        if self.config.is_pretrained and state.get("pretraining") is None:
+            raise UserError(
+                f"{self.folder}: the run was stopped in its pretraining, and its model has learned "
+                f"no labels; the run's own command goes on with it"
+            )
+        trained = self.config.build_task().info
+        if info.max_length > trained.max_length and not self.takes_longer:
+            raise UserError(
+                f"{self.folder}: the model has parameters for {trained.max_length:,} positions, "
+                f"expected data of at most so many; got {info.max_length:,}"
+            )
+        with self.config.mixer_component.explain_errors("its trained model cannot be built"):
+            model = Classifier(self.config, info, trained=trained)
+            best = state["trainer"]["best"]
+            self._refuse_other_weights(best)
+            weights = (best or state["trainer"])["model"]
+            try:
+                model.load_state_dict(weights)
+            except RuntimeError as error:
+                said = " ".join(str(error).split())
+                raise UserError(
+                    f"{self.folder}: the weights do not fit a model for this data: {said}"
+                ) from None
+        return model.eval().to(self.device)
+
+    @property
+    def takes_longer(self) -> bool:
+        """Whether the model can take longer sequences than it was trained on."""
+        is_learned = self.config.model.positions == "learned"
+        return self.config.mixer_component.takes_longer and not is_learned
+
+    def _refuse_other_weights(self, best: Best | None) -> None:
+        """Raise UserError if the best weights are not those that a finished run was tested with."""
+        record = self.record
+        pretrained = record.pretraining.steps if record.pretraining else 0
+        found = None if best is None else pretrained + best["step"]
+        if record.status == "done" and record.best_step not in (None, found):
+            raise UserError(
+                f"{self.folder}: the run was tested with the weights of step {record.best_step:,}, "
+                f"and its newest checkpoint has those of step {found}; copy the checkpoint again "
+                f"from where it is whole, or train the run again with --resume never"
+            )
+
+    def evaluator(self, model: torch.nn.Module, batch_size: int, title: str = "") -> Evaluator:
+        """Apply a model as the run did in its own test."""
+        use_tf32(self.device, self.config.train.tf32)
+        use_kernels(self.device, self.config.train.kernels)
+        return Evaluator(
+            model=model,
+            batch_size=batch_size,
+            device=self.device,
+            precision=self.config.train.precision,
+            title=title,
+        )
+
+    @check_arguments
+    def save_weights(self, path: AnyPath) -> None:
+        """Write the weights of `model` to a safetensors file, without optimizer or run state.
+
+        Its metadata has the names of task, mixer and run, and `settings`: the settings of task,
+        mixer and model as JSON.
+
+        Args:
+            path: the file, which is replaced if it exists.
+        Raises: UserError if there is no checkpoint, or if a weight is of a type that safetensors
+            does not have (complex128).
+        """
+        sections = {name: getattr(self.config, name) for name in ("task", "mixer", "model")}
+        settings = {name: section.model_dump(mode="json") for name, section in sections.items()}
+        metadata = {
+            "task": self.record.task,
+            "mixer": self.record.mixer,
+            "run": self.record.run_id,
+            "settings": json.dumps(settings),
+        }
+        # Copies, as tied weights share memory, which the format cannot say.
+        weights = {name: w.cpu().clone() for name, w in self.model.state_dict().items()}
+        try:
+            content = save(weights, metadata)
+        except KeyError as error:
+            raise UserError(f"{path}: safetensors has no type {error}") from None
+        write_atomically(Path(path), content)
+
+    @check_arguments
+    def logits(self, split: str = "test", indices: Indices = None) -> np.ndarray:
+        """Compute the logits of the targets: of examples, or of the positions that are scored.
+
+        `run.logits(split)` has a row for each entry of `run.dataset.splits[split].labels`, in the
+        same order.
+
+        Args:
+            split: train, val or test.
+            indices: indices of examples, (examples,) whole numbers. None: all examples.
+        Returns: (examples, classes) float32 in the order of `indices`; if positions have targets,
+            (targets, classes), the scored positions of one example after another.
+        Raises: UserError for an unknown split or index.
+        """
+        if split not in self.dataset.splits:
+            raise UnknownName("split", split, self.dataset.splits, "split")
+        examples = self.dataset.splits[split]
+        count = len(examples)
+        chosen = np.arange(count) if indices is None else check_indices(indices, count)
+        # One more than there are examples, and it stays empty: of no examples, an array is made.
+        found = [np.empty((0, self.model.output.out_features), np.float32)] * (len(chosen) + 1)
+
+        def receive(places: np.ndarray, logits: Tensor, batch: Batch) -> None:
+            counts = batch.label_counts.tolist()
+            rows, kept = logits.float().cpu(), is_scored(batch.labels).cpu()
+            parts = zip(places, rows.split(counts), kept.split(counts), strict=True)
+            for place, of_example, is_target in parts:
+                found[place] = of_example[is_target].numpy()
+
+        evaluator = self.evaluator(self.model, self.record.micro_batch or self.record.batch_size)
+        with self.config.mixer_component.explain_errors("the evaluation failed"):
+            evaluator.compute_logits(examples, receive, chosen)
+        return np.concatenate(found)
+
+    @check_arguments
+    def predict(self, split: str = "test", indices: Indices = None) -> np.ndarray:
+        """Predict the class of each example, or the next token or label of each scored position.
+
+        `(run.predict(split) == run.dataset.splits[split].labels).sum()` counts what is right, as
+        the record does. For the whole test set of a task with classes of examples these are the
+        predictions in predictions.csv.
+
+        Args:
+            split: train, val or test.
+            indices: indices of examples, (examples,) whole numbers. None: all examples.
+        Returns: (examples,) int64 in the order of `indices`; or (targets,), see `logits`.
+        Raises: UserError for an unknown split or index, and for logits that are not finite.
+        """
+        logits = self.logits(split, indices)
+        wrong = int((~np.isfinite(logits).all(axis=1)).sum())
+        if wrong:
+            raise UserError(
+                f"{self.folder}: the logits of {wrong:,} of {len(logits):,} "
+                f"{self.model.targets}s are not finite, so they predict nothing; see logits()"
+            )
+        return logits.argmax(axis=1)
+
+
+@check_arguments
+def load(
+    run: AnyPath,
+    *,
+    data_dir: AnyPath = "data",
+    trust_code: bool = False,
+    device: str = "cpu",
+) -> TrainedRun:
+    """Load a run from its folder.
+
+    Args:
+        run: folder of the run, for instance results/runs/listops/tnn/f5730151-s0.
+        data_dir: folder of official files and caches.
+        trust_code: whether to run the code of a mixer or task of your own even if its file has
+            changed since the run.
+        device: device of the model: auto, cpu, cuda or cuda:N.
+    Raises: UserError if there is no such run, or if its settings or code have changed since.
+    """
+    folder, data_dir = Path(run), Path(data_dir).absolute()
+    if folder.name == "result.json":
+        folder = folder.parent
+    path = folder / "result.json"
+    if not has_file(path):
+        raise UserError(
+            f"{folder}: there is no {path.name}, expected the folder of a run, "
+            f"results/runs/TASK/MIXER/RUN (python -m lra.record list names them)"
+        )
+    record, folder = load_record(path), folder.absolute()
+    changed = None if trust_code else find_changed_code(folder, record)
+    if changed is not None:
+        raise UserError(f"{folder}: {changed}")
+    config = _recompose(folder, record)
+    return TrainedRun(folder, record, config, data_dir, choose_device(device))
+
+
+def load_finished(run: Path, *, data_dir: Path, trust_code: bool, device: str) -> TrainedRun:
+    """Load the run that --run names.
+
+    Raises: UserError as `load`, and if the run is not finished.
+    """
+    found = load(run, data_dir=data_dir, trust_code=trust_code, device=device)
+    if found.record.status != "done":
+        raise UserError(f"--run {run}: the run is {found.record.status}, expected a finished one")
+    return found
+
+
+def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
+    """Ask for the settings of a run, with further changes; a plug-in is read from where it was."""
+    own = parse_changes(write_changes(record.changes), "the run's --set")
+    return RunRequest(
+        task=record.task_from or record.task,
+        mixer=record.mixer_from or record.mixer,
+        preset=record.preset,
+        protocol=record.protocol,
+        changes=(*own, *changes),
+    )
+
+
+def _recompose(folder: Path, record: RunRecord) -> RunConfig:
+    """Compose the settings of a run again.
+
+    Raises: UserError if the settings files, or a plug-in's options, have changed since the run.
+    """
+    config = resolve(request_of(record))
+    with_its_code = replace(
+        config,
+        task_component=replace(config.task_component, code=record.task_code),
+        mixer_component=replace(config.mixer_component, code=record.mixer_code),
+    )
+    if with_its_code.hash == record.config_hash:
+        return config
+    before, now = record.settings, config.settings
+    changed = [
+        f"{name} was {plain(before.get(name))}, is {plain(now.get(name))}"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name) and section_of(name) not in ("pretrain", "log")
+    ]
+    raise UserError(
+        f"{folder}: its settings cannot be composed again: "
+        f"{', '.join(changed[:3]) or 'settings files have changed since'}; go back to the settings "
+        f"files, or the options, of the run (its commit: {record.git.get('commit') or 'not known'})"
+    )
+
+
+def find_changed_code(folder: Path, record: RunRecord) -> str | None:
+    """Say which plug-in of a run is not there as it was; None if none is, or there is none."""
+    for kind, spec, code in (
+        ("task", record.task_from, record.task_code),
+        ("mixer", record.mixer_from, record.mixer_code),
+    ):
+        if spec is None:
+            continue
+        file = _find_file(spec.rpartition(":")[0])
+        if file is None:
+            return f"its {kind} is {spec}, and there is no such code here (seen from {Path.cwd()})"
+        if digest([str(file)]) != code:
+            return (
+                f"{file} is not the code that the run was made with (that is in "
+                f"{folder / CODE_FILES[kind]}); --trust-code runs it as it is now, and marks the "
+                f"result"
+            )
+    return None
+
+
+def _find_file(target: str) -> Path | None:
+    """Find the file that a path or a dotted name stands for, without running any code."""
+    path = target.replace(".", "/")
+    dotted = [
+        Path(place, path + end) for place in [*sys.path, ""] for end in (".py", "/__init__.py")
+    ]
+    files = [Path(target)] if target.endswith(".py") else dotted
+    return next((file for file in files if file.is_file()), None)
