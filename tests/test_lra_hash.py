@@ -15,8 +15,6 @@ from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 from lra.record.table import read_runs
-from models.base import MixerContext
-from models.promises import BrokenPromise
 from models.tnn import TNN
 from requested import compose
 from tasks.listops import ListOps
@@ -75,17 +73,6 @@ def test_without_the_mark_the_hash_moves(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setitem(RUN_SECTIONS, "model", Unmarked)
     assert composed(SHIPPED[0]).hash != SHIPPED[0].config_hash
-
-
-class HiddenMark(TNN):
-    def __init__(
-        self, context: MixerContext, *, later: Annotated[int, Added(1)] | None = None
-    ) -> None: ...
-
-
-def test_a_mark_without_effect_is_refused() -> None:
-    with pytest.raises(BrokenPromise, match="later: write Annotated"):
-        options_model(HiddenMark)
 
 
 def test_the_settings_without_effect_are_in_no_hash() -> None:

@@ -124,7 +124,7 @@ def test_siblings_modules_and_type_hints() -> None:
         ("own.py", "add the name of the class, own.py:ClassName"),
         ("folder/own:Scale", "expected path/to/file.py:ClassName"),
         ("nowhere.py:Scale", "--mixer nowhere.py:Scale: there is no file nowhere.py"),
-        ("nowhere_at_all:Scale", "the module nowhere_at_all is neither"),
+        ("nowhere_at_all:Scale", "there is no module nowhere_at_all"),
         ("own.py:Scal", "unknown class 'Scal'; did you mean Scale? (valid: Abstract, NoCon"),
         ("own.py:START", "START is of type int, expected a subclass of torch.nn.Module"),
         ("own.py:Abstract", "Abstract is abstract; define forward"),

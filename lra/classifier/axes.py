@@ -9,8 +9,7 @@ from typing import Literal, TypeGuard
 from torch import Tensor, nn
 
 from lra.config.schema import RunConfig
-from lra.runtime.errors import UserError
-from models.base import GatedMixer, GridModule, Mixer, MixerContext
+from models.base import GatedMixer, GridModule, MixerContext
 from tasks.base import TaskInfo
 
 
@@ -58,81 +57,31 @@ class AlongAxis(GridModule):
 def build_layers(config: RunConfig, info: TaskInfo, length: int, count: int) -> Iterator[nn.Module]:
     """Construct the mixers of the first blocks, one after another, for `model.axes`.
 
+    If axes alternate, even blocks mix rows and odd ones columns.
+
     Args:
         length: positions of the longest sequence.
         count: number of mixers.
     Yields: modules that map (batch, length, dim) and a mask to (batch, length, dim).
-    Raises: UserError if the task has no grid or the mixer cannot mix one, if pooling reads a single
-        position that sees no others, or for options of the mixer that contradict one another or
-        the context.
+    Raises: UserError for options of the mixer that contradict one another or the context.
     """
-    grid = None if config.model.axes == "flat" else _grid(config, info)
-    contexts = [_context(config, grid, length, layer) for layer in range(count)]
-    component = config.mixer_component
-    shared = component.share(contexts[0], config.mixer)
-    for context in contexts:
+    model, component = config.model, config.mixer_component
+    lines = info.grid if model.axes == "alternate" else None
+    shared: nn.Module | None = None
+    for layer in range(count):
+        is_row = layer % 2 == 0
+        context = MixerContext(
+            dim=model.dim,
+            max_length=length if lines is None else lines[is_row],
+            layer=layer,
+            depth=model.depth,
+            grid=info.grid if model.axes == "native" else None,
+            causal=model.causal,
+            inner_dropout=model.inner_dropout,
+            tied_dropout=model.tied_dropout,
+        )
+        if layer == 0:
+            shared = component.share(context, config.mixer)
         mixer = component.build(replace(context, shared=shared), config.mixer)
-        yield _on_axes(mixer, config, grid, context.layer)
-
-
-def _context(
-    config: RunConfig, grid: tuple[int, int] | None, length: int, layer: int
-) -> MixerContext:
-    model = config.model
-    if model.axes == "alternate" and grid is not None:
-        length = grid[1] if _is_row(layer) else grid[0]
-    return MixerContext(
-        dim=model.dim,
-        max_length=length,
-        layer=layer,
-        depth=model.depth,
-        grid=grid if model.axes == "native" else None,
-        causal=model.causal,
-        inner_dropout=model.inner_dropout,
-        tied_dropout=model.tied_dropout,
-    )
-
-
-def _is_row(layer: int) -> bool:
-    """Whether a block mixes rows, if rows and columns alternate."""
-    return layer % 2 == 0
-
-
-def _on_axes(
-    mixer: nn.Module, config: RunConfig, grid: tuple[int, int] | None, layer: int
-) -> nn.Module:
-    axes = config.model.axes
-    if axes == "native" and not (isinstance(mixer, Mixer) and mixer.has_native_grid):
-        raise UserError(
-            f"mixer {config.mixer_name} has no two-dimensional form, and model.axes is native; "
-            f"use --set model.axes=alternate or flat"
-        )
-    if isinstance(mixer, Mixer):
-        _refuse_blind_pooling(config, mixer)
-    if axes == "alternate" and grid is not None:
-        return AlongAxis(mixer, grid, "rows" if _is_row(layer) else "columns")
-    return mixer
-
-
-def _refuse_blind_pooling(config: RunConfig, mixer: Mixer) -> None:
-    """Refuse pooling that reads a single position which sees no others."""
-    pooling = config.model.pooling
-    if pooling in ("cls", "last") and mixer.reach == (0, 0):
-        raise UserError(
-            f"mixer {config.mixer_name} does not mix positions, and model.pooling={pooling} reads "
-            f"a single one; use --set model.pooling=mean"
-        )
-    if pooling == "cls" and not mixer.looks_ahead:
-        raise UserError(
-            f"mixer {config.mixer_name} sees no later positions with these options, and "
-            f"model.pooling=cls reads the first position; use --set model.pooling=last"
-        )
-
-
-def _grid(config: RunConfig, info: TaskInfo) -> tuple[int, int]:
-    if info.grid is None:
-        raise UserError(
-            f"task {config.task_name} has no grid, and model.axes is {config.model.axes}; "
-            f"use --set model.axes=flat"
-        )
-    return info.grid
+        axis = "rows" if is_row else "columns"
+        yield mixer if lines is None else AlongAxis(mixer, lines, axis)

@@ -6,7 +6,7 @@ import functools
 import inspect
 import traceback
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +21,38 @@ from models.base import Mixer, MixerContext
 from models.promises import BrokenPromise
 from tasks.base import Task
 from tasks.own import DATA_SEED, DataSeed, OwnTask
+
+
+@contextmanager
+def explain_code(origin: str, what: str, file: str) -> Iterator[None]:
+    """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
+
+    Some errors are raised as they are: errors that explain themselves, interrupts, running out
+    of memory, and errors of the file system outside of the plug-in's code. Afterwards the working
+    directory is the same as before.
+
+    Args:
+        origin: start of the message.
+        what: the consequence of an error, "its constructor failed" for instance.
+        file: the file of the plug-in, or a part of its path.
+    Raises: UserError naming the plug-in, the error and its line, or the promise that it broke.
+    """
+    try:
+        with chdir("."):
+            yield
+    except (KnownError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BrokenPromise as error:
+        raise UserError(f"{origin}: {error}") from None
+    except BaseException as error:
+        own = [f for f in traceback.extract_tb(error.__traceback__) if file in f.filename]
+        is_of_system = isinstance(error, OSError) and error.errno is not None
+        if is_out_of_memory(error) or (is_of_system and not own):
+            raise
+        text = f"{origin}: {what}: {describe(error)}"
+        if own and not isinstance(error, SyntaxError):  # it names its line itself
+            text += f" ({own[-1].filename}, line {own[-1].lineno})"
+        raise UserError(text) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,37 +92,14 @@ class Component:
         with self.explain_errors("it cannot be used"):
             return options_model(self.cls)
 
-    @contextmanager
-    def explain_errors(self, what: str) -> Iterator[None]:
-        """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
-
-        Some errors are raised as they are: errors that explain themselves, interrupts, running out
-        of memory, errors of the file system outside of the plug-in's code, and all errors of the
-        suite's own classes. Afterwards the working directory is the same as before.
-
-        Args:
-            what: the consequence of an error, "its constructor failed" for instance.
-        Raises: UserError naming the plug-in, the error and its line, or the promise that it broke.
-        """
-        try:
-            with nullcontext() if self.file is None else chdir("."):
-                yield
-        except (KnownError, KeyboardInterrupt, GeneratorExit):
-            raise
-        except BrokenPromise as error:
-            raise UserError(f"{self.origin}: {error}") from None
-        except BaseException as error:
-            if self.file is None or is_out_of_memory(error):
-                raise
-            files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
-            if isinstance(error, OSError) and error.errno is not None and self.file not in files:
-                raise
-            raise UserError(f"{self.origin}: {what}: {describe_error(error, self.file)}") from error
+    def explain_errors(self, what: str) -> AbstractContextManager[None]:
+        """Explain errors of a plug-in's code, see `explain_code`; the suite's own are raised."""
+        return nullcontext() if self.file is None else explain_code(self.origin, what, self.file)
 
     def _call(self, what: str, build: Any, *arguments: Any, **options: Any) -> Any:
         """Call a constructor; a ValueError says which options do not fit.
 
-        Raises: UserError as `explain_errors`, and for a ValueError of any class.
+        Raises: UserError as `explain_code`, and for a ValueError of any class.
         """
         with self.explain_errors(what):
             try:
@@ -99,23 +108,12 @@ class Component:
                 raise UserError(f"{self.kind} {self.name}: {error}") from None
 
 
-def describe_error(error: BaseException, file: str) -> str:
-    """Describe an exception and its line, in a file whose path contains `file` if possible."""
-    text = describe(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names its line itself
-        return text
-    place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
-    return f"{text} ({place.filename}, line {place.lineno})"
-
-
 @dataclass(frozen=True, kw_only=True)
 class MixerComponent(Component):
     """A mixer's class. A plug-in need not be a subclass of `Mixer`; `check_plug_in` tests it."""
 
     kind: ClassVar[str] = "mixer"
     expected: ClassVar[str] = "a subclass of torch.nn.Module"
-    cls: type[Mixer]
 
     @staticmethod
     def fits(candidate: type) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from common.options import Added
 from common.strict_yaml import plain
@@ -72,20 +72,6 @@ class ModelConfig(Section):
     tied_embeddings: Annotated[bool, Added(False)] = False
     """Whether the embedding table is also the weight of the output layer. The table is then
     initialized with a deviation of dim ** -0.5, and embeddings are multiplied by dim ** 0.5."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ModelConfig:
-        if self.causal and self.pooling == "cls":
-            raise ValueError(
-                "model.causal with model.pooling=cls: the CLS position comes first and would see "
-                "nothing; use --set model.pooling=last or mean"
-            )
-        if self.axes != "flat" and self.pooling == "cls":
-            raise ValueError(
-                f"model.axes={self.axes} with model.pooling=cls: the CLS position is not on the "
-                "grid; use --set model.pooling=mean"
-            )
-        return self
 
     @property
     def hidden(self) -> int:
@@ -162,36 +148,6 @@ class TrainConfig(Section):
     evaluate_every: PositiveInt | None = None
     """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> TrainConfig:
-        if self.schedule_steps is not None and self.schedule != "cosine":
-            raise ValueError(
-                f"train.schedule_steps has no effect with schedule {self.schedule}; use --set "
-                f"train.schedule_steps=null"
-            )
-        if self.schedule == "plateau" and self.plateau_patience is None:
-            raise ValueError(
-                "train.schedule=plateau needs train.plateau_patience, the number of validations to "
-                "wait; use --set train.plateau_patience=5 for instance"
-            )
-        if self.schedule != "plateau" and self.plateau_patience is not None:
-            raise ValueError(
-                f"train.plateau_patience has no effect with schedule {self.schedule}; use --set "
-                f"train.plateau_patience=null"
-            )
-        if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
-            raise ValueError(
-                f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"
-            )
-        if self.steps is None and self.epochs is None and self.minutes is None:
-            raise ValueError(
-                "none of train.steps, train.epochs and train.minutes is set; use "
-                "--set train.steps=N"
-            )
-        if self.minutes is not None and self.schedule_steps is not None:
-            raise ValueError("train.schedule_steps has no effect in a run of train.minutes")
-        return self
-
 
 class PretrainConfig(Section):
     """Self-pretraining: the model learns the task's training inputs before it learns its labels.
@@ -255,19 +211,14 @@ class RunConfig:
     """Origin of each value that is not a default, and what it replaced, by "section.key"."""
     changed: tuple[str, ...]
     """Names of the settings that `--set` and other flags changed, without those of `log`."""
-    settings_citation: str
-    """Where the settings of this mixer on this task were published, if at all."""
     mixer_component: MixerComponent = field(compare=False, repr=False)
     task_component: TaskComponent = field(compare=False, repr=False)
 
     @property
     def plug_ins(self) -> dict[str, Component]:
         """The plug-ins of the run, by "task" and "mixer"."""
-        components: dict[str, Component] = {
-            "task": self.task_component,
-            "mixer": self.mixer_component,
-        }
-        return {kind: found for kind, found in components.items() if found.code is not None}
+        components: list[Component] = [self.task_component, self.mixer_component]
+        return {found.kind: found for found in components if found.code is not None}
 
     @property
     def is_pretrained(self) -> bool:
@@ -319,7 +270,7 @@ class RunConfig:
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]
         lines += [f"# {kind} from: {plug_in.spec}" for kind, plug_in in self.plug_ins.items()]
-        lines += [f"# hash: {self.hash}", f"# settings: {self.settings_citation}"]
+        lines.append(f"# hash: {self.hash}")
         for name in self.sections:
             lines.append(f"{name}:")
             for key, value in getattr(self, name).model_dump().items():
