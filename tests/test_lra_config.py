@@ -236,23 +236,10 @@ def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
         rates("{lm text: 0.1, text: 0.2}")
 
 
-@pytest.mark.parametrize(
-    ("task", "mixer", "override", "reason"),
-    [
-        ("retrieval", "s4", "model.channel_expand=3.0", "model.head_expand"),
-        ("listops", "tnn", "model.head_expand=3.0", "model.head is linear"),
-        ("listops", "tnn", "train.plateau_factor=0.5", "train.schedule is cosine"),
-    ],
-)
-def test_flags_that_act_on_nothing_are_refused(
-    task: str, mixer: str, override: str, reason: str
-) -> None:
-    with pytest.raises(UserError, match=f"has no effect: .*{reason}"):
-        resolve(task, mixer, overrides=[override])
+def test_a_mixer_that_joins_nothing_is_pooled_over_all() -> None:
+    assert resolve("listops", "mean", protocol="lra").model.pooling == "mean"
     with pytest.raises(UserError, match=r"does not mix positions.*pooling is from --set model"):
         resolve("listops", "mean", overrides=["model.pooling=last"])
-    both = ["model.channel_expand=3.0", "model.head_expand=null"]
-    assert resolve("retrieval", "s4", overrides=both).model.head_hidden == 768
 
 
 @pytest.mark.thorough

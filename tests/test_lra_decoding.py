@@ -12,7 +12,6 @@ from torch import Tensor
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import (
-    LONG_PROMPT,
     Decoder,
     FullPassDecoder,
     RecurrentDecoder,
@@ -102,11 +101,10 @@ class StepsAlone(Recurrence):
 
 @torch.no_grad()
 def test_a_recurrence_of_steps_alone_is_walked_through(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    caplog.set_level("INFO")
-    model = build("s4d", length=LONG_PROMPT + 1).double()
-    tokens = torch.randint(0, 256, (LONG_PROMPT + 1,))
+    model = build("s4d", length=100).double()
+    tokens = torch.randint(0, 256, (100,))
     together = RecurrentDecoder(model, len(tokens))
     freeze = S4D.freeze
     monkeypatch.setattr(S4D, "freeze", lambda *given: StepsAlone(freeze(*given)))
@@ -114,8 +112,6 @@ def test_a_recurrence_of_steps_alone_is_walked_through(
     for decoder in (walking, together, FullPassDecoder(model, len(tokens))):
         found = decoder.take(tokens[:-1])
         torch.testing.assert_close(found, whole(model, tokens[:-1])[-1], rtol=1e-9, atol=1e-9)
-    shown = "reading the prompt, 1,000 positions ..."
-    assert caplog.messages.count(shown) == 3
 
 
 @pytest.mark.parametrize("mixer", CAUSAL)

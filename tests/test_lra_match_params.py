@@ -104,7 +104,7 @@ def test_nothing_near_says_what_is_nearest() -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["--match-params", "tn"], "--match-params: unknown mixer 'tn'; did you mean tnn?"),
+        (["--match-params", "tn"], "--match-params tn: --mixer: unknown mixer 'tn'; did you mean tnn?"),
         (
             ["--match-params", "transformer", "--set", "model.dim=18"],
             "--match-params transformer: mixer transformer: num_heads 4 does not divide",

@@ -127,7 +127,6 @@ def test_siblings_modules_and_type_hints() -> None:
         ("nowhere_at_all:Scale", "there is no module nowhere_at_all"),
         ("own.py:Scal", "unknown class 'Scal'; did you mean Scale? (valid: Abstract, NoCon"),
         ("own.py:START", "START is of type int, expected a subclass of torch.nn.Module"),
-        ("own.py:Abstract", "Abstract is abstract; define forward"),
         ("own.py:TNN", "the suite has a mixer of that name; rename your class, or use tnn"),
         ("own.py:NoContext", "expected a constructor __init__(self, context, ...)"),
     ],

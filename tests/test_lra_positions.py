@@ -88,7 +88,7 @@ def test_no_later_token_changes_an_earlier_logit(corpus: Path, mixer: str) -> No
     [
         ("ski-tnn", ["model.norm=layer"], "causal"),
         ("tnn", ["model.causal=false"], "next token at each position, and model.causal is false"),
-        ("tnn", ["model.norm=batch"], "model.norm is batch, whose statistics"),
+        ("tnn", ["model.norm=batch"], "model.norm is batch, which averages"),
         ("tnn", ["model.axes=alternate"], "lm has no grid, and model.axes is alternate"),
         ("tnn", ["model.pooling=last"], "model.pooling has no effect"),
     ],

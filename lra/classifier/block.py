@@ -141,12 +141,9 @@ class Block(nn.Module):
         self.mixer_residual = Residual(config, is_gated=is_gated(mixer))
         self.channel_mixer = None
         if config.channel_mixer != "none":
-            self.channel_mixer = CHANNEL_MIXERS[config.channel_mixer](
-                config.dim,
-                config.hidden,
-                config.channel_activation,
-                dropout=config.inner_dropout,
-            )
+            build = CHANNEL_MIXERS[config.channel_mixer]
+            sizes = config.dim, config.hidden, config.channel_activation
+            self.channel_mixer = build(*sizes, dropout=config.inner_dropout)
             self.channel_residual = Residual(config)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +14,7 @@ from lra.classifier.axes import build_layers
 from lra.classifier.block import NORMS, Block
 from lra.classifier.initialization import initialize_parameters
 from lra.classifier.packing import Packing, pack
-from lra.config.schema import ModelConfig, RunConfig
+from lra.config.schema import RunConfig
 from models.base import GridModule
 from models.layers.basic import ACTIVATIONS, Dropout, LinearMap
 from tasks.base import TaskInfo
@@ -142,9 +144,9 @@ class Classifier(nn.Module):
         self.checkpoint_activations = config.train.checkpoint_activations is True
         self.embedding = Embedding(config, info, known)
         self.trained_length = length = input_length(config, known)
-        self.blocks = nn.ModuleList(
-            Block(model, layer) for layer in build_layers(config, known, length, model.depth)
-        )
+        layers = build_layers(config, known, length, model.depth)
+        blocks = nn.ModuleList(Block(model, layer) for layer in layers)
+        self.blocks = cast("Sequence[Block]", blocks)
         if info.grid is not None:
             for module in self.modules():
                 if isinstance(module, GridModule):
@@ -156,16 +158,13 @@ class Classifier(nn.Module):
             if model.tied_embeddings and self.embedding.table is not None:
                 self.output.weight = self.embedding.table.weight
         else:
-            self._build_head(model, info)
+            features = model.dim * (4 if info.towers > 1 else 1)
+            if model.head == "mlp":
+                self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
+                self.hidden = LinearMap(features, model.head_hidden)
+                features = model.head_hidden
+            self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
         initialize_parameters(self, config)
-
-    def _build_head(self, model: ModelConfig, info: TaskInfo) -> None:
-        features = model.dim * (4 if info.towers > 1 else 1)
-        if model.head == "mlp":
-            self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
-            self.hidden = LinearMap(features, model.head_hidden)
-            features = model.head_hidden
-        self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
 
     def forward(self, inputs: Tensor, lengths: Tensor, scored: Tensor | None = None) -> Tensor:
         """Compute the logits of a packed batch.
@@ -178,9 +177,8 @@ class Classifier(nn.Module):
         Returns: (batch, classes) logits; (positions, classes) if positions have targets.
         """
         x, packing = self.embedding(inputs, lengths.flatten())
+        again = self.checkpoint_activations and torch.is_grad_enabled()
         for block in self.blocks:
-            assert isinstance(block, Block)
-            again = self.checkpoint_activations and torch.is_grad_enabled()
             x = block.checkpointed(x, packing) if again else block(x, packing)
         if self.norm is not None:
             x = self.norm(x)

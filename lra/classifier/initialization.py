@@ -45,29 +45,26 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
         linear map, if the parameter belongs to none.
     """
     starts = config.model.starts
-    if not starts:
-        return
-    fan_of = compute_fans(model)
-    used: set[str] = set()
-    for name, parameter in model.named_parameters():
+    fan_of = compute_fans(model) if starts else {}
+    idle = dict.fromkeys(starts)
+    for name, parameter in model.named_parameters() if starts else ():
         patterns = match_patterns(name, starts)
-        if not patterns:
-            continue
-        pattern, *more = patterns
-        if more:
-            raise UserError(f"model.starts: {pattern} and {more[0]} both match {name}; remove one")
-        used.add(pattern)
-        try:
-            start = parse_initial_distribution(starts[pattern])(fan_of[name])
-        except ZeroDivisionError:
-            raise UserError(
-                f"model.starts: distribution {starts[pattern]} needs the size of a linear map, and "
-                f"{name} belongs to none; use normal with a deviation"
-            ) from None
-        start.draw(parameter)
-    idle = [pattern for pattern in starts if pattern not in used]
+        if len(patterns) > 1:
+            both = " and ".join(patterns[:2])
+            raise UserError(f"model.starts: {both} both match {name}; remove one")
+        for pattern in patterns:
+            idle.pop(pattern, None)
+            try:
+                start = parse_initial_distribution(starts[pattern])(fan_of[name])
+            except ZeroDivisionError:
+                raise UserError(
+                    f"model.starts: distribution {starts[pattern]} needs the size of a linear map, "
+                    f"and {name} belongs to none; use normal with a deviation"
+                ) from None
+            start.draw(parameter)
     if idle and "model.starts" in config.changed:
+        names = ", ".join([*fan_of][:3])
         raise UserError(
-            f"model.starts: {idle[0]} matches no parameter; expected patterns of names like "
-            f"{', '.join(list(fan_of)[:3])}"
+            f"model.starts: {next(iter(idle))} matches no parameter; expected patterns of names "
+            f"like {names}"
         )

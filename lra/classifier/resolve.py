@@ -19,8 +19,10 @@ from lra.runtime.errors import UserError
 from models.base import Mixer, MixerContext
 from tasks.base import TaskInfo
 
-OF_HEADS = ("pooling", "head", "head_expand", "head_activation", "head_bias")
-"""Settings of the model that need examples as targets."""
+OF_HEADS = (
+    "model.pooling", "model.head", "model.head_expand", "model.head_activation", "model.head_bias",
+)  # fmt: skip
+"""Settings that need examples as targets."""
 PREDICTED = {"position": "the next token at each position", "token": "labels of positions"}
 """What a task predicts whose targets are not examples."""
 
@@ -69,22 +71,8 @@ def _list_contradictions(
         given: settings that flags gave a value; a flag without effect is refused. Settings files
             may have such values, for other presets.
     """
-    model, train = config.model, config.train
-    yield (
-        model.axes != "flat" and info.grid is None,
-        f"task {config.task_name} has no grid, and model.axes is {model.axes}; use --set "
-        f"model.axes=flat",
-    )
-    yield (
-        model.causal and model.pooling == "cls",
-        "model.causal with model.pooling=cls: the CLS position comes first and would see nothing; "
-        "use --set model.pooling=last or mean",
-    )
-    yield (
-        model.axes != "flat" and model.pooling == "cls",
-        f"model.axes={model.axes} with model.pooling=cls: the CLS position is not on the grid; use "
-        f"--set model.pooling=mean",
-    )
+    yield from _list_contradictions_of_model(config, info, mixer)
+    train = config.train
     yield (
         train.schedule_steps is not None and train.schedule != "cosine",
         f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
@@ -92,9 +80,8 @@ def _list_contradictions(
     )
     yield (
         (train.schedule == "plateau") != (train.plateau_patience is not None),
-        f"train.plateau_patience is {train.plateau_patience} and train.schedule is "
-        f"{train.schedule}: plateau needs the number of validations to wait, and other schedules "
-        f"need null",
+        f"train.schedule is {train.schedule} and train.plateau_patience is "
+        f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone",
     )
     yield (
         isinstance(train.micro_batch, int) and train.micro_batch > train.batch_size,
@@ -104,40 +91,53 @@ def _list_contradictions(
         train.steps is None and train.epochs is None and train.minutes is None,
         "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N",
     )
-    for name, reason in _list_idle(config, info):
-        yield name in given, f"{name} has no effect: {reason}"
-    yield from _list_contradictions_of_mixer(config, mixer)
-    yield from _list_contradictions_of_targets(config, info)
+    for name in OF_HEADS:
+        yield (
+            info.targets != "example" and name in given,
+            f"{name} has no effect: task {config.task_name} predicts {PREDICTED.get(info.targets)}",
+        )
+    for key in PretrainConfig.model_fields.keys() - {"objective"}:
+        yield (
+            not config.is_pretrained and f"pretrain.{key}" in given,
+            f"pretrain.{key} has no effect: there is no pretraining (--pretrain masked or next)",
+        )
+    if config.is_pretrained:
+        yield from _list_contradictions_of_pretraining(config, info)
 
 
-def _list_idle(config: RunConfig, info: TaskInfo) -> Iterator[tuple[str, str]]:
-    """List settings that have no effect, each with the reason."""
-    model, train, pretrain = config.model, config.train, config.pretrain
-    if not config.is_pretrained:
-        for key in PretrainConfig.model_fields.keys() - {"objective"}:
-            yield f"pretrain.{key}", "there is no pretraining (--pretrain masked or next)"
-    elif pretrain.objective != "masked":
-        yield "pretrain.masked_share", f"pretrain.objective is {pretrain.objective}"
-    if info.targets != "example":
-        for name in OF_HEADS:
-            yield f"model.{name}", f"task {config.task_name} predicts {PREDICTED[info.targets]}"
-    for name, own in (("expand", model.head_expand), ("activation", model.head_activation)):
-        has_head = model.head == "mlp"
-        if not has_head:
-            yield f"model.head_{name}", "model.head is linear"
-        if model.channel_mixer == "none" and not (has_head and own is None):
-            head = f"model.head has model.head_{name}" if has_head else "model.head is linear"
-            yield f"model.channel_{name}", f"model.channel_mixer is none, and {head}"
-    if model.dropout == model.inner_dropout == 0:
-        yield "model.tied_dropout", "model.dropout and model.inner_dropout are 0"
-    if train.schedule != "plateau":
-        yield "train.plateau_factor", f"train.schedule is {train.schedule}"
-
-
-def _list_contradictions_of_targets(config: RunConfig, info: TaskInfo) -> Contradictions:
-    model, train, pretrain, task = config.model, config.train, config.pretrain, config.task_name
+def _list_contradictions_of_model(
+    config: RunConfig, info: TaskInfo, mixer: nn.Module
+) -> Contradictions:
+    model, axes, pretrain = config.model, config.model.axes, config.pretrain
+    own = mixer if isinstance(mixer, Mixer) else None
+    yield (
+        axes != "flat" and info.grid is None,
+        f"task {config.task_name} has no grid, and model.axes is {axes}; use --set model.axes=flat",
+    )
+    yield (
+        axes == "native" and (own is None or not own.has_native_grid),
+        f"mixer {config.mixer_name} has no two-dimensional form, and model.axes is native; use "
+        f"--set model.axes=alternate or flat",
+    )
+    yield (
+        own is not None and own.reach == (0, 0) and model.pooling in ("cls", "last"),
+        f"mixer {config.mixer_name} does not mix positions, and model.pooling={model.pooling} "
+        f"reads a single one; use --set model.pooling=mean",
+    )
+    against_cls = {
+        "model.causal is true": model.causal,
+        f"model.axes is {axes}": axes != "flat",
+        f"pretrain.objective is {pretrain.objective}": config.is_pretrained,
+        f"mixer {config.mixer_name} sees no later positions": own and not own.looks_ahead,
+    }
+    for reason, is_so in against_cls.items():
+        yield (
+            model.pooling == "cls" and bool(is_so),
+            f"model.pooling is cls, which reads a position before all others, and {reason}; use "
+            f"--set model.pooling=mean or last",
+        )
     predicts = PREDICTED.get(info.targets, "classes of examples")
-    asks = f"task {task} predicts {predicts}, and"
+    asks = f"task {config.task_name} predicts {predicts}, and"
     yield (
         model.tied_embeddings
         and (info.targets == "example" or info.vocab_size != info.num_classes),
@@ -148,60 +148,35 @@ def _list_contradictions_of_targets(config: RunConfig, info: TaskInfo) -> Contra
         info.targets != "example" and info.towers > 1,
         f"{asks} has {info.towers} sequences per example, expected 1",
     )
-    yield (
-        config.is_pretrained and info.targets != "example",
-        f"{asks} pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none",
-    )
-    if config.is_pretrained:
-        asks = f"pretrain.objective is {pretrain.objective}, and"
-        yield (
-            model.pooling == "cls",
-            f"{asks} model.pooling is cls, whose position pretraining does not have; use --set "
-            f"model.pooling=mean",
-        )
-        yield (
-            train.minutes is not None and bool(pretrain.steps or pretrain.epochs),
-            f"{asks} train.minutes is {train.minutes} and includes the pretraining; set "
-            f"pretrain.minutes in place of pretrain.steps or pretrain.epochs",
-        )
-        yield (
-            pretrain.minutes is not None and pretrain.minutes >= (train.minutes or 0),
-            f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
-            f"{plain(train.minutes)}; use a longer train.minutes, or pretrain.steps or epochs",
-        )
     if info.targets == "position" or pretrain.objective == "next":
-        yield (
-            not model.causal,
-            f"{asks} model.causal is false: positions would see the next one; use --set "
-            f"model.causal=true, and a mixer that can be causal",
-        )
-        yield (
-            model.norm == "batch",
-            f"{asks} model.norm is batch, whose statistics include later positions; use --set "
-            f"model.norm=layer",
-        )
-        yield (
-            info.targets == "position" and model.axes != "flat",
-            f"{asks} model.axes is {model.axes}, which does not follow the order of positions; use "
-            f"--set model.axes=flat",
-        )
+        against_next = {
+            "model.causal is false": not model.causal,
+            "model.norm is batch, which averages over positions": model.norm == "batch",
+            f"model.axes is {axes}": info.targets == "position" and axes != "flat",
+        }
+        asks = asks if info.targets == "position" else "pretrain.objective is next, and"
+        for reason, is_so in against_next.items():
+            yield (
+                is_so,
+                f"{asks} {reason}: positions would see the next one; use --set model.causal=true, "
+                f"model.norm=layer and model.axes=flat",
+            )
 
 
-def _list_contradictions_of_mixer(config: RunConfig, mixer: nn.Module) -> Contradictions:
-    model, name = config.model, config.mixer_name
-    is_ours = isinstance(mixer, Mixer)
+def _list_contradictions_of_pretraining(config: RunConfig, info: TaskInfo) -> Contradictions:
+    train, pretrain = config.train, config.pretrain
     yield (
-        model.axes == "native" and not (is_ours and mixer.has_native_grid),
-        f"mixer {name} has no two-dimensional form, and model.axes is native; use --set "
-        f"model.axes=alternate or flat",
+        info.targets != "example",
+        f"task {config.task_name} predicts {PREDICTED.get(info.targets)} already, and "
+        f"pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none",
     )
     yield (
-        model.pooling in ("cls", "last") and is_ours and mixer.reach == (0, 0),
-        f"mixer {name} does not mix positions, and model.pooling={model.pooling} reads a single "
-        f"one; use --set model.pooling=mean",
+        train.minutes is not None and bool(pretrain.steps or pretrain.epochs),
+        f"train.minutes is {train.minutes} and includes the pretraining; set pretrain.minutes in "
+        f"place of pretrain.steps or pretrain.epochs",
     )
     yield (
-        model.pooling == "cls" and is_ours and not mixer.looks_ahead,
-        f"mixer {name} sees no later positions with these options, and model.pooling=cls reads the "
-        f"first position; use --set model.pooling=last",
+        pretrain.minutes is not None and pretrain.minutes >= (train.minutes or 0),
+        f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
+        f"{plain(train.minutes)}; use a longer train.minutes, or pretrain.steps or epochs",
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import create_model
 from torch import nn
@@ -22,14 +22,15 @@ from models.promises import BrokenPromise
 from tasks.base import Task
 from tasks.own import DATA_SEED, DataSeed, OwnTask
 
+T = TypeVar("T")
+
 
 @contextmanager
 def explain_code(origin: str, what: str, file: str) -> Iterator[None]:
     """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
 
-    Some errors are raised as they are: errors that explain themselves, interrupts, running out
-    of memory, and errors of the file system outside of the plug-in's code. Afterwards the working
-    directory is the same as before.
+    Errors that explain themselves, interrupts, running out of memory, and errors of the file system
+    outside of the plug-in are raised as they are. The working directory stays the same.
 
     Args:
         origin: start of the message.
@@ -65,9 +66,10 @@ class Component:
     """Description of the classes that can be of this kind, for error messages."""
 
     spec: str
-    """Value of the flag: a name, or the place of a plug-in."""
+    """A name, or the place of a plug-in."""
+    origin: str
+    """Start of error messages: the flag with the spec."""
     cls: type[Any]
-    flag: str
     code: str | None = None
     """Start of the SHA-256 of a plug-in's file; None for a class of the suite."""
     file: str | None = None
@@ -79,16 +81,8 @@ class Component:
         return self.spec.rpartition(":")[2]
 
     @property
-    def origin(self) -> str:
-        """Start of error messages: the flag and its value."""
-        return f"{self.flag} {self.spec}"
-
-    @property
     def options(self) -> type[Section]:
-        """The type of the options.
-
-        Raises: UserError for a plug-in whose constructor takes no valid options.
-        """
+        """The type of the options; UserError for a plug-in whose constructor has no valid ones."""
         with self.explain_errors("it cannot be used"):
             return options_model(self.cls)
 
@@ -96,12 +90,13 @@ class Component:
         """Explain errors of a plug-in's code, see `explain_code`; the suite's own are raised."""
         return nullcontext() if self.file is None else explain_code(self.origin, what, self.file)
 
-    def _call(self, what: str, build: Any, *arguments: Any, **options: Any) -> Any:
-        """Call a constructor; a ValueError says which options do not fit.
+    def call(self, build: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Call a constructor.
 
-        Raises: UserError as `explain_code`, and for a ValueError of any class.
+        Raises: UserError for a ValueError, by which constructors refuse options that contradict one
+            another or the context, and for any other error of a plug-in.
         """
-        with self.explain_errors(what):
+        with self.explain_errors("its constructor failed"):
             try:
                 return build(*arguments, **options)
             except ValueError as error:
@@ -126,18 +121,14 @@ class MixerComponent(Component):
         return getattr(self.cls, "takes_longer", True)
 
     def build(self, context: MixerContext, options: Section) -> Mixer:
-        """Construct the mixer of one block.
-
-        Raises: UserError for options that contradict one another or the context, and for
-            any error of a plug-in's constructor.
-        """
-        return self._call("its constructor failed", self.cls, context, **dict(options))
+        """Construct the mixer of one block; raises errors as `call`."""
+        return self.call(self.cls, context, **dict(options))
 
     def share(self, context: MixerContext, options: Section) -> nn.Module | None:
         """Build the module that the mixers of all blocks share, see `Mixer.shared`."""
-        if not issubclass(self.cls, Mixer):
-            return None
-        return self._call("its `shared` failed", self.cls.shared, context, **dict(options))
+        if issubclass(self.cls, Mixer):
+            return self.call(self.cls.shared, context, **dict(options))
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,37 +148,28 @@ class TaskComponent(Component):
 
     @property
     def options(self) -> type[Section]:
-        """The type of the options; that of a class with `examples` has data_seed, too.
-
-        Raises: UserError as `Component.options`, and for a class that has that option itself.
-        """
+        """The type of the options; that of a class with `examples` has data_seed, too."""
         options = super().options
         if issubclass(self.cls, Task):
             return options
         if DATA_SEED in options.model_fields:
-            raise UserError(
-                f"{self.origin}: every task of your own already has an option {DATA_SEED}, which "
-                f"seeds rng; use rng, or rename your option"
-            )
+            text = f"every task of your own already has an option {DATA_SEED}, which seeds rng"
+            raise UserError(f"{self.origin}: {text}; use rng, or rename your option")
         return _add_data_seed(options)
 
     def build(self, options: Section) -> Task:
-        """Construct the task; a plug-in with the same options only once, as it may hold its data.
-
-        Raises: UserError for options that contradict one another, and for any error of a plug-in's
-            constructor.
-        """
+        """Construct the task, a plug-in only once as it may hold its data; errors as `call`."""
         if self.code is None:
             return self.construct(options)
         return _build_once(self, options.model_dump_json())
 
     def construct(self, options: Section) -> Task:
         """Construct a new task; a plug-in draws its data again."""
-        values: dict[str, Any] = dict(options)
-        seed: int = 0 if issubclass(self.cls, Task) else values.pop(DATA_SEED)
-        own = self._call("its constructor failed", self.cls, **values)
-        if isinstance(own, Task):
-            return own
+        if issubclass(self.cls, Task):
+            return self.call(self.cls, **dict(options))
+        values = dict(options)
+        seed = values.pop(DATA_SEED)
+        own = self.call(self.cls, **values)
         with self.explain_errors("it failed"):
             return OwnTask(
                 own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),

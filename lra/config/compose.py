@@ -7,7 +7,6 @@ In each step the mixer's file replaces the task's, and a value for one task that
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,8 +52,8 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
-    initial = _merge_files(request, task.name, mixer.name, configs)
-    settings = _merge(initial, request.changes, has_flags=True)
+    layers = read_layers(request, task.name, mixer.name, configs)
+    initial, settings = _merge(layers), _merge([*layers, request.changes])
     sections = _validate(settings, [task, mixer], RUN_SECTIONS, "a run")
 
     def is_changed(name: str) -> bool:
@@ -72,7 +71,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         preset=request.preset,
         protocol=request.protocol,
         **sections,
-        origins=_list_origins(settings),
+        origins={name: setting.history for name, setting in settings.items()},
         changed=tuple(filter(is_changed, dict.fromkeys(c.name for c in request.changes))),
         mixer_component=mixer,
         task_component=task,
@@ -85,8 +84,8 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     Raises: UserError, also for a change of anything but the task.
     """
     task = find_task(request.task, "--task")
-    settings = _merge(_merge_files(request, task.name, None, configs), request.changes)
-    with name_origins(_list_origins(settings)):
+    settings = _merge([*read_layers(request, task.name, None, configs), request.changes])
+    with name_origins({name: setting.origin for name, setting in settings.items()}):
         return task.build(_validate(settings, [task], {}, "the data")["task"])
 
 
@@ -96,44 +95,32 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
     Raises: UserError, also for a change of anything else.
     """
     kind = component.kind
-    return _validate(_merge({}, changes), [component], {}, f"a {kind} alone")[kind]
+    return _validate(_merge([changes]), [component], {}, f"a {kind} alone")[kind]
 
 
-def _merge_files(request: TaskRequest, task: str, mixer: str | None, configs: Path) -> Settings:
-    return functools.reduce(_merge, read_layers(request, task, mixer, configs), {})
+def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
+    """Merge layers: each setting replaces that of its name, and those that it excludes.
 
-
-def _merge(settings: Settings, layer: Iterable[Change], *, has_flags: bool = False) -> Settings:
-    """Merge a layer into settings: each replaces the one of its name, and those that it excludes.
-
-    Args:
-        has_flags: whether the origins have to name what is replaced.
+    The origin of a flag's setting names what it replaced, and every origin what it excluded.
     Raises: UserError for a layer with two settings that exclude each other.
     """
-    merged = dict(settings)
-    given = {change.name: change for change in layer}
-    for name, change in given.items():
-        old = merged.get(name)
-        gone: list[str] = []
-        if has_flags and old is not None and old.value != change.value:
-            gone.append(f"{plain(old.value)} of {old.origin}")
-        for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
-            if other in given and given[other].value is not None:
-                origins = " and ".join(dict.fromkeys([change.origin, given[other].origin]))
-                raise UserError(f"{origins}: set {name} or {other}, not both")
-            excluded = merged.pop(other, None)
-            if excluded is not None and excluded.value is not None:
-                gone.append(f"{other} {plain(excluded.value)} of {excluded.origin}")
-        merged[name] = replace(change, replaced=", ".join(gone))
+    merged: dict[str, Change] = {}
+    for layer in layers:
+        given = {change.name: change for change in layer}
+        for name, change in given.items():
+            gone: list[str] = []
+            old = merged.get(name)
+            if not isinstance(change, Entry) and old is not None and old.value != change.value:
+                gone.append(f"{plain(old.value)} of {old.origin}")
+            for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
+                if other in given and given[other].value is not None:
+                    origins = " and ".join(dict.fromkeys([change.origin, given[other].origin]))
+                    raise UserError(f"{origins}: set {name} or {other}, not both")
+                excluded = merged.pop(other, None)
+                if excluded is not None and excluded.value is not None:
+                    gone.append(f"{other} {plain(excluded.value)} of {excluded.origin}")
+            merged[name] = replace(change, replaced=", ".join(gone))
     return merged
-
-
-def _list_origins(settings: Settings) -> dict[str, str]:
-    """List the origin of each setting, and what it replaced, by name."""
-    return {
-        name: ", in place of ".join(filter(None, [setting.origin, setting.replaced]))
-        for name, setting in settings.items()
-    }
 
 
 @contextmanager

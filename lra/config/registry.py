@@ -32,10 +32,7 @@ FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 
 
 class Registry(Generic[AnyComponent]):
-    """The concrete subclasses of a base class in a package that have a name, and plug-ins.
-
-    The classes are defined in the package's modules, or imported by the `__init__` of its folders.
-    """
+    """The named subclasses of a base class in a package, and plug-ins of the same kind."""
 
     def __init__(self, package: ModuleType, base: type, component: type[AnyComponent]) -> None:
         self.package = package
@@ -44,22 +41,22 @@ class Registry(Generic[AnyComponent]):
 
     @functools.cached_property
     def classes(self) -> dict[str, type[Any]]:
-        """All classes by name. A name that is used twice is a TypeError that names both modules."""
+        """The classes of the package by name; TypeError for a name that is used twice.
+
+        They are defined in modules of the package, or imported by the `__init__` of its folders.
+        """
         found: dict[str, type[Any]] = {}
         for entry in sorted(pkgutil.iter_modules(self.package.__path__), key=lambda e: e.name):
-            if entry.name.startswith("_"):
-                continue
             module = importlib.import_module(f"{self.package.__name__}.{entry.name}")
-            for cls in vars(module).values():
-                if not (inspect.isclass(cls) and issubclass(cls, self.base)):
-                    continue
+            for cls in filter(inspect.isclass, vars(module).values()):
                 is_own = f"{cls.__module__}.".startswith(f"{module.__name__}.")
-                name = getattr(cls, "name", None)
-                if inspect.isabstract(cls) or not is_own or name is None:
+                if not is_own or not issubclass(cls, self.base) or inspect.isabstract(cls):
                     continue
+                name = getattr(cls, "name", None)
                 if name in found:
-                    raise TypeError(f"{name!r} is in {found[name].__module__} and {cls.__module__}")
-                found[name] = cls
+                    raise TypeError(f"{name!r} is the name of {found[name]} and {cls}")
+                if name is not None:
+                    found[name] = cls
         return found
 
     def find(self, spec: str, flag: str) -> AnyComponent:
@@ -74,13 +71,10 @@ class Registry(Generic[AnyComponent]):
             if spec not in self.classes:
                 unknown = UnknownName(kind, spec, self.classes, flag)
                 raise UserError(f"{unknown}; write a {kind} of your own as {FORMS}")
-            return self.component(spec=spec, cls=self.classes[spec], flag=flag)
+            return self.component(spec=spec, cls=self.classes[spec], origin=origin)
         module, cls = load_class(spec, origin, self.component.fits, self.component.expected)
         name, named = spec.rpartition(":")[2], str(module.__file__)
         with explain_code(origin, "it cannot be used", named):
-            if inspect.isabstract(cls):
-                missing = ", ".join(sorted(cls.__abstractmethods__))
-                raise UserError(f"{origin}: {name} is abstract; define {missing}")
             if name.casefold() in self.classes:  # folders of results ignore case on some systems
                 raise UserError(
                     f"{origin}: the suite has a {kind} of that name; rename your class, or use "
@@ -89,7 +83,7 @@ class Registry(Generic[AnyComponent]):
             file = inspect.getfile(cls)
             user_code.add(file)
             code = _digest_once(module, named, file)
-        return self.component(spec=spec, cls=cls, flag=flag, code=code, file=file)
+        return self.component(spec=spec, cls=cls, origin=origin, code=code, file=file)
 
 
 MIXERS = Registry(models, Mixer, MixerComponent)
@@ -132,8 +126,8 @@ def load_class(
         raise UserError(f"{origin}: expected {FORMS}")
     user_code.add(str(module.__file__))
     if name not in vars(module):
-        classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
-        own = [k for k, v in classes.items() if v.__module__ == module.__name__ and fits(v)]
+        classes = [value for value in vars(module).values() if inspect.isclass(value)]
+        own = [c.__name__ for c in classes if c.__module__ == module.__name__ and fits(c)]
         raise UnknownName("class", name, own, origin)
     cls = vars(module)[name]
     if not (inspect.isclass(cls) and fits(cls)):

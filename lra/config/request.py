@@ -49,6 +49,11 @@ class Change:
         return f"{self.section}.{self.key}"
 
     @property
+    def history(self) -> str:
+        """Describe where the value is from, and what it has replaced."""
+        return f"{self.origin}, in place of {self.replaced}" if self.replaced else self.origin
+
+    @property
     def text(self) -> str:
         """Write the change as `--set` takes it."""
         return f"{self.name}={plain(self.value)}"
