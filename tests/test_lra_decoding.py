@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from lra.classifier.decoders import (
     has_recurrence,
 )
 from lra.config.registry import MIXERS
-from lra.generate.sampling import generate
 from models.base import Recurrence, RecurrentMixer, State
 from models.layers.long_convolution import cache_kernels
 from models.s4d import S4D
@@ -128,15 +126,3 @@ def test_full_passes_equal_the_model_as_it_is_at_the_last_length(mixer: str) -> 
         for place, logits in decoded(FullPassDecoder(model, length), tokens, 4, length - 12):
             torch.testing.assert_close(logits, expected[place], rtol=1e-9, atol=1e-9)
     assert max(seen) == length
-
-
-@pytest.mark.parametrize("mixer", RECURRENT)
-def test_both_ways_draw_the_same_tokens(mixer: str) -> None:
-    model = build(mixer, length=50)
-    options: dict[str, Any] = {"count": 40, "temperature": 1.0, "seed": 1}
-    steps = generate(RecurrentDecoder, model, list(b"It is"), **options)
-    passes = generate(FullPassDecoder, model, list(b"It is"), **options)
-    assert steps.tokens == passes.tokens
-    assert steps.probabilities == pytest.approx(passes.probabilities, rel=1e-2)
-    assert len(steps.tokens) == 40
-    assert len(set(steps.tokens)) > 5
