@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lra.classifier.axes import AlongAxis, build_layers
+from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError

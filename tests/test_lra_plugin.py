@@ -121,7 +121,7 @@ def test_siblings_modules_and_type_hints() -> None:
     ("spec", "part"),
     [
         ("tn", "unknown mixer 'tn'; did you mean tnn?"),
-        ("own.py", "add the name of the class, own.py:ClassName"),
+        ("own.py", "write a mixer of your own as path/to/file.py:ClassName"),
         ("folder/own:Scale", "expected path/to/file.py:ClassName"),
         ("nowhere.py:Scale", "--mixer nowhere.py:Scale: there is no file nowhere.py"),
         ("nowhere_at_all:Scale", "there is no module nowhere_at_all"),

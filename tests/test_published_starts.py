@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lra.classifier.classifier import Classifier
-from lra.classifier.initialization import compute_fans, match_patterns
+from lra.classifier.classifier import Classifier, compute_fans, match_patterns
 from lra.config.settings_files import CONFIGS, STARTS, list_files
 from lra.runtime.errors import UserError
 from models.initial_values import (

@@ -58,7 +58,7 @@ def match_parameters(
     dim, count = _find_nearest(count_at, own.model.dim, goal)
     sizes = (
         f"{own.mixer_name} {count:,} at model.dim {dim}, {matched.mixer_name} {goal:,} at "
-        f"{matched.model.dim} ({100 * (count / goal - 1):+.1f} %)"
+        f"{matched.model.dim} (difference {100 * (count / goal - 1):+.1f} %)"
     )
     if abs(count / goal - 1) > TOLERANCE:
         raise UserError(
@@ -70,13 +70,9 @@ def match_parameters(
 
 
 def _find_nearest(count_at: Callable[[int], int], start: int, goal: int) -> tuple[int, int]:
-    """Search for the dim whose count is nearest to a goal, by bisection.
+    """Search for the dim whose count is nearest to a goal, by bisection: the dim and its count.
 
-    Args:
-        count_at: counts the parameters; it raises UserError for a dim that the mixer refuses.
-        start: a dim that the mixer accepts.
-        goal: number of parameters.
-    Returns: the dim and its count.
+    The mixer accepts `start`; for a dim that it refuses, `count_at` raises UserError.
     """
     counts = {start: count_at(start)}
 

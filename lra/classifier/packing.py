@@ -111,10 +111,8 @@ class Packing:
         ]
 
     def padded(self, x: Tensor) -> list[tuple[Tensor, Tensor | None]]:
-        """Pad packed positions in groups, with zeros.
+        """Pad packed positions, (positions, channels), in groups, with zeros.
 
-        Args:
-            x: (positions, channels).
         Returns: per group (sequences, length, channels) and its mask, (sequences, length).
         """
         if not self.is_rectangle:

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from common.strict_yaml import plain
-from lra.classifier.axes import AlongAxis, build_layers
+from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.compose import compose, name_origins
@@ -62,14 +62,10 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
 def _list_contradictions(
     config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Collection[str]
 ) -> Contradictions:
-    """List the contradictions between settings, the task, and the mixer.
+    """List the contradictions between settings, the task, and the mixer of the first block.
 
-    Args:
-        config: the settings.
-        info: description of the task.
-        mixer: the mixer of the first block.
-        given: settings that flags gave a value; a flag without effect is refused. Settings files
-            may have such values, for other presets.
+    `given` are settings that flags gave a value: a flag without effect is refused, and settings
+    files may have such values, for other presets.
     """
     yield from _list_contradictions_of_model(config, info, mixer)
     train = config.train

@@ -147,11 +147,8 @@ def _validate(
 ) -> dict[str, Any]:
     """Check the names and values of settings, and return the sections by name.
 
-    Args:
-        settings: all settings; files may have sections that are of no interest here.
-        components: the mixer and the task whose options are sections.
-        types: the classes of the other sections.
-        what: the thing that is configured, as messages call it.
+    The options of `components` are sections, and `types` are further ones. Files may have settings
+    of others, which have no effect on `what` is configured; flags may not.
     """
     origins = {component.kind: component.origin for component in components}
     types = {**{component.kind: component.options for component in components}, **types}

@@ -65,8 +65,6 @@ class Registry(Generic[AnyComponent]):
         Raises: UserError if it cannot be found or imported.
         """
         kind, origin = self.component.kind, f"{flag} {spec}"
-        if spec.endswith(".py"):
-            raise UserError(f"{origin}: add the name of the class, {spec}:ClassName")
         if ":" not in spec:
             if spec not in self.classes:
                 unknown = UnknownName(kind, spec, self.classes, flag)

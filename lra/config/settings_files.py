@@ -201,10 +201,6 @@ def read_layers(
 
     Without a mixer, a preset that only mixers have stands for the data of preset `paper`.
 
-    Args:
-        request: the run; its preset and protocol count here.
-        task: name of the task.
-        mixer: name of the mixer. None: any.
     Raises: UserError for an unknown preset or protocol, and for a mistake in a file.
     """
     file, published = read_file("tasks", task, configs), published_presets(configs)
