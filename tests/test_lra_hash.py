@@ -67,14 +67,6 @@ def test_an_added_setting_moves_no_hash(
     assert f"{section}.later=2" in write_changes(config.changes)
 
 
-def test_without_the_mark_the_hash_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unmarked(ModelConfig):
-        later: int = 1
-
-    monkeypatch.setitem(RUN_SECTIONS, "model", Unmarked)
-    assert composed(SHIPPED[0]).hash != SHIPPED[0].config_hash
-
-
 def test_the_settings_without_effect_are_in_no_hash() -> None:
     checkpointed = TrainConfig(steps=1, checkpoint_activations=True)
     assert checkpointed.hashed() == TrainConfig(steps=1).hashed()
