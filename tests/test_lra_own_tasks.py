@@ -320,7 +320,7 @@ def test_validation_on_test_examples_is_selection_on_test(
 @pytest.mark.parametrize(
     ("more", "part"),
     [
-        (["--set", "task.lenght=3"], "unknown option of task 'lenght'; did you mean length?"),
+        (["--set", "task.lenght=3"], "unknown option of Parity 'lenght'; did you mean length?"),
         (["--preset", "tiny"], "unknown preset 'tiny' (valid: budget, paper, quick); define "
          "it in a new file configs/tasks/Parity.yaml"),
         (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); define"),

@@ -36,7 +36,6 @@ def explain_code(origin: str, what: str, file: str) -> Iterator[None]:
         origin: start of the message.
         what: the consequence of an error, "its constructor failed" for instance.
         file: the file of the plug-in, or a part of its path.
-    Raises: UserError naming the plug-in, the error and its line, or the promise that it broke.
     """
     try:
         with chdir("."):
@@ -91,11 +90,7 @@ class Component:
         return nullcontext() if self.file is None else explain_code(self.origin, what, self.file)
 
     def call(self, build: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Call a constructor.
-
-        Raises: UserError for a ValueError, by which constructors refuse options that contradict one
-            another or the context, and for any other error of a plug-in.
-        """
+        """Call a constructor; its ValueError, for contradicting options, becomes a UserError."""
         with self.explain_errors("its constructor failed"):
             try:
                 return build(*arguments, **options)

@@ -150,9 +150,24 @@ def _validate(
     The options of `components` are sections, and `types` are further ones. Files may have settings
     of others, which have no effect on `what` is configured; flags may not.
     """
-    origins = {component.kind: component.origin for component in components}
-    types = {**{component.kind: component.options for component in components}, **types}
-    _refuse_unknown_names(settings, types, what)
+    owners = {component.kind: component for component in components}
+    types = {**{kind: owner.options for kind, owner in owners.items()}, **types}
+    names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
+    for setting in settings.values():
+        section = setting.section
+        if setting.name in names or (isinstance(setting, Entry) and section not in types):
+            continue
+        hint = _suggest(setting, names)
+        if not section:
+            did_you_mean = f"; did you mean {hint}?" if hint else ""
+            raise UserError(f"{setting.origin}: expected section.key=value{did_you_mean}")
+        if section not in SECTIONS:
+            raise UnknownName("section", section, SECTIONS, setting.origin, hint)
+        if section not in types:
+            raise UserError(f"{setting.origin}: {setting.name} has no effect on {what}")
+        valid, owner = types[section].model_fields, owners.get(section)
+        kind = f"option of {owner.name if owner else section}"
+        raise UnknownName(kind, setting.key, valid, setting.origin, hint)
     found: dict[str, Any] = {}
     for section, cls in types.items():
         values = {s.key: s.value for s in settings.values() if s.section == section}
@@ -161,28 +176,8 @@ def _validate(
         except ValidationError as error:
             first = error.errors()[0]
             name = f"{section}.{first['loc'][0]}"
-            origin = settings[name].origin if name in settings else origins.get(section, section)
-            raise _explain(first, name, origin) from None
+            raise _explain(first, name, (settings.get(name) or owners[section]).origin) from None
     return found
-
-
-def _refuse_unknown_names(
-    settings: Settings, types: Mapping[str, type[Section]], what: str
-) -> None:
-    names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
-    for setting in settings.values():
-        section, key, origin = setting.section, setting.key, setting.origin
-        if section in types and key not in types[section].model_fields:
-            valid, hint = types[section].model_fields, _suggest(setting, names)
-            raise UnknownName(f"option of {section}", key, valid, origin, hint)
-        if section == "":
-            hint = _suggest(setting, names)
-            did_you_mean = f"; did you mean {hint}?" if hint and key not in SECTIONS else ""
-            raise UserError(f"{origin}: expected section.key=value{did_you_mean}")
-        if section not in SECTIONS:
-            raise UnknownName("section", section, SECTIONS, origin, _suggest(setting, names))
-        if section not in types and not isinstance(setting, Entry):
-            raise UserError(f"{origin}: {setting.name} has no effect on {what}")
 
 
 def _suggest(change: Change, names: Sequence[str]) -> str | None:

@@ -81,9 +81,8 @@ class ModelConfig(Section):
     @property
     def head_hidden(self) -> int:
         """Number of hidden channels of the mlp head."""
-        return (
-            self.hidden if self.head_expand is None else max(1, round(self.head_expand * self.dim))
-        )
+        factor = self.channel_expand if self.head_expand is None else self.head_expand
+        return max(1, round(factor * self.dim))
 
 
 class TrainConfig(Section):
