@@ -72,13 +72,6 @@ def test_presets_of_our_choosing_differ_in_the_mixer_alone() -> None:
         assert len(readouts) == 1, (task, preset)
 
 
-def test_a_value_that_loses_is_not_said_to_hold() -> None:
-    own, other = (resolve("pathfinder", "tnn", protocol=protocol) for protocol in PROTOCOLS)
-    quick = resolve("pathfinder", "tnn", preset="quick")
-    assert (own.model.pooling, other.model.pooling, quick.model.pooling) == ("last", "mean", "max")
-    assert "last position" not in own.show()
-
-
 # By building the released modules (OpenNLPLab/lra; jonathanmei/lra-tnn with jonathanmei/ski-tnn;
 # state-spaces/s4 V4; ag1988/dss; lindermanlab/S5; NicolasZucchet/minimal-LRU, which has neither
 # Retrieval nor two directions) at these settings, with the vocabularies of S4's pipelines: 18 on

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model, field_validator
@@ -14,11 +13,6 @@ from torch import nn
 from common.errors import describe
 from common.options import Added
 from models.promises import BrokenPromise
-
-
-@dataclass(frozen=True)
-class NoEffect:
-    """Marks, in its type, a setting that changes no number and therefore no hash of a run."""
 
 
 class Section(BaseModel):
@@ -41,18 +35,13 @@ class Section(BaseModel):
         return value
 
     def hashed(self) -> dict[str, Any]:
-        """Dump the settings that enter the hash of a run.
-
-        A setting marked `NoEffect` never does. One that is marked `Added` does if it differs from
-        the value that runs had before the setting existed.
-        """
+        """Dump the settings, without those marked `Added` that have the value from before them."""
         fields = type(self).model_fields
         return {
             name: value
             for name, value in self.model_dump().items()
             if not any(
-                isinstance(mark, NoEffect) or (isinstance(mark, Added) and mark.default == value)
-                for mark in fields[name].metadata
+                isinstance(mark, Added) and mark.default == value for mark in fields[name].metadata
             )
         }
 

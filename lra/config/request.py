@@ -22,7 +22,7 @@ PAPER = "paper"
 DEFAULT_PROTOCOL = "s4"
 
 SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
-"""Settings that change no result, only speed and memory: the ones that are marked `NoEffect`."""
+"""Settings that change no result, only speed and memory, and that no hash of a run has."""
 
 
 def can_change_a_result(name: str) -> bool:

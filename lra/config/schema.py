@@ -14,8 +14,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from common.options import Added
 from common.strict_yaml import plain
 from lra.config.components import Component, MixerComponent, TaskComponent
-from lra.config.options import NoEffect, Section
-from lra.config.request import SECTIONS
+from lra.config.options import Section
+from lra.config.request import SECTIONS, can_change_a_result
 from models.initial_values import InitialDistributionText
 from tasks.base import Task
 
@@ -100,7 +100,7 @@ class TrainConfig(Section):
     micro_batch: PositiveInt | Literal["auto"] | None = None
     """Examples per forward pass; gradients are accumulated over the batch. None: the whole batch.
     auto: as many as fit into memory."""
-    checkpoint_activations: Annotated[bool | Literal["auto"], NoEffect()] = "auto"
+    checkpoint_activations: bool | Literal["auto"] = "auto"
     """Whether blocks keep only their input and are computed again in the backward pass. This gives
     the same numbers with less memory, in about a third more time. auto: on a GPU, if the longest
     examples do not fit into its memory otherwise."""
@@ -141,7 +141,7 @@ class TrainConfig(Section):
     deterministic: Annotated[bool, Added(False)] = False
     """Whether a GPU computes the same bits each time, so that a resumed run equals an uninterrupted
     one; it takes longer. It has no effect on a CPU, which always does."""
-    cuda_graphs: Annotated[bool, NoEffect()] = False
+    cuda_graphs: bool = False
     """Whether a GPU launches whole training steps as CUDA graphs, where all sequences have the same
     length. The results are the same. Where steps cannot be graphs, a warning says why."""
     evaluate_every: PositiveInt | None = None
@@ -246,7 +246,15 @@ class RunConfig:
 
     def values(self) -> dict[str, Any]:
         """Dump the names and all settings that can change a result, as plain values."""
-        sections = {name: getattr(self, name).hashed() for name in self.sections if name != "log"}
+        sections = {
+            name: {
+                key: value
+                for key, value in getattr(self, name).hashed().items()
+                if can_change_a_result(f"{name}.{key}")
+            }
+            for name in self.sections
+            if name != "log"
+        }
         names = {
             "task_name": self.task_name,
             "mixer_name": self.mixer_name,
