@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import cast
 
@@ -214,11 +214,6 @@ def compute_fans(model: nn.Module) -> dict[str, Fan]:
     return found
 
 
-def match_patterns(name: str, patterns: Iterable[str]) -> list[str]:
-    """Return the patterns that match a name, by the rules of a shell."""
-    return [pattern for pattern in patterns if fnmatchcase(name, pattern)]
-
-
 @torch.no_grad()
 def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
     """Draw the parameters that `model.starts` names.
@@ -233,7 +228,7 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
     fan_of = compute_fans(model) if starts else {}
     idle = dict.fromkeys(starts)
     for name, parameter in model.named_parameters() if starts else ():
-        patterns = match_patterns(name, starts)
+        patterns = [pattern for pattern in starts if fnmatchcase(name, pattern)]
         if len(patterns) > 1:
             both = " and ".join(patterns[:2])
             raise UserError(f"model.starts: {both} both match {name}; remove one")

@@ -136,22 +136,17 @@ def _read_value(value: Any, place: Entry) -> Entry:
     )  # fmt: skip
 
 
-def _name_source(entry: Entry, sources: Mapping[str, str]) -> Entry:
-    """Add to an entry's origin where its value is published."""
-    if not entry.source:
-        return entry
-    word, _, place = entry.source.partition(" ")
-    other = f", which states {plain(entry.theirs)}" if entry.has_other else ""
-    return replace(entry, origin=f"{entry.origin}: {sources.get(word, word)} {place}{other}")
-
-
 @functools.lru_cache(maxsize=256)
 def _parse(text: str, shown: str) -> SettingsFile:
     """Parse the text of a settings file; cached, as plans and reports read the same files often."""
     body = _mapping(parse_yaml(text, shown), shown)
     rows, sources = (_mapping(body.pop(k, None), f"{shown}: {k}") for k in ("rows", "sources"))
-    read = _read_block(body, Entry("", "", None, shown))
-    entries = [_name_source(entry, sources) for entry in read]
+    entries: list[Entry] = []
+    for entry in _read_block(body, Entry("", "", None, shown)):
+        word, _, place = entry.source.partition(" ")
+        other = f", which states {plain(entry.theirs)}" if entry.has_other else ""
+        cited = f": {sources.get(word, word)} {place}{other}" if entry.source else ""
+        entries.append(replace(entry, origin=f"{entry.origin}{cited}"))
     presets = {PAPER, *(body.get("presets") or ())}
     protocols = set(body.get("protocols") or (DEFAULT_PROTOCOL,))
     return SettingsFile(shown, entries, presets, protocols, sources, rows)
