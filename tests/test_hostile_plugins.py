@@ -27,8 +27,6 @@ def plug_in(
     after: str = "",
     options: str = "",
     methods: str = "",
-    name: str = "Own",
-    base: str = "nn.Module",
 ) -> str:
     """Write a mixer with lines of code here or there."""
 
@@ -37,7 +35,7 @@ def plug_in(
 
     return (
         f"{START}{after}\n"
-        f"class {name}({base}):\n    def __init__(self, context{options}):\n"
+        f"class Own(nn.Module):\n    def __init__(self, context{options}):\n"
         f"        super().__init__()\n        self.calls = 0\n"
         f"        self.scale = nn.Parameter(torch.ones(context.dim))\n{indented(before)}\n"
         f"    def forward(self, x, mask=None):\n        self.calls += self.training\n"
@@ -51,17 +49,15 @@ LATE = "if self.calls > 12:\n    {}\nreturn x * self.scale"
 EVALUATED = "if not self.training and self.calls > 12:\n    {}\nreturn x * self.scale"
 DEATHS = {
     "exit": "sys.exit(0)",
-    "own": "raise type('Own', (BaseException,), {})('x')",
     "mute": "raise type('M', (Exception,), {'__str__': lambda s: 1 / 0})()",
     "recursion": "return self.forward(x, mask)",
     "newlines": "raise ValueError('a\\n\\nb\\r\\x1b[2J' + 'x' * 100_000)",
-    "os": "open('/nowhere/at/all')",
 }
 
 
-def attack(place: Place, source: str, codes: set[int], *more: str, name: str = "Own") -> Path:
+def attack(place: Place, source: str, codes: set[int], *more: str) -> Path:
     (place.folder / "own.py").write_text(source)
-    arguments = tiny_arguments(Path(), "--set", "task.train=64", *more, mixer=f"own.py:{name}")
+    arguments = tiny_arguments(Path(), "--set", "task.train=64", *more, mixer="own.py:Own")
     place.attack("run_task", arguments, codes)
     return place.folder / "results"
 
@@ -84,65 +80,41 @@ def test_deaths_at_each_time(place: Place, death: str) -> None:
 
 HOOK = "x = x * self.scale\nx.register_hook(lambda g: {})\nreturn x"
 HABITS: Mapping[str, str] = {
-    "signature": f"{START}class S:\n    __signature__ = 5\n"
-    "class Own(nn.Module):\n    __init__ = S()\n",
     "hint that exits": plug_in(options=", a: 'sys.exit(9)' = 1"),
-    "default of 5,000 digits": plug_in(options=", a=10**5000"),
     "metaclass that hides": f"{START}class M(type(nn.Module)):\n    def __getattribute__(s, n):\n"
     "        sys.exit(7)\nclass Own(nn.Module, metaclass=M):\n    pass\n",
     "message that exits": plug_in(
         after="class E(BaseException):\n    def __str__(s):\n        sys.exit(77)\nraise E()"
     ),
     "sparse": plug_in("return (x * self.scale).to_sparse()"),
-    "shrinking": plug_in("self.scale = None\nreturn x * 1"),
     "hook exits": plug_in(HOOK.format("sys.exit(0)")),
     "leak in training": plug_in("return x + x.sum(1, keepdim=True) * self.training"),
     "state of text": plug_in(
         methods="    def get_extra_state(self):\n        return {1, 2}\n"
         "    def set_extra_state(self, s):\n        pass\n"
     ),
-    "state raises": plug_in(methods="    def state_dict(self, *a, **k):\n        sys.exit(0)\n"),
     "no forward": f"{START}class Own(nn.Module):\n    def __init__(self, context):\n"
     "        super().__init__()\n",
-    "a function": f"{START}def Own(context):\n    return nn.Identity()\n",
     "NUL": "\0",
-    "deep": "(" * 5000,
-    "set option": plug_in(options=", a: set = None"),
     "self": plug_in(options=", a=[]", after="a = []\na.append(a)").replace("a=[]", "a=a"),
-    "long name": plug_in(name="O" * 150).replace("O" * 150 + "(", "O" * 150 + "("),
-    "rates of text": plug_in(
-        base="__import__('models.base').base.Mixer",
-        methods="    def learning_rates(self):\n        return 'x'\n",
-    ),
     "deleted": plug_in(after="import os\nos.unlink('own.py')"),
-    "default type": plug_in(before="torch.set_default_dtype(torch.float64)"),
-    "thread": plug_in(before="threading.Thread(target=lambda: sys.exit(3)).start()"),
-    "frozen": plug_in(before="self.scale.requires_grad_(False)"),
-    "infinite later": plug_in(LATE.format("return x * float('inf')")),
     "none later": plug_in(LATE.format("return None")),
-    "grown later": plug_in(LATE.format("self.p = nn.Parameter(torch.ones(3))")),
 }
 
 
-FAULTS = {
-    "sparse", "shrinking", "leak in training", "state of text", "set option", "long name",
-    "hook exits", "none later", "self",
-}  # fmt: skip
+FAULTS = {"sparse", "leak in training", "state of text", "hook exits", "none later", "self"}
 """Habits that no run may be made with."""
 
 
 @pytest.mark.parametrize("habit", HABITS)
 def test_habits(place: Place, habit: str) -> None:
-    name = "O" * 150 if habit == "long name" else "Own"
-    attack(place, HABITS[habit], {2} if habit in FAULTS else {0, 2, 4, 5}, name=name)
+    attack(place, HABITS[habit], {2} if habit in FAULTS else {0, 2, 4, 5})
 
 
-@pytest.mark.parametrize("where", ["after", "forward"])
-def test_another_working_directory_moves_nothing(place: Place, where: str) -> None:
+def test_another_working_directory_moves_nothing(place: Place) -> None:
     """What a command reads and writes is where it was when the command began."""
     change = f"os.chdir({str(place.outside)!r})"
-    forward = f"{change}\n" * (where == "forward") + "return x * self.scale"
-    source = plug_in(forward, **({} if where == "forward" else {where: change}))
+    source = plug_in(f"{change}\nreturn x * self.scale", after=change)
     (place.folder / "own.py").write_text(source)
     arguments = tiny_arguments(Path(), mixer="own.py:Own")
     ended = place.attack("run_task", arguments, {0}, says="saved in results/runs/listops/Own/")
@@ -158,9 +130,7 @@ def test_another_working_directory_moves_nothing(place: Place, where: str) -> No
     assert not list(place.outside.glob("*/"))
 
 
-@pytest.mark.parametrize(
-    "name", [b"\xff\xfe.py", b"\x1b[2J.py", b"a b.py", b"-o.py", "é.py".encode()]
-)
+@pytest.mark.parametrize("name", [b"\xff\xfe.py", b"\x1b[2J.py"])
 def test_names_of_files(place: Place, name: bytes) -> None:
     Path(os.fsdecode(bytes(place.folder) + b"/" + name)).write_text(plug_in())
     given = os.fsdecode(name) + ":Own"

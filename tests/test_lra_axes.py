@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lra.classifier.axes import AlongAxis, build_layers
+from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from lra.runtime.errors import UserError
 from models.base import MixerContext
 from models.conv import Convolution
 from requested import resolve
@@ -70,12 +69,6 @@ def test_causal_alternation_does_not_look_ahead() -> None:
     for layer in layers * 2:
         x, changed = layer(x), layer(changed)
     torch.testing.assert_close(x[:, :7], changed[:, :7])
-
-
-@pytest.mark.parametrize("axes", ["alternate", "native"])
-def test_a_task_without_a_grid_has_flat_axes_only(axes: str) -> None:
-    with pytest.raises(UserError, match=r"task listops has no grid, and model\.axes is"):
-        resolve("listops", "tnn", preset="quick", overrides=[f"model.axes={axes}"])
 
 
 def test_a_grid_is_never_padded() -> None:

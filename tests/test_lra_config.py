@@ -14,7 +14,13 @@ from common.strict_yaml import parse_yaml
 from lra.config.options import options_model
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, flag_changes
-from lra.config.settings_files import CONFIGS, Entry, published_presets, read_file
+from lra.config.settings_files import (
+    CONFIGS,
+    Entry,
+    list_files,
+    published_presets,
+    read_file,
+)
 from lra.record.changes import write_changes
 from lra.runtime.errors import UserError
 from requested import NOT_CAUSAL, compose_task, resolve
@@ -28,9 +34,8 @@ def tnn(*overrides: str, **options: str):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1e-3", 1e-3), ("1.5E+3", 1500.0), (".5", 0.5), ("3", 3), ("-2", -2), ("1_000", 1000),
-        ("true", True), ("no", "no"), ("on", "on"), ("null", None), ("~", None), ("", None),
-        ("2020-01-01", "2020-01-01"), ("1:30", "1:30"), ("[1, 2]", [1, 2]),
+        ("1e-3", 1e-3), (".5", 0.5), ("1_000", 1000), ("true", True), ("no", "no"), ("~", None),
+        ("", None), ("2020-01-01", "2020-01-01"), ("1:30", "1:30"), ("[1, 2]", [1, 2]),
     ],
 )  # fmt: skip
 def test_yaml_values_mean_what_they_look_like(text: str, value: object) -> None:
@@ -39,7 +44,7 @@ def test_yaml_values_mean_what_they_look_like(text: str, value: object) -> None:
     assert type(parsed) is type(value)
 
 
-@pytest.mark.parametrize("text", ["a: 1\na: 2", "{", "a: b: c", "!!python/object:os.system x"])
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "{", "!!python/object:os.system x"])
 def test_yaml_mistakes_are_users_mistakes(text: str) -> None:
     with pytest.raises(UserError, match="test: not valid YAML"):
         parse_yaml(text, "test")
@@ -95,7 +100,10 @@ def test_what_a_flag_replaced_is_shown() -> None:
     place = (
         "configs/mixers/tnn.yaml: OpenNLPLab/lra@dd871ef configs/experiment/tno-lra-listops.yaml"
     )
-    shown = tnn("train.steps=7", "train.lr=0.5", "model.head_bias=false").show()
+    config = tnn("train.steps=7", "train.lr=0.5", "model.head_bias=false")
+    shown = config.show()
+    assert parse_yaml(shown, "shown")["train"] == config.train.model_dump()
+    assert f"# hash: {config.hash}\n" in shown
     assert f"# --set train.steps=7, in place of train.epochs 40.0 of {place}" in shown
     assert "# --set train.lr=0.5, in place of 0.0005 of configs/mixers/tnn.yaml: OpenN" in shown
     assert "# --set model.head_bias=false\n" in shown
@@ -107,13 +115,11 @@ def test_what_a_flag_replaced_is_shown() -> None:
     ("options", "parts"),
     [
         ({"task": "listop"}, ["--task", "'listop'", "did you mean listops?", "valid: groups, "]),
-        ({"mixer": "S4D"}, ["--mixer", "did you mean s4d?"]),
         ({"preset": "quik"}, ["--preset", "did you mean quick?", "paper, quick"]),
         ({"protocol": "s5"}, ["--protocol", "did you mean s4?", "lra, s4"]),
         ({"set": "lr=1e-3"}, ["expected section.key=value", "did you mean train.lr?"]),
         ({"set": "train.step=1"}, ["--set train.step=1", "option of train", "did you mean steps?"]),
         ({"set": "model.rpe_dim=2"}, ["option of model", "did you mean mixer.rpe_dim?"]),
-        ({"set": "train.zzzqqq=3"}, ["unknown option of train 'zzzqqq' (valid: "]),
         ({"set": "trian.lr=2"}, ["unknown section 'trian'", "did you mean train.lr?"]),
         ({"set": "train.lr=fast"}, ["--set train.lr=fast", "'fast'", "valid number"]),
         ({"set": "train.lr=-1"}, ["got -1", "greater than 0"]),
@@ -125,8 +131,6 @@ def test_what_a_flag_replaced_is_shown() -> None:
             {"set": "train.schedule=constant"},
             ["--set train.schedule_steps=null", "schedule_steps is from configs/mixers/tnn.yaml: "],
         ),
-        ({"set": "train.lr=!!timestamp 2020"}, ["not valid YAML"]),
-        ({"set": "train.micro_batch=500"}, ["exceeds batch_size 128"]),
         ({"set": "train.epochs=null"}, ["none of train.steps, train.epochs and train.minutes"]),
     ],
 )  # fmt: skip
@@ -149,12 +153,8 @@ def test_mistakes_name_value_origin_and_valid_names(
         ("modle: {dim: 3}", "tnn.yaml: unknown section 'modle'; did you mean model?"),
         ("model: {dims: 3}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
         ("model: 3", "configs/mixers/tnn.yaml: model: got 3, expected keys with values"),
-        ("task: {train: 5}", "task.train: the file of a mixer cannot change the data"),
-        ("presets: {quick: {task: {train: 9}}}", "the file of a mixer cannot change the data"),
         ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
-        ("model: {dim: {all: 4, listopps: 3}}", "unknown task 'listopps'; did you mean listops?"),
         ("model: {dim: {is: 4, form: a b}}", "model.dim: unknown key 'form'; did you mean from?"),
-        ("presets: {quik: {}}", "unknown preset 'quik'; did you mean quick?"),
         ("presets: {quick: {presets: {quick: {}}}}", "unknown section 'presets'"),
         ("train: {steps: 3, epochs: 2}", "set train.steps or train.epochs, not both"),
     ],
@@ -167,22 +167,9 @@ def test_mistakes_in_files_name_the_file(tmp_path: Path, text: str, part: str) -
     assert part in str(caught.value)
 
 
-def test_hash_covers_results_and_nothing_else() -> None:
-    base = tnn().hash
-    assert tnn("log.every_steps=7").hash == base
-    assert tnn("train.lr=5e-4").hash == base
-    assert tnn("train.lr=6e-4").hash != base
-    assert tnn(protocol="lra").hash != base
-    assert tnn(preset="quick").hash != base
-
-
 def test_overrides_are_those_that_change_something() -> None:
     same = tnn("train.lr=5e-4", "log.every_steps=7", "mixer.num_heads=1", "train.clip_norm=null")
     assert write_changes(same.changes) == ()
-    assert write_changes(tnn("train.lr=1.0e-3", "mixer.decay=0.9").changes) == (
-        "train.lr=0.001",
-        "mixer.decay=0.9",
-    )
     plain = write_changes(tnn("model.causal=true", "mixer.window=null").changes)
     assert plain == ("model.causal=true", "mixer.window=null")
     assert write_changes(tnn(*plain).changes) == plain
@@ -192,14 +179,6 @@ def test_overrides_are_those_that_change_something() -> None:
     assert write_changes(flagged.changes) == ("train.precision=bf16",)
 
 
-def test_show_reads_back_and_names_origins() -> None:
-    config = tnn("train.lr=0.5")
-    shown = config.show()
-    assert parse_yaml(shown, "shown")["train"] == config.train.model_dump()
-    assert "lr: 0.5                      # --set train.lr=0.5" in shown
-    assert f"# hash: {config.hash}" in shown
-
-
 def test_every_shipped_file_belongs_to_a_class_whose_options_are_named() -> None:
     assert {p.stem for p in (CONFIGS / "mixers").glob("*.yaml")} == MIXERS.classes.keys()
     assert {p.stem for p in (CONFIGS / "tasks").glob("*.yaml")} == TASKS.classes.keys()
@@ -207,22 +186,20 @@ def test_every_shipped_file_belongs_to_a_class_whose_options_are_named() -> None
         parameters = inspect.signature(owner.__init__).parameters
         kinds = {parameters[key].kind for key in options_model(owner).model_fields}
         assert kinds <= {inspect.Parameter.KEYWORD_ONLY}
+    assert published_presets() == {"paper", "block-biased", "frequency-tuned"}
+    for name, file in list_files("mixers").items():
+        assert {one.task for one in file.entries} <= {"all", *TASKS.classes}, name
+        assert {one.protocol for one in file.entries} <= {None, "s4", "lra"}, name
+        assert "task" not in {one.section for one in file.entries}, f"{name} changes the data"
 
 
 def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copy(CONFIGS / "tasks/listops.yaml", tmp_path / "tasks")
-    text = (
-        "protocols: {s4: {cited: {listops image: another}}}\n"
-        "presets: {wide: {cited: {listops: a paper}, model: {dim: 64, pooling: {listops: last}}}}\n"
-    )
+    text = "presets: {wide: {model: {dim: 64, pooling: {listops: last}}}, quick: {}}"
     write(tmp_path, "mixers/tnn.yaml", text)
     config = resolve("listops", "tnn", preset="wide", configs=tmp_path)
     assert (config.model.dim, config.model.pooling) == (64, "last")
-    assert config.settings_citation == "a paper"
-    shutil.copy(CONFIGS / "tasks/image.yaml", tmp_path / "tasks")
-    unpublished = resolve("image", "tnn", preset="wide", configs=tmp_path).settings_citation
-    assert unpublished == "preset wide, of our choosing, over another"
     assert published_presets(tmp_path) == {"paper", "wide"}
     own = resolve("listops", "tnn", preset="wide", configs=tmp_path).build_task()
     assert compose_task("listops", preset="wide", configs=tmp_path).info == own.info
@@ -261,29 +238,8 @@ def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
 
 def test_a_mixer_that_joins_nothing_is_pooled_over_all() -> None:
     assert resolve("listops", "mean", protocol="lra").model.pooling == "mean"
-    for pooling in ("cls", "last"):
-        with pytest.raises(UserError, match="mixer mean does not mix positions") as caught:
-            resolve("listops", "mean", overrides=[f"model.pooling={pooling}"])
-        assert f"model.pooling is from --set model.pooling={pooling}" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("task", "mixer", "override", "reason"),
-    [
-        ("retrieval", "s4", "model.channel_expand=3.0", "model.head_expand"),
-        ("listops", "s4", "model.channel_expand=3.0", "model.channel_mixer is none"),
-        ("listops", "tnn", "model.head_expand=3.0", "model.head is linear"),
-        ("listops", "tnn", "model.tied_dropout=true", "model.inner_dropout are 0"),
-        ("listops", "tnn", "train.plateau_factor=0.5", "train.schedule is cosine"),
-    ],
-)
-def test_flags_that_act_on_nothing_are_refused(
-    task: str, mixer: str, override: str, reason: str
-) -> None:
-    with pytest.raises(UserError, match=f"has no effect: .*{reason}"):
-        resolve(task, mixer, overrides=[override])
-    both = ["model.channel_expand=3.0", "model.head_expand=null"]
-    assert resolve("retrieval", "s4", overrides=both).model.head_hidden == 768
+    with pytest.raises(UserError, match=r"does not mix positions.*pooling is from --set model"):
+        resolve("listops", "mean", overrides=["model.pooling=last"])
 
 
 @pytest.mark.thorough

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import (
-    LONG_PROMPT,
     Decoder,
     FullPassDecoder,
     RecurrentDecoder,
@@ -20,7 +18,6 @@ from lra.classifier.decoders import (
     has_recurrence,
 )
 from lra.config.registry import MIXERS
-from lra.generate.sampling import generate
 from models.base import Recurrence, RecurrentMixer, State
 from models.layers.long_convolution import cache_kernels
 from models.s4d import S4D
@@ -102,11 +99,10 @@ class StepsAlone(Recurrence):
 
 @torch.no_grad()
 def test_a_recurrence_of_steps_alone_is_walked_through(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    caplog.set_level("INFO")
-    model = build("s4d", length=LONG_PROMPT + 1).double()
-    tokens = torch.randint(0, 256, (LONG_PROMPT + 1,))
+    model = build("s4d", length=100).double()
+    tokens = torch.randint(0, 256, (100,))
     together = RecurrentDecoder(model, len(tokens))
     freeze = S4D.freeze
     monkeypatch.setattr(S4D, "freeze", lambda *given: StepsAlone(freeze(*given)))
@@ -114,8 +110,6 @@ def test_a_recurrence_of_steps_alone_is_walked_through(
     for decoder in (walking, together, FullPassDecoder(model, len(tokens))):
         found = decoder.take(tokens[:-1])
         torch.testing.assert_close(found, whole(model, tokens[:-1])[-1], rtol=1e-9, atol=1e-9)
-    shown = "reading the prompt, 1,000 positions ..."
-    assert caplog.messages.count(shown) == 3
 
 
 @pytest.mark.parametrize("mixer", CAUSAL)
@@ -132,13 +126,3 @@ def test_full_passes_equal_the_model_as_it_is_at_the_last_length(mixer: str) -> 
         for place, logits in decoded(FullPassDecoder(model, length), tokens, 4, length - 12):
             torch.testing.assert_close(logits, expected[place], rtol=1e-9, atol=1e-9)
     assert max(seen) == length
-
-
-@pytest.mark.parametrize("mixer", RECURRENT)
-def test_both_ways_draw_the_same_tokens(mixer: str) -> None:
-    model = build(mixer, length=50)
-    options: dict[str, Any] = {"count": 40, "temperature": 1.0, "seed": 1}
-    steps = list(generate(RecurrentDecoder, model, list(b"It is"), **options))
-    assert steps == list(generate(FullPassDecoder, model, list(b"It is"), **options))
-    assert len(steps) == 40
-    assert len(set(steps)) > 5

@@ -147,13 +147,13 @@ def test_what_overflows_is_wrong_and_has_no_loss(
 
 
 def test_tasks_say_what_other_data_they_have() -> None:
-    text = TASKS.get("text", "")
+    text = TASKS.classes["text"]
     assert text.fresh({"unit": "bytes"}, length=20, examples=5) == {"sequence_length": 20}
     with pytest.raises(DataError, match="characters are numbered"):
         text.fresh({"unit": "characters"}, length=20, examples=5)
     with pytest.raises(DataError, match="one length only"):
-        TASKS.get("image", "").fresh({}, length=20, examples=5)
-    fresh = TASKS.get("pathfinder", "").fresh
+        TASKS.classes["image"].fresh({}, length=20, examples=5)
+    fresh = TASKS.classes["pathfinder"].fresh
     options = {"data_seed": 3, "size": 32, "contour": 6, "permutation": None}
     assert fresh(options, length=None, examples=20) == {
         "source": "generate", "data_seed": 4, "examples": 200,

@@ -303,7 +303,7 @@ def test_validation_on_test_examples_is_selection_on_test(
         (["--preset", "tiny"], "unknown preset 'tiny' (valid: budget, paper, quick); define "
          "it in a new file configs/tasks/Parity.yaml"),
         (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); define"),
-        (["--task", "own.py"], "add the name of the class, own.py:ClassName"),
+        (["--task", "own.py"], "write a task of your own as path/to/file.py:ClassName"),
         (["--task", "nowhere.py:A"], "there is no file nowhere.py"),
         (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: groups, "
          "image, languages, listops, lm, pathfinder, pathx, periodic, recall, retrieval, text); "

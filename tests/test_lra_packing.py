@@ -28,26 +28,17 @@ def test_padding_and_packing_are_inverse(lengths: list[int], smallest: int) -> N
         packing = Packing(torch.tensor(lengths), CPU)
     assert smallest < 900 or len(packing.groups) <= 3
     x = torch.randn(sum(lengths), 3)
-    _check_round_trip(packing, lengths, x)
-
-
-def _check_round_trip(packing: Packing, lengths: list[int], x: torch.Tensor) -> None:
     parts = packing.padded(x)
     assert sum(len(part) for part, _ in parts) == len(lengths)
     for part, mask in parts:
         if mask is not None:
             assert (part[~mask] == 0).all()
-            assert_real_positions_come_first(mask)
+            assert mask[:, 0].all() and (mask[:, 1:] <= mask[:, :-1]).all()
     assert torch.equal(packing.packed([part for part, _ in parts]), x)
     sums = packing.reduce(lambda part, mask: part.sum(dim=1), x)
     expected = torch.stack([row.sum(dim=0) for row in x.split(lengths)])
     torch.testing.assert_close(sums, expected)
     assert packing.position.tolist() == [i for length in lengths for i in range(length)]
-
-
-def assert_real_positions_come_first(mask: torch.Tensor) -> None:
-    assert mask[:, 0].all()
-    assert (mask[:, 1:] <= mask[:, :-1]).all()
 
 
 def classifier(mixer: str, info: TaskInfo, *changes: str) -> Classifier:
@@ -94,18 +85,6 @@ def test_training_does_not_depend_on_the_grouping(
         gradients.append([p.grad for p in model.parameters()])
     for got, expected in zip(*gradients, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-10)
-
-
-def test_batch_norm_sees_real_positions_alone() -> None:
-    """The classifier's norm equals batch norm over the real positions of a padded batch."""
-    padded = torch.randn(3, 10, 4)
-    lengths = [10, 3, 6]
-    real = torch.cat([row[:n] for row, n in zip(padded, lengths, strict=True)])
-    norm = NORMS["batch"](4)
-    normal = norm(real)
-    torch.testing.assert_close(normal.mean(dim=0), torch.zeros(4), atol=1e-6, rtol=0)
-    torch.testing.assert_close(normal.var(dim=0, unbiased=False), torch.ones(4), atol=1e-3, rtol=0)
-    torch.testing.assert_close(norm.running_mean, 0.1 * real.mean(dim=0))
 
 
 def test_batch_norm_of_one_position_takes_the_running_statistics() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from lra.record.run import load_record
 from lra.runtime.errors import UserError
 from lra.train.trainer import Trainer
 from requested import NOT_CAUSAL, resolve
-from run_checks import assert_same_run
 from tasks.base import NOT_SCORED, Dataset
 
 CPU = torch.device("cpu")
@@ -70,17 +68,14 @@ def test_no_later_token_changes_an_earlier_logit(corpus: Path, mixer: str) -> No
         model.train(training)
         before = model(tokens, lengths)
         assert before.shape == (72, 256)
-        for place in (0, 7, 30, 32, 40, 71):
+        for place in (0, 30, 32, 71):
             changed = tokens.clone()
             changed[place] = (changed[place] + 1) % 256
             window = int(np.searchsorted([32, 41, 72], place, side="right"))
-            first = [0, 32, 41][window]
             same = torch.ones(72, dtype=torch.bool)
             same[place : [32, 41, 72][window]] = False
             torch.testing.assert_close(model(changed, lengths)[same], before[same])
-            assert first <= place and not torch.allclose(
-                model(changed, lengths)[place], before[place]
-            )
+            assert not torch.allclose(model(changed, lengths)[place], before[place])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +83,7 @@ def test_no_later_token_changes_an_earlier_logit(corpus: Path, mixer: str) -> No
     [
         ("ski-tnn", ["model.norm=layer"], "causal"),
         ("tnn", ["model.causal=false"], "next token at each position, and model.causal is false"),
-        ("tnn", ["model.norm=batch"], "model.norm is batch, whose statistics"),
+        ("tnn", ["model.norm=batch"], "model.norm is batch, which averages"),
         ("tnn", ["model.axes=alternate"], "lm has no grid, and model.axes is alternate"),
         ("tnn", ["model.pooling=last"], "model.pooling has no effect"),
     ],
@@ -202,13 +197,3 @@ def test_other_lengths_score_the_same_text(made: Path) -> None:
     assert long.positions is not None and short.positions is not None
     assert long.positions.by_position[-1].last == 63
     assert short.positions.by_position[-1].last == 7
-
-
-def test_stops_change_nothing(tmp_path: Path, corpus: Path, made: Path) -> None:
-    for stop in (7, 10):
-        run_task.main(arguments(tmp_path, corpus, "--max-steps", str(stop)))
-    assert run_task.main(arguments(tmp_path, corpus)) == 0
-    (run,) = (tmp_path / "results/runs/lm/tnn").glob("*")
-    assert_same_run(run, made)
-    lines = [json.loads(text) for text in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if "val_loss" in line] == [10, 20]

@@ -164,7 +164,7 @@ def test_all_but_the_head_is_handed_on(task: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (["model.pooling=cls"], "model.pooling is cls, whose position pretraining does not"),
+        (["model.pooling=cls"], "model.pooling is cls, .* and pretrain.objective is masked"),
         (["pretrain.objective=next"], "model.causal is false: positions would see the next"),
         (["pretrain.minutes=1"], "which includes them, is null"),
         (["train.minutes=2", "pretrain.steps=2"], "is 2.0 and includes the pretraining"),

@@ -24,7 +24,7 @@ def native(name: str, grid: tuple[int, int], *, causal: bool = False):
     context = MixerContext(
         dim=4, max_length=height * width, layer=0, depth=1, grid=grid, causal=causal
     )
-    mixer = MIXERS.get(name, "test")(context, **OPTIONS.get(name, {})).double().eval()
+    mixer = MIXERS.classes[name](context, **OPTIONS.get(name, {})).double().eval()
     with torch.no_grad():
         for parameter in mixer.parameters():
             parameter.normal_()

@@ -6,14 +6,14 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from lra.classifier.classifier import Classifier
-from lra.classifier.initialization import compute_fans, match_patterns
+from lra.classifier.classifier import Classifier, compute_fans
 from lra.config.settings_files import CONFIGS, STARTS, list_files
 from lra.runtime.errors import UserError
 from models.initial_values import (
@@ -101,7 +101,7 @@ def faults(mixer: str, place: Place, own: Laws) -> list[str]:
         model = shallow(mixer, task, place=place)
         fan_of = compute_fans(model)
         for parameter, tensor in model.named_parameters():
-            pattern = next(reversed(match_patterns(parameter, stated)), None)
+            pattern = next((p for p in reversed(stated) if fnmatchcase(parameter, p)), None)
             law = None if pattern is None else stated[pattern].get(task, stated[pattern].get("all"))
             if pattern is None or law is None:
                 found.append(f"{parameter} on {task}: no law is stated")
@@ -138,9 +138,7 @@ def test_what_a_law_draws_has_its_moments() -> None:
     ("text", "message"),
     [
         ("zero", "unknown distribution 'zero'; expected one of zeros, "),
-        ("normal a", "distribution normal: got 'a', expected 1 numbers"),
         ("normal -3", "distribution 'normal -3': expected a standard deviation"),
-        ("uniform 2 1", "expected a number and a larger one"),
     ],
 )
 def test_a_wrong_law_is_refused(text: str, message: str) -> None:

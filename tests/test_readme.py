@@ -11,6 +11,7 @@ import models
 import run_task
 from conftest import ROOT, python_example
 from lra.check import __main__ as check
+from lra.config.components import MixerComponent
 from lra.config.options import options_model
 from lra.config.registry import MIXERS, Registry
 from models.base import Mixer, MixerContext, RecurrentMixer
@@ -46,7 +47,7 @@ def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixtu
 def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one_file.py").write_text(ONE_FILE)
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
-    cls = Registry("mixer", models, Mixer).get("one_file", "test")
+    cls = Registry(models, Mixer, MixerComponent).classes["one_file"]
     assert options_model(cls).model_fields.keys() == {"bias"}
 
 
@@ -62,7 +63,7 @@ def test_the_table_of_mixers_is_complete_and_true() -> None:
     assert table.keys() == MIXERS.classes.keys()
     for name, (_, _, _, step, causal, grid, _) in table.items():
         context = MixerContext(dim=8, max_length=128, layer=0, depth=1, causal=True)
-        cls = MIXERS.get(name, "test")
+        cls = MIXERS.classes[name]
         try:
             mixer = cls(context)
         except ValueError:

@@ -1,4 +1,4 @@
-"""The residual block around a token mixer: norms, channel mixers, dropout."""
+"""The residual block around a token mixer: norms, channel mixers, dropout, rows and columns."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Literal, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lra.classifier.axes import is_gated
 from lra.classifier.packing import Packing
-from lra.config.schema import ModelConfig
+from lra.config.schema import ModelConfig, RunConfig
+from models.base import GatedMixer, GridModule, MixerContext
 from models.layers.basic import (
     ACTIVATIONS,
     Activation,
@@ -26,6 +28,7 @@ from models.layers.basic import (
 )
 from models.layers.norms import BatchNorm, ScaleNorm
 from models.ops.reference import keep_forms
+from tasks.base import TaskInfo
 
 # Packed positions have no padding, so these norms need no mask.
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -42,9 +45,7 @@ class GLU(nn.Module):
     Dropout acts on the gate, f(W_1 x), as in TNN's published code.
     """
 
-    def __init__(
-        self, dim: int, hidden: int, activation: Activation, *, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, dim: int, hidden: int, activation: Activation, dropout: float) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
@@ -64,9 +65,7 @@ class MLP(nn.Module):
     Dropout acts between the activation and the second map.
     """
 
-    def __init__(
-        self, dim: int, hidden: int, activation: Activation, *, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, dim: int, hidden: int, activation: Activation, dropout: float) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
@@ -84,10 +83,7 @@ CHANNEL_MIXERS = {"glu": GLU, "mlp": MLP}
 class Residual(nn.Module):
     """A residual connection: norm, sublayer, dropout and sum, or the norm after the sum.
 
-    Args:
-        config: settings of the model.
-        is_gated: whether the sublayer returns a value and a gate; the result is then
-            x + gate * (value - x) instead of a sum.
+    A gated sublayer returns a value and a gate, and the result is x + gate * (value - x).
     """
 
     def __init__(self, config: ModelConfig, *, is_gated: bool = False) -> None:
@@ -113,6 +109,47 @@ class Residual(nn.Module):
         if isinstance(self.dropout, ChannelDropout) and self.dropout.is_active:
             return x * packing.repeated(self.dropout.factors(len(packing.lengths), x))
         return self.dropout(x)
+
+
+def is_gated(mixer: nn.Module) -> TypeGuard[GatedMixer | AlongAxis]:
+    """Whether a mixer, or the mixer along an axis, returns a value and a gate."""
+    return isinstance(mixer.mixer if isinstance(mixer, AlongAxis) else mixer, GatedMixer)
+
+
+class AlongAxis(GridModule):
+    """A mixer that is applied to each row, or each column, of a grid as to a sequence.
+
+    Args:
+        grid: (height, width).
+    """
+
+    def __init__(
+        self, mixer: nn.Module, grid: tuple[int, int], axis: Literal["rows", "columns"]
+    ) -> None:
+        super().__init__(grid)
+        self.mixer = mixer
+        self.is_turned = axis == "columns"
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mix grids in raster order: x (batch, height * width, dim) -> the same shape.
+
+        Raises: ValueError for a mask, or for another number of positions than the grid has.
+        """
+        return self._along(self.mixer, x, mask)
+
+    def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mix grids as `forward` does, by a `GatedMixer`: -> (batch, height * width, 2 * dim)."""
+        assert isinstance(self.mixer, GatedMixer)
+        return self._along(self.mixer.value_and_gate, x, mask)
+
+    def _along(self, mix: Callable[..., Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None:
+            raise ValueError("got a mask, expected a grid without padding")
+        lines = self.on_grid(x)
+        if self.is_turned:
+            lines = lines.transpose(1, 2)
+        mixed = mix(lines.flatten(0, 1), None).unflatten(0, lines.shape[:2])
+        return (mixed.transpose(1, 2) if self.is_turned else mixed).flatten(1, 2)
 
 
 @contextlib.contextmanager
@@ -142,10 +179,7 @@ class Block(nn.Module):
         self.channel_mixer = None
         if config.channel_mixer != "none":
             self.channel_mixer = CHANNEL_MIXERS[config.channel_mixer](
-                config.dim,
-                config.hidden,
-                config.channel_activation,
-                dropout=config.inner_dropout,
+                config.dim, config.hidden, config.channel_activation, config.inner_dropout
             )
             self.channel_residual = Residual(config)
 
@@ -159,14 +193,7 @@ class Block(nn.Module):
         return self.mixer.value_and_gate if is_gated(self.mixer) else self.mixer
 
     def around(self, mix: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
-        """Compute `forward` with another form of the mixer.
-
-        Args:
-            mix: maps packed positions to what is added to x, or to value and gate of a
-                `GatedMixer`.
-            x: (positions, dim).
-            packing: the lengths of the packed sequences.
-        """
+        """Compute `forward` with another form of the mixer, `mix`, on packed positions."""
         x = self.mixer_residual(mix, x, packing)
         if self.channel_mixer is None:
             return x
@@ -179,3 +206,36 @@ class Block(nn.Module):
         result = checkpoint(self, x, packing, use_reentrant=False, context_fn=contexts)
         assert isinstance(result, Tensor)
         return result
+
+
+def build_layers(config: RunConfig, info: TaskInfo, length: int, count: int) -> Iterator[nn.Module]:
+    """Construct the mixers of the first blocks, one after another, for `model.axes`.
+
+    If axes alternate, even blocks mix rows and odd ones columns.
+
+    Args:
+        length: positions of the longest sequence.
+        count: number of mixers.
+    Yields: modules that map (batch, length, dim) and a mask to (batch, length, dim).
+    Raises: UserError for options of the mixer that contradict one another or the context.
+    """
+    model, component = config.model, config.mixer_component
+    lines = info.grid if model.axes == "alternate" else None
+    shared: nn.Module | None = None
+    for layer in range(count):
+        is_row = layer % 2 == 0
+        context = MixerContext(
+            dim=model.dim,
+            max_length=length if lines is None else lines[is_row],
+            layer=layer,
+            depth=model.depth,
+            grid=info.grid if model.axes == "native" else None,
+            causal=model.causal,
+            inner_dropout=model.inner_dropout,
+            tied_dropout=model.tied_dropout,
+        )
+        if layer == 0:
+            shared = component.share(context, config.mixer)
+        mixer = component.build(replace(context, shared=shared), config.mixer)
+        axis = "rows" if is_row else "columns"
+        yield mixer if lines is None else AlongAxis(mixer, lines, axis)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from lra.classifier.axes import build_layers
-from lra.classifier.block import NORMS, Block
-from lra.classifier.initialization import initialize_parameters
+from lra.classifier.block import NORMS, Block, build_layers
 from lra.classifier.packing import Packing, pack
-from lra.config.schema import ModelConfig, RunConfig
+from lra.config.schema import RunConfig
+from lra.runtime.errors import UserError
 from models.base import GridModule
+from models.initial_values import Fan, parse_initial_distribution
 from models.layers.basic import ACTIVATIONS, Dropout, LinearMap
 from tasks.base import TaskInfo
 
@@ -142,9 +145,9 @@ class Classifier(nn.Module):
         self.checkpoint_activations = config.train.checkpoint_activations is True
         self.embedding = Embedding(config, info, known)
         self.trained_length = length = input_length(config, known)
-        self.blocks = nn.ModuleList(
-            Block(model, layer) for layer in build_layers(config, known, length, model.depth)
-        )
+        layers = build_layers(config, known, length, model.depth)
+        blocks = nn.ModuleList(Block(model, layer) for layer in layers)
+        self.blocks = cast("Sequence[Block]", blocks)
         if info.grid is not None:
             for module in self.modules():
                 if isinstance(module, GridModule):
@@ -156,16 +159,13 @@ class Classifier(nn.Module):
             if model.tied_embeddings and self.embedding.table is not None:
                 self.output.weight = self.embedding.table.weight
         else:
-            self._build_head(model, info)
+            features = model.dim * (4 if info.towers > 1 else 1)
+            if model.head == "mlp":
+                self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
+                self.hidden = LinearMap(features, model.head_hidden)
+                features = model.head_hidden
+            self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
         initialize_parameters(self, config)
-
-    def _build_head(self, model: ModelConfig, info: TaskInfo) -> None:
-        features = model.dim * (4 if info.towers > 1 else 1)
-        if model.head == "mlp":
-            self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
-            self.hidden = LinearMap(features, model.head_hidden)
-            features = model.head_hidden
-        self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
 
     def forward(self, inputs: Tensor, lengths: Tensor, scored: Tensor | None = None) -> Tensor:
         """Compute the logits of a packed batch.
@@ -178,9 +178,8 @@ class Classifier(nn.Module):
         Returns: (batch, classes) logits; (positions, classes) if positions have targets.
         """
         x, packing = self.embedding(inputs, lengths.flatten())
+        again = self.checkpoint_activations and torch.is_grad_enabled()
         for block in self.blocks:
-            assert isinstance(block, Block)
-            again = self.checkpoint_activations and torch.is_grad_enabled()
             x = block.checkpointed(x, packing) if again else block(x, packing)
         if self.norm is not None:
             x = self.norm(x)
@@ -197,3 +196,55 @@ class Classifier(nn.Module):
         if self.activation is not None:
             features = self.activation(self.hidden(features))
         return self.output(features)
+
+
+def compute_fans(model: nn.Module) -> dict[str, Fan]:
+    """Return the fan of each parameter by its name. A bias has the fan of its module's weight.
+
+    A parameter that does not belong to a linear map or an embedding has the fan (0, 0).
+    """
+    found: dict[str, Fan] = {}
+    for path, module in model.named_modules():
+        fan = Fan(0, 0)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            rows, columns = module.weight.shape
+            fan = Fan(rows, columns) if isinstance(module, nn.Embedding) else Fan(columns, rows)
+        for name, _ in module.named_parameters(prefix=path, recurse=False):
+            found[name] = fan
+    return found
+
+
+@torch.no_grad()
+def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
+    """Draw the parameters that `model.starts` names.
+
+    Patterns of a settings file may match nothing: a model may lack the hidden layer of a head.
+
+    Raises: UserError for two patterns that match one parameter, because settings have no order;
+        for a pattern of a flag that matches none; and for a distribution that needs the size of a
+        linear map, if the parameter belongs to none.
+    """
+    starts = config.model.starts
+    fan_of = compute_fans(model) if starts else {}
+    idle = dict.fromkeys(starts)
+    for name, parameter in model.named_parameters() if starts else ():
+        patterns = [pattern for pattern in starts if fnmatchcase(name, pattern)]
+        if len(patterns) > 1:
+            both = " and ".join(patterns[:2])
+            raise UserError(f"model.starts: {both} both match {name}; remove one")
+        for pattern in patterns:
+            idle.pop(pattern, None)
+            try:
+                start = parse_initial_distribution(starts[pattern])(fan_of[name])
+            except ZeroDivisionError:
+                raise UserError(
+                    f"model.starts: distribution {starts[pattern]} needs the size of a linear map, "
+                    f"and {name} belongs to none; use normal with a deviation"
+                ) from None
+            start.draw(parameter)
+    if idle and "model.starts" in config.changed:
+        names = ", ".join([*fan_of][:3])
+        raise UserError(
+            f"model.starts: {next(iter(idle))} matches no parameter; expected patterns of names "
+            f"like {names}"
+        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 from lra.classifier.classifier import Classifier
-from lra.config.registry import find_mixer
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
@@ -41,28 +41,26 @@ def match_parameters(
     Raises: UserError if no model.dim comes within 5 %.
     """
     origin = f"{FLAG} {other}"
-    find_mixer(other, FLAG)
-    own = resolve(request)
     common = tuple(change for change in request.changes if change.section != "mixer")
     try:
         matched = resolve(replace(request, mixer=other, changes=common))
     except UserError as error:
         raise UserError(f"{origin}: {error}") from None
+    own, goal = resolve(request), count_parameters(matched)
 
     def request_at(dim: int) -> RunRequest:
         change = Change("model", "dim", dim, f"{origin} model.dim={dim}")
         return replace(request, changes=(*request.changes, change))
 
-    goal = count_parameters(matched)
-    dim, count = _find_nearest(
-        lambda dim: count_parameters(resolve(request_at(dim))), own.model.dim, goal
-    )
-    excess = count / goal - 1
+    def count_at(dim: int) -> int:
+        return count_parameters(resolve(request_at(dim)))
+
+    dim, count = _find_nearest(count_at, own.model.dim, goal)
     sizes = (
         f"{own.mixer_name} {count:,} at model.dim {dim}, {matched.mixer_name} {goal:,} at "
-        f"{matched.model.dim} ({100 * abs(excess):.1f} % {'more' if excess >= 0 else 'less'})"
+        f"{matched.model.dim} (difference {100 * (count / goal - 1):+.1f} %)"
     )
-    if abs(excess) > TOLERANCE:
+    if abs(count / goal - 1) > TOLERANCE:
         raise UserError(
             f"{origin}: no model.dim brings the parameters within {100 * TOLERANCE:.0f} %; the "
             f"nearest: {sizes}; change model.depth, or an option of the mixer, by --set"
@@ -72,30 +70,25 @@ def match_parameters(
 
 
 def _find_nearest(count_at: Callable[[int], int], start: int, goal: int) -> tuple[int, int]:
-    """Search for the dim whose count is nearest to a goal, by bisection.
+    """Search for the dim whose count is nearest to a goal, by bisection: the dim and its count.
 
-    Args:
-        count_at: counts the parameters; it raises UserError for a dim that the mixer refuses.
-        start: a dim that the mixer accepts.
-    Returns: the dim and its count.
+    The mixer accepts `start`; for a dim that it refuses, `count_at` raises UserError.
     """
     counts = {start: count_at(start)}
 
-    def count_near(dim: int, low: int, high: int) -> int | None:
+    def try_near(dim: int, low: int, high: int) -> int | None:
         """Count at the accepted dim that is nearest to `dim`, strictly between low and high."""
         for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
-            try:
+            with contextlib.suppress(UserError):  # for instance heads that do not divide a width
                 counts[candidate] = count_at(candidate)
-            except UserError:  # for instance heads that do not divide a width
-                continue
-            return candidate
+                return candidate
         return None
 
     low = high = start
-    while counts[high] < goal and (larger := count_near(2 * high, high, 3 * high)) is not None:
+    while counts[high] < goal and (larger := try_near(2 * high, high, 3 * high)) is not None:
         low, high = high, larger
-    while counts[low] > goal and (smaller := count_near(low // 2, 0, low)) is not None:
+    while counts[low] > goal and (smaller := try_near(low // 2, 0, low)) is not None:
         low, high = smaller, low
-    while (middle := count_near((low + high) // 2, low, high)) is not None:
+    while (middle := try_near((low + high) // 2, low, high)) is not None:
         low, high = (middle, high) if counts[middle] < goal else (low, middle)
     return min(counts.items(), key=lambda item: abs(item[1] - goal))

@@ -111,10 +111,8 @@ class Packing:
         ]
 
     def padded(self, x: Tensor) -> list[tuple[Tensor, Tensor | None]]:
-        """Pad packed positions in groups, with zeros.
+        """Pad packed positions, (positions, channels), in groups, with zeros.
 
-        Args:
-            x: (positions, channels).
         Returns: per group (sequences, length, channels) and its mask, (sequences, length).
         """
         if not self.is_rectangle:
@@ -138,12 +136,7 @@ class Packing:
             return self.packed([mixer(part, mask) for part, mask in self.padded(x)])
 
     def repeated(self, values: Tensor) -> Tensor:
-        """Repeat each sequence's values at its positions.
-
-        Args:
-            values: (sequences, channels).
-        Returns: (positions, channels).
-        """
+        """Repeat values at each position: (sequences, channels) -> (positions, channels)."""
         return values.index_select(0, self.sequence)
 
     def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
@@ -153,12 +146,7 @@ class Packing:
 
 
 def pack(lengths: Tensor, device: torch.device) -> Packing:
-    """Return the packing of sequences; batches of as many equal sequences share theirs.
-
-    Args:
-        lengths: (sequences,) int64, all positive, on the CPU.
-        device: the one of the tensors to pack.
-    """
+    """Return the packing of sequences, see `Packing`; equal batches of equal sequences share it."""
     first = lengths[0]
     if bool((lengths == first).all()):
         return _pack_equal(len(lengths), int(first), device)
@@ -180,11 +168,7 @@ def _reorder(
 
 
 def _cut(ordered: list[int], smallest: int) -> list[tuple[int, int]]:
-    """Cut lengths in falling order into groups: (first, one past the last) of each.
-
-    Args:
-        smallest: positions that a group has at least, unless nothing is left.
-    """
+    """Cut lengths in falling order into groups of at least `smallest` positions: (first, end)."""
     groups: list[tuple[int, int]] = []
     first = held = 0
     for i, length in enumerate(ordered):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from lra.classifier.block import Block, Residual
+from lra.classifier.block import Residual
 from lra.classifier.classifier import Classifier, input_length, pool
 from lra.config.schema import RunConfig
 from models.ops.reference import reference_forms
@@ -32,7 +32,6 @@ class ReferenceClassifier(Classifier):
         with reference_forms():
             x, mask = self._embed(inputs, lengths.flatten())
             for block in self.blocks:
-                assert isinstance(block, Block)
                 x = _residual(block.mixer_residual, block.mixing, x)
                 if block.channel_mixer is not None:
                     x = _residual(block.channel_residual, block.channel_mixer, x)

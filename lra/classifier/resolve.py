@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from lra.classifier.axes import build_layers
+from torch import nn
+
+from common.strict_yaml import plain
+from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.compose import compose, name_origins
-from lra.config.request import Change, RunRequest
+from lra.config.request import RunRequest
 from lra.config.schema import PretrainConfig, RunConfig
 from lra.config.settings_files import CONFIGS
 from lra.runtime.errors import UserError
-from models.base import MixerContext
+from models.base import Mixer, MixerContext
 from tasks.base import TaskInfo
 
 OF_HEADS = (
@@ -22,6 +25,9 @@ OF_HEADS = (
 """Settings that need examples as targets."""
 PREDICTED = {"position": "the next token at each position", "token": "labels of positions"}
 """What a task predicts whose targets are not examples."""
+
+Contradictions = Iterator[tuple[bool, str]]
+"""What does not work together: whether it is so, and the reason with a way out."""
 
 
 def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
@@ -33,132 +39,140 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     """
     config = compose(request, configs)
     with name_origins(config.origins):
-        info = config.build_task().info
-        model, length = config.model, input_length(config, info)
+        model, info = config.model, config.build_task().info
+        length = input_length(config, info)
         # With alternate axes, blocks see rows and columns, whose lengths may differ.
         different = min(model.depth, 2 if model.axes == "alternate" else 1)
-        mixers = list(build_layers(config, info, length, different))
-        _refuse_idle_flags(config, request.changes)
-        for does_not_work, reason in _list_contradictions(config, info):
+        mixer, *_ = build_layers(config, info, length, different)
+        mixer = mixer.mixer if isinstance(mixer, AlongAxis) else mixer
+        given = {
+            change.name
+            for change in request.changes
+            if getattr(getattr(config, change.section), change.key) not in (None, False)
+        }
+        for does_not_work, reason in _list_contradictions(config, info, mixer, given):
             if does_not_work:
                 raise UserError(reason)
         grid = None if model.axes == "flat" else info.grid
         context = MixerContext.of(dim=model.dim, length=length, causal=model.causal, grid=grid)
-        check_plug_in(config.mixer_component, mixers[0], context)
+        check_plug_in(config.mixer_component, mixer, context)
     return config
 
 
-def _refuse_idle_flags(config: RunConfig, changes: Iterable[Change]) -> None:
-    """Refuse flags without effect; settings files may have such values, for other presets."""
-    idle = dict(_list_idle(config))
-    for change in changes:
-        value = getattr(getattr(config, change.section), change.key)
-        if change.name in idle and value not in (None, False):
-            raise UserError(f"{change.name} has no effect: {idle[change.name]}")
+def _list_contradictions(
+    config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Collection[str]
+) -> Contradictions:
+    """List the contradictions between settings, the task, and the mixer of the first block.
 
-
-def _list_idle(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """List settings that have no effect, each with the reason."""
-    model, train, pretrain = config.model, config.train, config.pretrain
-    if not config.is_pretrained:
-        for key in PretrainConfig.model_fields.keys() - {"objective"}:
-            yield f"pretrain.{key}", "there is no pretraining (--pretrain masked or next)"
-    elif pretrain.objective != "masked":
-        yield "pretrain.masked_share", f"pretrain.objective is {pretrain.objective}"
-    for name, own in (("expand", model.head_expand), ("activation", model.head_activation)):
-        has_head = model.head == "mlp"
-        if not has_head:
-            yield f"model.head_{name}", "model.head is linear"
-        if model.channel_mixer == "none" and not (has_head and own is None):
-            head = f"model.head has model.head_{name}" if has_head else "model.head is linear"
-            yield f"model.channel_{name}", f"model.channel_mixer is none, and {head}"
-    if model.dropout == model.inner_dropout == 0:
-        yield "model.tied_dropout", "model.dropout and model.inner_dropout are 0"
-    if train.schedule != "plateau":
-        yield "train.plateau_factor", f"train.schedule is {train.schedule}"
-
-
-def _list_contradictions(config: RunConfig, info: TaskInfo) -> Iterator[tuple[bool, str]]:
-    """List what does not work together: whether it is so, and the reason with a way out."""
-    model, task = config.model, config.task_name
-    if info.targets == "example":
+    `given` are settings that flags gave a value: a flag without effect is refused, and settings
+    files may have such values, for other presets.
+    """
+    yield from _list_contradictions_of_model(config, info, mixer)
+    train = config.train
+    yield (
+        train.schedule_steps is not None and train.schedule != "cosine",
+        f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
+        f"train.schedule_steps=null",
+    )
+    yield (
+        (train.schedule == "plateau") != (train.plateau_patience is not None),
+        f"train.schedule is {train.schedule} and train.plateau_patience is "
+        f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone",
+    )
+    yield (
+        isinstance(train.micro_batch, int) and train.micro_batch > train.batch_size,
+        f"train.micro_batch {train.micro_batch} exceeds batch_size {train.batch_size}",
+    )
+    yield (
+        train.steps is None and train.epochs is None and train.minutes is None,
+        "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N",
+    )
+    for name in OF_HEADS:
         yield (
-            model.tied_embeddings,
-            f"model.tied_embeddings needs tokens as targets, and those of {task} are classes of "
-            f"examples; use --set model.tied_embeddings=false",
+            info.targets != "example" and name in given,
+            f"{name} has no effect: task {config.task_name} predicts {PREDICTED.get(info.targets)}",
         )
-    else:
-        yield from _list_contradictions_of_positions(config, info)
+    for key in PretrainConfig.model_fields.keys() - {"objective"}:
+        yield (
+            not config.is_pretrained and f"pretrain.{key}" in given,
+            f"pretrain.{key} has no effect: there is no pretraining (--pretrain masked or next)",
+        )
     if config.is_pretrained:
         yield from _list_contradictions_of_pretraining(config, info)
 
 
-def _list_contradictions_of_positions(
-    config: RunConfig, info: TaskInfo
-) -> Iterator[tuple[bool, str]]:
-    model, task = config.model, config.task_name
-    asks = f"task {task} predicts {PREDICTED[info.targets]}, and"
-    is_next = info.targets == "position"
+def _list_contradictions_of_model(
+    config: RunConfig, info: TaskInfo, mixer: nn.Module
+) -> Contradictions:
+    model, axes, pretrain = config.model, config.model.axes, config.pretrain
+    own = mixer if isinstance(mixer, Mixer) else None
     yield (
-        is_next and not model.causal,
-        f"{asks} model.causal is false: positions would see their target; use --set "
-        f"model.causal=true, and a mixer that can be causal",
+        axes != "flat" and info.grid is None,
+        f"task {config.task_name} has no grid, and model.axes is {axes}; use --set model.axes=flat",
     )
     yield (
-        is_next and model.norm == "batch",
-        f"{asks} model.norm is batch, whose statistics include later positions; use --set "
-        f"model.norm=layer",
+        axes == "native" and (own is None or not own.has_native_grid),
+        f"mixer {config.mixer_name} has no two-dimensional form, and model.axes is native; use "
+        f"--set model.axes=alternate or flat",
     )
     yield (
-        is_next and model.axes != "flat",
-        f"{asks} model.axes is {model.axes}, which does not follow the order of positions; use "
-        f"--set model.axes=flat",
+        own is not None and own.reach == (0, 0) and model.pooling in ("cls", "last"),
+        f"mixer {config.mixer_name} does not mix positions, and model.pooling={model.pooling} "
+        f"reads a single one; use --set model.pooling=mean",
     )
-    yield info.towers > 1, f"{asks} has {info.towers} sequences per example, expected 1"
+    against_cls = {
+        "model.causal is true": model.causal,
+        f"model.axes is {axes}": axes != "flat",
+        f"pretrain.objective is {pretrain.objective}": config.is_pretrained,
+        f"mixer {config.mixer_name} sees no later positions": own and not own.looks_ahead,
+    }
+    for reason, is_so in against_cls.items():
+        yield (
+            model.pooling == "cls" and bool(is_so),
+            f"model.pooling is cls, which reads a position before all others, and {reason}; use "
+            f"--set model.pooling=mean or last",
+        )
+    predicts = PREDICTED.get(info.targets, "classes of examples")
+    asks = f"task {config.task_name} predicts {predicts}, and"
     yield (
-        model.tied_embeddings and info.vocab_size != info.num_classes,
-        f"model.tied_embeddings needs as many classes as tokens, and {task} has "
-        f"{info.num_classes} and {info.vocab_size}; use --set model.tied_embeddings=false",
+        model.tied_embeddings
+        and (info.targets == "example" or info.vocab_size != info.num_classes),
+        f"{asks} model.tied_embeddings needs as many classes of positions as tokens; use --set "
+        f"model.tied_embeddings=false",
     )
-    for name in config.changed:
-        yield name in OF_HEADS, f"{name} has no effect: {asks} nothing is pooled; leave it out"
+    yield (
+        info.targets != "example" and info.towers > 1,
+        f"{asks} has {info.towers} sequences per example, expected 1",
+    )
+    if info.targets == "position" or pretrain.objective == "next":
+        against_next = {
+            "model.causal is false": not model.causal,
+            "model.norm is batch, which averages over positions": model.norm == "batch",
+            f"model.axes is {axes}": info.targets == "position" and axes != "flat",
+        }
+        asks = asks if info.targets == "position" else "pretrain.objective is next, and"
+        for reason, is_so in against_next.items():
+            yield (
+                is_so,
+                f"{asks} {reason}: positions would see the next one; use --set model.causal=true, "
+                f"model.norm=layer and model.axes=flat",
+            )
 
 
-def _list_contradictions_of_pretraining(
-    config: RunConfig, info: TaskInfo
-) -> Iterator[tuple[bool, str]]:
-    model, train, pretrain = config.model, config.train, config.pretrain
-    given = f"pretrain.objective is {pretrain.objective}, and"
-    is_next = pretrain.objective == "next"
+def _list_contradictions_of_pretraining(config: RunConfig, info: TaskInfo) -> Contradictions:
+    train, pretrain = config.train, config.pretrain
     yield (
         info.targets != "example",
-        f"{given} {config.task_name} already predicts {PREDICTED.get(info.targets)}; use --set "
-        f"pretrain.objective=none",
+        f"task {config.task_name} predicts {PREDICTED.get(info.targets)} already, and "
+        f"pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none",
     )
     yield (
-        model.pooling == "cls",
-        f"{given} model.pooling is cls, whose position pretraining does not have; use "
-        f"--set model.pooling=mean",
+        train.minutes is not None and bool(pretrain.steps or pretrain.epochs),
+        f"train.minutes is {train.minutes} and includes the pretraining; set pretrain.minutes in "
+        f"place of pretrain.steps or pretrain.epochs",
     )
-    yield (
-        is_next and not model.causal,
-        f"{given} model.causal is false: positions would see the next one; use --set "
-        f"model.causal=true, or pretrain.objective=masked",
-    )
-    yield (
-        is_next and model.norm == "batch",
-        f"{given} model.norm is batch, whose statistics include later positions; use "
-        f"--set model.norm=layer",
-    )
-    for name, value in (("steps", pretrain.steps), ("epochs", pretrain.epochs)):
-        yield (
-            value is not None and train.minutes is not None,
-            f"pretrain.{name} is {value}, but train.minutes is {train.minutes} and includes the "
-            f"pretraining; set pretrain.minutes instead",
-        )
     yield (
         pretrain.minutes is not None and pretrain.minutes >= (train.minutes or 0),
         f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
-        f"{'null' if train.minutes is None else train.minutes}; use a longer train.minutes, or "
-        f"pretrain.steps or epochs",
+        f"{plain(train.minutes)}; use a longer train.minutes, or pretrain.steps or epochs",
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Iterator
-from contextlib import chdir, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import create_model
 from torch import nn
@@ -22,6 +22,38 @@ from models.promises import BrokenPromise
 from tasks.base import DataSeed, Task
 from tasks.own import DATA_SEED, OwnTask
 
+T = TypeVar("T")
+
+
+@contextmanager
+def explain_code(origin: str, what: str, file: str) -> Iterator[None]:
+    """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
+
+    Errors that explain themselves, interrupts, running out of memory, and errors of the file system
+    outside of the plug-in are raised as they are. The working directory stays the same.
+
+    Args:
+        origin: start of the message.
+        what: the consequence of an error, "its constructor failed" for instance.
+        file: the file of the plug-in, or a part of its path.
+    """
+    try:
+        with chdir("."):
+            yield
+    except (KnownError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BrokenPromise as error:
+        raise UserError(f"{origin}: {error}") from None
+    except BaseException as error:
+        own = [f for f in traceback.extract_tb(error.__traceback__) if file in f.filename]
+        is_of_system = isinstance(error, OSError) and error.errno is not None
+        if is_out_of_memory(error) or (is_of_system and not own):
+            raise
+        text = f"{origin}: {what}: {describe(error)}"
+        if own and not isinstance(error, SyntaxError):  # it names its line itself
+            text += f" ({own[-1].filename}, line {own[-1].lineno})"
+        raise UserError(text) from error
+
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
@@ -33,9 +65,10 @@ class Component:
     """Description of the classes that can be of this kind, for error messages."""
 
     spec: str
-    """Value of the flag: a name, or the place of a plug-in."""
+    """A name, or the place of a plug-in."""
+    origin: str
+    """Start of error messages: the flag with the spec."""
     cls: type[Any]
-    flag: str
     code: str | None = None
     """Start of the SHA-256 of a plug-in's file; None for a class of the suite."""
     file: str | None = None
@@ -47,66 +80,22 @@ class Component:
         return self.spec.rpartition(":")[2]
 
     @property
-    def origin(self) -> str:
-        """Start of error messages: the flag and its value."""
-        return f"{self.flag} {self.spec}"
-
-    @property
     def options(self) -> type[Section]:
-        """The type of the options.
-
-        Raises: UserError for a plug-in whose constructor takes no valid options.
-        """
+        """The type of the options; UserError for a plug-in whose constructor has no valid ones."""
         with self.explain_errors("it cannot be used"):
             return options_model(self.cls)
 
-    @contextmanager
-    def explain_errors(self, what: str) -> Iterator[None]:
-        """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
+    def explain_errors(self, what: str) -> AbstractContextManager[None]:
+        """Explain errors of a plug-in's code, see `explain_code`; the suite's own are raised."""
+        return nullcontext() if self.file is None else explain_code(self.origin, what, self.file)
 
-        Some errors are raised as they are: errors that explain themselves, interrupts, running out
-        of memory, errors of the file system outside of the plug-in's code, and all errors of the
-        suite's own classes. Afterwards the working directory is the same as before.
-
-        Args:
-            what: the consequence of an error, "its constructor failed" for instance.
-        Raises: UserError naming the plug-in, the error and its line, or the promise that it broke.
-        """
-        try:
-            with nullcontext() if self.file is None else chdir("."):
-                yield
-        except (KnownError, KeyboardInterrupt, GeneratorExit):
-            raise
-        except BrokenPromise as error:
-            raise UserError(f"{self.origin}: {error}") from None
-        except BaseException as error:
-            if self.file is None or is_out_of_memory(error):
-                raise
-            files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
-            if isinstance(error, OSError) and error.errno is not None and self.file not in files:
-                raise
-            raise UserError(f"{self.origin}: {what}: {describe_error(error, self.file)}") from error
-
-    def _call(self, what: str, build: Any, *arguments: Any, **options: Any) -> Any:
-        """Call a constructor; a ValueError says which options do not fit.
-
-        Raises: UserError as `explain_errors`, and for a ValueError of any class.
-        """
-        with self.explain_errors(what):
+    def call(self, build: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Call a constructor; its ValueError, for contradicting options, becomes a UserError."""
+        with self.explain_errors("its constructor failed"):
             try:
                 return build(*arguments, **options)
             except ValueError as error:
                 raise UserError(f"{self.kind} {self.name}: {error}") from None
-
-
-def describe_error(error: BaseException, file: str) -> str:
-    """Describe an exception and its line, in a file whose path contains `file` if possible."""
-    text = describe(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, SyntaxError) or not frames:  # a SyntaxError names its line itself
-        return text
-    place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
-    return f"{text} ({place.filename}, line {place.lineno})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +104,6 @@ class MixerComponent(Component):
 
     kind: ClassVar[str] = "mixer"
     expected: ClassVar[str] = "a subclass of torch.nn.Module"
-    cls: type[Mixer]
 
     @staticmethod
     def fits(candidate: type) -> bool:
@@ -128,18 +116,14 @@ class MixerComponent(Component):
         return getattr(self.cls, "takes_longer", True)
 
     def build(self, context: MixerContext, options: Section) -> Mixer:
-        """Construct the mixer of one block.
-
-        Raises: UserError for options that contradict one another or the context, and for
-            any error of a plug-in's constructor.
-        """
-        return self._call("its constructor failed", self.cls, context, **dict(options))
+        """Construct the mixer of one block; raises errors as `call`."""
+        return self.call(self.cls, context, **dict(options))
 
     def share(self, context: MixerContext, options: Section) -> nn.Module | None:
         """Build the module that the mixers of all blocks share, see `Mixer.shared`."""
-        if not issubclass(self.cls, Mixer):
-            return None
-        return self._call("its `shared` failed", self.cls.shared, context, **dict(options))
+        if issubclass(self.cls, Mixer):
+            return self.call(self.cls.shared, context, **dict(options))
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,37 +143,28 @@ class TaskComponent(Component):
 
     @property
     def options(self) -> type[Section]:
-        """The type of the options; that of a class with `examples` has data_seed, too.
-
-        Raises: UserError as `Component.options`, and for a class that has that option itself.
-        """
+        """The type of the options; that of a class with `examples` has data_seed, too."""
         options = super().options
         if issubclass(self.cls, Task):
             return options
         if DATA_SEED in options.model_fields:
-            raise UserError(
-                f"{self.origin}: every task of your own already has an option {DATA_SEED}, which "
-                f"seeds rng; use rng, or rename your option"
-            )
+            text = f"every task of your own already has an option {DATA_SEED}, which seeds rng"
+            raise UserError(f"{self.origin}: {text}; use rng, or rename your option")
         return _add_data_seed(options)
 
     def build(self, options: Section) -> Task:
-        """Construct the task; a plug-in with the same options only once, as it may hold its data.
-
-        Raises: UserError for options that contradict one another, and for any error of a plug-in's
-            constructor.
-        """
+        """Construct the task, a plug-in only once as it may hold its data; errors as `call`."""
         if self.code is None:
             return self.construct(options)
         return _build_once(self, options.model_dump_json())
 
     def construct(self, options: Section) -> Task:
         """Construct a new task; a plug-in draws its data again."""
-        values: dict[str, Any] = dict(options)
-        seed: int = 0 if issubclass(self.cls, Task) else values.pop(DATA_SEED)
-        own = self._call("its constructor failed", self.cls, **values)
-        if isinstance(own, Task):
-            return own
+        if issubclass(self.cls, Task):
+            return self.call(self.cls, **dict(options))
+        values = dict(options)
+        seed = values.pop(DATA_SEED)
+        own = self.call(self.cls, **values)
         with self.explain_errors("it failed"):
             return OwnTask(
                 own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),

@@ -7,12 +7,10 @@ In each step the mixer's file replaces the task's, and a value for one task that
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,8 @@ from lra.config.options import Section
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
-from lra.config.settings_files import CONFIGS, SettingsFile, list_layers, read_files
-from lra.runtime.errors import UnknownName, UserError
+from lra.config.settings_files import CONFIGS, Entry, read_layers
+from lra.runtime.errors import UnknownName, UserError, nearest
 from tasks.base import Task
 
 Settings = Mapping[str, Change]
@@ -44,8 +42,6 @@ EXCLUSIVE: Mapping[str, Sequence[str]] = {
 }
 """Settings that a setting replaces unless it is null."""
 
-IN_PLACE_OF = ", in place of "
-"""Text between the origin of a setting and what it replaced."""
 MIN_SIMILARITY = 0.8
 """Least similarity at which another setting is suggested."""
 
@@ -56,10 +52,9 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
-    files = read_files(request, task.name, mixer.name, configs)
-    initial = _merge_files(files, request, task.name)
-    settings = _merge(initial, request.changes, has_flags=True)
-    sections = _validate(settings, request.changes, [task, mixer], RUN_SECTIONS, "a run")
+    layers = read_layers(request, task.name, mixer.name, configs)
+    initial, settings = _merge(layers), _merge([*layers, request.changes])
+    sections = _validate(settings, [task, mixer], RUN_SECTIONS, "a run")
 
     def is_changed(name: str) -> bool:
         setting = settings.get(name)
@@ -76,9 +71,8 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         preset=request.preset,
         protocol=request.protocol,
         **sections,
-        origins=_list_origins(settings),
+        origins={name: setting.history for name, setting in settings.items()},
         changed=tuple(filter(is_changed, dict.fromkeys(c.name for c in request.changes))),
-        settings_citation=files[-1].citation(task.name, request.preset, request.protocol),
         mixer_component=mixer,
         task_component=task,
     )
@@ -87,15 +81,12 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
 def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     """Construct the task that a run of any mixer would use.
 
-    A published preset that only a mixer has uses the data of preset paper.
     Raises: UserError, also for a change of anything but the task.
     """
     task = find_task(request.task, "--task")
-    initial = _merge_files(read_files(request, task.name, None, configs), request, task.name)
-    settings = _merge(initial, request.changes, has_flags=True)
-    sections = _validate(settings, request.changes, [task], {}, "the data")
-    with name_origins(_list_origins(settings)):
-        return task.build(sections["task"])
+    settings = _merge([*read_layers(request, task.name, None, configs), request.changes])
+    with name_origins({name: setting.origin for name, setting in settings.items()}):
+        return task.build(_validate(settings, [task], {}, "the data")["task"])
 
 
 def compose_options(component: Component, changes: Sequence[Change]) -> Section:
@@ -104,49 +95,32 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
     Raises: UserError, also for a change of anything else.
     """
     kind = component.kind
-    settings = _merge({}, changes, has_flags=True)
-    return _validate(settings, changes, [component], {}, f"a {kind} alone")[kind]
+    return _validate(_merge([changes]), [component], {}, f"a {kind} alone")[kind]
 
 
-def _merge_files(files: Iterable[SettingsFile], request: TaskRequest, task: str) -> Settings:
-    layers = list_layers(files, task, request.preset, request.protocol)
-    changes = ([Change(e.section, e.key, e.value, e.origin) for e in layer] for layer in layers)
-    return functools.reduce(_merge, changes, {})
+def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
+    """Merge layers: each setting replaces that of its name, and those that it excludes.
 
-
-def _merge(settings: Settings, layer: Iterable[Change], has_flags: bool = False) -> Settings:
-    """Merge a layer into settings: each replaces the one of its name, and those that it excludes.
-
-    Args:
-        has_flags: whether the origins have to name what is replaced.
+    The origin of a flag's setting names what it replaced, and every origin what it excluded.
     Raises: UserError for a layer with two settings that exclude each other.
     """
-    merged = dict(settings)
-    given = {change.name: change for change in layer}
-    for name, change in given.items():
-        old = merged.get(name)
-        gone = [_describe(old)] if has_flags and old and old.value != change.value else []
-        for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
-            if other in given and given[other].value is not None:
-                origins = " and ".join(dict.fromkeys([change.origin, given[other].origin]))
-                raise UserError(f"{origins}: set {name} or {other}, not both")
-            excluded = merged.pop(other, None)
-            if excluded is not None and excluded.value is not None:
-                gone.append(f"{other} {_describe(excluded)}")
-        merged[name] = replace(change, replaced=", ".join(gone))
+    merged: dict[str, Change] = {}
+    for layer in layers:
+        given = {change.name: change for change in layer}
+        for name, change in given.items():
+            gone: list[str] = []
+            old = merged.get(name)
+            if not isinstance(change, Entry) and old is not None and old.value != change.value:
+                gone.append(f"{plain(old.value)} of {old.origin}")
+            for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
+                if other in given and given[other].value is not None:
+                    origins = " and ".join(dict.fromkeys([change.origin, given[other].origin]))
+                    raise UserError(f"{origins}: set {name} or {other}, not both")
+                excluded = merged.pop(other, None)
+                if excluded is not None and excluded.value is not None:
+                    gone.append(f"{other} {plain(excluded.value)} of {excluded.origin}")
+            merged[name] = replace(change, replaced=", ".join(gone))
     return merged
-
-
-def _describe(setting: Change) -> str:
-    return f"{plain(setting.value)} of {setting.origin}"
-
-
-def _list_origins(settings: Settings) -> dict[str, str]:
-    """List the origin of each setting, and what it replaced, by name."""
-    return {
-        name: IN_PLACE_OF.join(filter(None, [setting.origin, setting.replaced]))
-        for name, setting in settings.items()
-    }
 
 
 @contextmanager
@@ -161,47 +135,39 @@ def name_origins(origins: Mapping[str, str]) -> Iterator[None]:
             # Mixers and tasks name their options without the section.
             prefix = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
             if re.search(rf"(?<![\w.]){prefix}{re.escape(key)}(?![\w.])", str(error)):
-                text += f"; {name} is from {origin.partition(IN_PLACE_OF)[0]}"
+                text += f"; {name} is from {origin}"
         raise UserError(text) from None
 
 
 def _validate(
     settings: Settings,
-    changes: Iterable[Change],
     components: Iterable[Component],
     types: Mapping[str, type[Section]],
     what: str,
 ) -> dict[str, Any]:
     """Check the names and values of settings, and return the sections by name.
 
-    Args:
-        settings: all settings; files may have sections that are of no interest here.
-        changes: those of flags, whose sections have to exist.
-        components: the mixer and the task whose options are sections.
-        types: the classes of the other sections.
-        what: the thing that is configured, as messages call it.
+    The options of `components` are sections, and `types` are further ones. Files may have settings
+    of others, which have no effect on `what` is configured; flags may not.
     """
     owners = {component.kind: component for component in components}
-    types = {**{kind: component.options for kind, component in owners.items()}, **types}
+    types = {**{kind: owner.options for kind, owner in owners.items()}, **types}
     names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
-    for change in changes:
-        if not change.section:
-            hint = _suggest(change, names) if change.key not in SECTIONS else None
-            raise UserError(
-                f"{change.origin}: expected section.key=value, like train.lr=1e-3 (sections: "
-                f"{', '.join(SECTIONS)}){f'; did you mean {hint}?' if hint else ''}"
-            )
-        if change.section not in SECTIONS:
-            hint = _suggest(change, names)
-            raise UnknownName("section", change.section, SECTIONS, change.origin, hint)
-        if change.section not in types:
-            raise UserError(f"{change.origin}: {change.name} has no effect on {what}")
-    for name, setting in settings.items():
+    for setting in settings.values():
         section = setting.section
-        if section in types and name not in names:
-            kind = f"option of {owners[section].name if section in owners else section}"
-            valid, hint = types[section].model_fields, _suggest(setting, names)
-            raise UnknownName(kind, setting.key, valid, setting.origin, hint)
+        if setting.name in names or (isinstance(setting, Entry) and section not in types):
+            continue
+        hint = _suggest(setting, names)
+        if not section:
+            did_you_mean = f"; did you mean {hint}?" if hint else ""
+            raise UserError(f"{setting.origin}: expected section.key=value{did_you_mean}")
+        if section not in SECTIONS:
+            raise UnknownName("section", section, SECTIONS, setting.origin, hint)
+        if section not in types:
+            raise UserError(f"{setting.origin}: {setting.name} has no effect on {what}")
+        valid, owner = types[section].model_fields, owners.get(section)
+        kind = f"option of {owner.name if owner else section}"
+        raise UnknownName(kind, setting.key, valid, setting.origin, hint)
     found: dict[str, Any] = {}
     for section, cls in types.items():
         values = {s.key: s.value for s in settings.values() if s.section == section}
@@ -209,27 +175,22 @@ def _validate(
             found[section] = cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
-            name = f"{section}.{first['loc'][0]}" if first["loc"] else ""
-            origin = owners[section].origin if section in owners else section
-            origin = settings[name].origin if name in settings else origin
-            with nullcontext() if name else name_origins(_list_origins(settings)):
-                raise _explain(first, name, origin) from None
+            name = f"{section}.{first['loc'][0]}"
+            raise _explain(first, name, (settings.get(name) or owners[section]).origin) from None
     return found
 
 
-def _suggest(change: Change, names: Iterable[str]) -> str | None:
+def _suggest(change: Change, names: Sequence[str]) -> str | None:
     """Return the setting with the most similar key, in the same section if there are several."""
-    section = "".join(get_close_matches(change.section, SECTIONS, n=1))
-    ordered = sorted(names, key=lambda name: not name.startswith(f"{section}."))
+    start = f"{nearest(change.section, SECTIONS)}."
+    ordered = sorted(names, key=lambda name: not name.startswith(start))
     by_key = {name.partition(".")[2]: name for name in reversed(ordered)}
-    close = get_close_matches(change.key.casefold(), by_key, n=1, cutoff=MIN_SIMILARITY)
-    return by_key[close[0]].removeprefix(f"{change.section}.") if close else None
+    key = nearest(change.key, by_key, MIN_SIMILARITY)
+    return by_key[key].removeprefix(f"{change.section}.") if key else None
 
 
 def _explain(error: Any, name: str, origin: str) -> UserError:
     """Explain an error of pydantic: a value of the wrong type or outside its limits."""
-    if not error["loc"]:
-        return UserError(str(error.get("ctx", {}).get("error", error["msg"])))
     if error["type"] == "missing":
         return UserError(f"{origin}: {name} has no default; use --set {name}=VALUE")
     if error["type"] == "literal_error":

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from dataclasses import dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model, field_validator
 from torch import nn
@@ -14,11 +13,6 @@ from torch import nn
 from common.errors import describe
 from common.options import Added
 from models.promises import BrokenPromise
-
-
-@dataclass(frozen=True)
-class NoEffect:
-    """Marks, in its type, a setting that changes no number and therefore no hash of a run."""
 
 
 class Section(BaseModel):
@@ -41,18 +35,13 @@ class Section(BaseModel):
         return value
 
     def hashed(self) -> dict[str, Any]:
-        """Dump the settings that enter the hash of a run.
-
-        A setting marked `NoEffect` never does. One that is marked `Added` does if it differs from
-        the value that runs had before the setting existed.
-        """
+        """Dump the settings, without those marked `Added` that have the value from before them."""
         fields = type(self).model_fields
         return {
             name: value
             for name, value in self.model_dump().items()
             if not any(
-                isinstance(mark, NoEffect) or (isinstance(mark, Added) and mark.default == value)
-                for mark in fields[name].metadata
+                isinstance(mark, Added) and mark.default == value for mark in fields[name].metadata
             )
         }
 
@@ -71,10 +60,9 @@ def options_model(owner: type) -> type[Section]:
     if owner.__init__ is object.__init__:
         parameters = []
     if issubclass(owner, nn.Module):
-        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        if not parameters or parameters[0].kind not in by_position:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if not parameters or parameters.pop(0).kind not in kinds:
             raise BrokenPromise("expected a constructor __init__(self, context, ...)")
-        del parameters[0]
     try:
         hints = get_type_hints(owner.__init__, include_extras=True)
     except Exception as error:
@@ -84,39 +72,22 @@ def options_model(owner: type) -> type[Section]:
         ) from None
     fields: dict[str, Any] = {}
     for parameter in parameters:
+        name, default = parameter.name, parameter.default
         if parameter.kind is parameter.VAR_KEYWORD:
             raise BrokenPromise(
-                f"its constructor takes **{parameter.name}, which would accept misspelt options; "
-                f"name each option"
+                f"its constructor takes **{name}, which would accept misspelt options; name each "
+                f"option"
             )
-        if parameter.kind is not parameter.VAR_POSITIONAL:
-            fields[parameter.name] = _describe_option(parameter, hints.get(parameter.name))
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        if name.startswith("_") or name in dir(Section):
+            raise BrokenPromise(f"an option cannot be called {name}; rename it")
+        guess = type(default) if isinstance(default, (bool, int, float, str)) else Any
+        fields[name] = hints.get(name, guess), ... if default is parameter.empty else default
+        try:
+            create_model("Option", __base__=Section, **{name: fields[name]})
+        except Exception:
+            raise BrokenPromise(
+                f"{name} cannot be a setting; use the type of a number, text, boolean or list"
+            ) from None
     return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
-
-
-def _describe_option(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
-    """Return the type and the default of an option; a default `...` stands for none."""
-    name, default = parameter.name, parameter.default
-    if name.startswith("_") or name in dir(Section):
-        raise BrokenPromise(f"an option cannot be called {name}; rename it")
-    if _has_hidden_mark(hint):
-        raise BrokenPromise(f"{name}: write Annotated[whole type, mark], not within the type")
-    if hint is None:
-        hint = type(default) if isinstance(default, (bool, int, float, str)) else Any
-    field: Any = hint, ... if default is parameter.empty else default
-    try:
-        create_model("Option", __base__=Section, **{name: field})
-    except Exception:
-        raise BrokenPromise(
-            f"{name} cannot be a setting; use the type of a number, text, boolean or list"
-        ) from None
-    return field
-
-
-def _has_hidden_mark(hint: Any) -> bool:
-    """Whether a type has a mark of an option inside, where it would have no effect."""
-    return any(
-        any(isinstance(mark, (Added, NoEffect)) for mark in getattr(inner, "__metadata__", ()))
-        or _has_hidden_mark(inner)
-        for inner in get_args(hint)
-    )

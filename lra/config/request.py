@@ -6,13 +6,13 @@ Text of the command line becomes data here alone: `--set section.key=value` is a
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import UserError, format_value
 from common.strict_yaml import parse_yaml, plain
-from lra.runtime.errors import UnknownName, UserError
+from lra.runtime.errors import UnknownName
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 
@@ -22,7 +22,7 @@ PAPER = "paper"
 DEFAULT_PROTOCOL = "s4"
 
 SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
-"""Settings that change no result, only speed and memory: the ones that are marked `NoEffect`."""
+"""Settings that change no result, only speed and memory, and that no hash of a run has."""
 
 
 def can_change_a_result(name: str) -> bool:
@@ -47,6 +47,11 @@ class Change:
     def name(self) -> str:
         """Full name of the setting: "train.lr"."""
         return f"{self.section}.{self.key}"
+
+    @property
+    def history(self) -> str:
+        """Describe where the value is from, and what it has replaced."""
+        return f"{self.origin}, in place of {self.replaced}" if self.replaced else self.origin
 
     @property
     def text(self) -> str:
@@ -113,10 +118,11 @@ def parse_alternatives(text: str, flag: str) -> list[Change]:
     Raises: UserError for another form, and for an empty value.
     """
     key, equals, values = text.partition("=")
-    if not (equals and values.strip()):
-        raise UserError(f"{flag} {text}: expected section.key=value,value, like train.lr=1e-3,2e-3")
-    if any(not value.strip() for value in values.split(",")):
-        raise UserError(f"{flag} {text}: an empty value; write null for none")
+    if not equals or any(not value.strip() for value in values.split(",")):
+        raise UserError(
+            f"{flag} {text}: expected section.key=value,value, like train.lr=1e-3,2e-3; write null "
+            f"for none"
+        )
     parsed = parse_yaml(f"[{values}]", f"{flag} {text}")
     return [parse_change(f"{key}={plain(value)}", flag) for value in parsed]
 
@@ -129,23 +135,20 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
     Raises: UserError for an unknown section, for one without keys, and for a value that a record
         cannot hold.
     """
-
-    def explain(what: str, given: object, expected: str) -> UserError:
-        return UserError(f"{origin}: {what}: got {reprlib.repr(given)}, expected {expected}")
-
     found: list[Change] = []
     for section, entries in settings.items():
         if section not in SECTIONS:
             raise UnknownName("section", section, SECTIONS, origin)
         if not isinstance(entries, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise explain(section, entries, "keys with values")
+            given = format_value(entries)
+            raise UserError(f"{origin}: {section}: got {given}, expected keys with values")
         for key, value in entries.items():
-            if not (isinstance(key, str) and key.isidentifier()):  # pyright: ignore
-                raise explain(section, key, "the name of a setting")
             try:
                 recorded = json.loads(json.dumps(value, allow_nan=False))  # tuples are lists
             except (TypeError, ValueError, RecursionError):
-                expected = "a number, text, boolean or list"
-                raise explain(f"{section}.{key}", value, expected) from None
-            found.append(Change(section, key, recorded, origin))
+                raise UserError(
+                    f"{origin}: {section}.{key}: got {format_value(value)}, expected a number, "
+                    f"text, boolean or list"
+                ) from None
+            found.append(Change(section, str(key), recorded, origin))
     return tuple(found)

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from common.options import Added
 from common.strict_yaml import plain
 from lra.config.components import Component, MixerComponent, TaskComponent
-from lra.config.options import NoEffect, Section
-from lra.config.request import SECTIONS
+from lra.config.options import Section
+from lra.config.request import SECTIONS, can_change_a_result
 from models.initial_values import InitialDistributionText
 from tasks.base import Task
 
@@ -73,20 +73,6 @@ class ModelConfig(Section):
     """Whether the embedding table is also the weight of the output layer. The table is then
     initialized with a deviation of dim ** -0.5, and embeddings are multiplied by dim ** 0.5."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ModelConfig:
-        if self.causal and self.pooling == "cls":
-            raise ValueError(
-                "model.causal with model.pooling=cls: the CLS position comes first and would see "
-                "nothing; use --set model.pooling=last or mean"
-            )
-        if self.axes != "flat" and self.pooling == "cls":
-            raise ValueError(
-                f"model.axes={self.axes} with model.pooling=cls: the CLS position is not on the "
-                "grid; use --set model.pooling=mean"
-            )
-        return self
-
     @property
     def hidden(self) -> int:
         """Number of hidden channels of the channel mixer."""
@@ -95,9 +81,8 @@ class ModelConfig(Section):
     @property
     def head_hidden(self) -> int:
         """Number of hidden channels of the mlp head."""
-        return (
-            self.hidden if self.head_expand is None else max(1, round(self.head_expand * self.dim))
-        )
+        factor = self.channel_expand if self.head_expand is None else self.head_expand
+        return max(1, round(factor * self.dim))
 
 
 class TrainConfig(Section):
@@ -115,7 +100,7 @@ class TrainConfig(Section):
     micro_batch: PositiveInt | Literal["auto"] | None = None
     """Examples per forward pass; gradients are accumulated over the batch. None: the whole batch.
     auto: as many as fit into memory."""
-    checkpoint_activations: Annotated[bool | Literal["auto"], NoEffect()] = "auto"
+    checkpoint_activations: bool | Literal["auto"] = "auto"
     """Whether blocks keep only their input and are computed again in the backward pass. This gives
     the same numbers with less memory, in about a third more time. auto: on a GPU, if the longest
     examples do not fit into its memory otherwise."""
@@ -156,41 +141,11 @@ class TrainConfig(Section):
     deterministic: Annotated[bool, Added(False)] = False
     """Whether a GPU computes the same bits each time, so that a resumed run equals an uninterrupted
     one; it takes longer. It has no effect on a CPU, which always does."""
-    cuda_graphs: Annotated[bool, NoEffect()] = False
+    cuda_graphs: bool = False
     """Whether a GPU launches whole training steps as CUDA graphs, where all sequences have the same
     length. The results are the same. Where steps cannot be graphs, a warning says why."""
     evaluate_every: PositiveInt | None = None
     """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> TrainConfig:
-        if self.schedule_steps is not None and self.schedule != "cosine":
-            raise ValueError(
-                f"train.schedule_steps has no effect with schedule {self.schedule}; use --set "
-                f"train.schedule_steps=null"
-            )
-        if self.schedule == "plateau" and self.plateau_patience is None:
-            raise ValueError(
-                "train.schedule=plateau needs train.plateau_patience, the number of validations to "
-                "wait; use --set train.plateau_patience=5 for instance"
-            )
-        if self.schedule != "plateau" and self.plateau_patience is not None:
-            raise ValueError(
-                f"train.plateau_patience has no effect with schedule {self.schedule}; use --set "
-                f"train.plateau_patience=null"
-            )
-        if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
-            raise ValueError(
-                f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"
-            )
-        if self.steps is None and self.epochs is None and self.minutes is None:
-            raise ValueError(
-                "none of train.steps, train.epochs and train.minutes is set; use "
-                "--set train.steps=N"
-            )
-        if self.minutes is not None and self.schedule_steps is not None:
-            raise ValueError("train.schedule_steps has no effect in a run of train.minutes")
-        return self
 
 
 class PretrainConfig(Section):
@@ -255,19 +210,14 @@ class RunConfig:
     """Origin of each value that is not a default, and what it replaced, by "section.key"."""
     changed: tuple[str, ...]
     """Names of the settings that `--set` and other flags changed, without those of `log`."""
-    settings_citation: str
-    """Where the settings of this mixer on this task were published, if at all."""
     mixer_component: MixerComponent = field(compare=False, repr=False)
     task_component: TaskComponent = field(compare=False, repr=False)
 
     @property
     def plug_ins(self) -> dict[str, Component]:
         """The plug-ins of the run, by "task" and "mixer"."""
-        components: dict[str, Component] = {
-            "task": self.task_component,
-            "mixer": self.mixer_component,
-        }
-        return {kind: found for kind, found in components.items() if found.code is not None}
+        components: list[Component] = [self.task_component, self.mixer_component]
+        return {found.kind: found for found in components if found.code is not None}
 
     @property
     def is_pretrained(self) -> bool:
@@ -296,7 +246,15 @@ class RunConfig:
 
     def values(self) -> dict[str, Any]:
         """Dump the names and all settings that can change a result, as plain values."""
-        sections = {name: getattr(self, name).hashed() for name in self.sections if name != "log"}
+        sections = {
+            name: {
+                key: value
+                for key, value in getattr(self, name).hashed().items()
+                if can_change_a_result(f"{name}.{key}")
+            }
+            for name in self.sections
+            if name != "log"
+        }
         names = {
             "task_name": self.task_name,
             "mixer_name": self.mixer_name,
@@ -319,7 +277,7 @@ class RunConfig:
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]
         lines += [f"# {kind} from: {plug_in.spec}" for kind, plug_in in self.plug_ins.items()]
-        lines += [f"# hash: {self.hash}", f"# settings: {self.settings_citation}"]
+        lines.append(f"# hash: {self.hash}")
         for name in self.sections:
             lines.append(f"{name}:")
             for key, value in getattr(self, name).model_dump().items():

@@ -18,6 +18,17 @@ user_code: set[str] = set()
 """Files with code of the user's own that this process has run."""
 
 
+def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the valid name that is most like a given one, upper or lower case; None if none is.
+
+    Args:
+        cutoff: likeness asked for, from 0 to 1.
+    """
+    by_text = {name.casefold(): name for name in valid}
+    near = difflib.get_close_matches(given.casefold(), by_text, n=1, cutoff=cutoff)
+    return by_text[near[0]] if near else None
+
+
 @dataclass(eq=False)
 class UnknownName(UserError):
     """A name that does not exist; the message has a suggestion and all valid ones."""
@@ -33,9 +44,7 @@ class UnknownName(UserError):
 
     def __str__(self) -> str:
         names = sorted(self.valid)
-        by_text = {name.casefold(): name for name in names}
-        near = difflib.get_close_matches(self.given.casefold(), by_text, n=1, cutoff=0.5)
-        suggestion = self.suggestion or (by_text[near[0]] if near else None)
+        suggestion = self.suggestion or nearest(self.given, names)
         hint = f"; did you mean {suggestion}?" if suggestion else ""
         valid = ", ".join(names) or "none"
         return f"{self.origin}: unknown {self.kind} {self.given!r}{hint} (valid: {valid})"

@@ -21,7 +21,7 @@ def mixer_options_csv() -> str:
 
     rows: list[dict[str, str]] = []
     for mixer in sorted(MIXERS.classes):
-        owner = MIXERS.get(mixer, "mixer_options")
+        owner = MIXERS.classes[mixer]
         meanings = read_arguments(inspect.getdoc(owner) or "")
         for name, option in options_model(owner).model_fields.items():
             rows.append(
