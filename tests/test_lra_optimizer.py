@@ -37,9 +37,7 @@ def test_a_schedule_that_does_not_fit_the_run_is_remarked_upon() -> None:
         return " ".join(list_warnings(config, "batch", steps, split, validations))
 
     published = train(schedule_steps=50000, warmup_steps=1000)
-    assert "ends at step 50000, but the run has 30000: the learning rate ends at 36%" in warn(
-        published, 30000
-    )
+    assert "ends at step 50000, but the run has 30000" in warn(published, 30000)
     assert "outlasts" in warn(train(warmup_steps=100), 100)
     assert warn(train(), 100) == ""
     plateau = train(schedule="plateau", plateau_patience=3)

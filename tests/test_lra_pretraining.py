@@ -18,7 +18,8 @@ from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
 from lra.train.self_pretraining import (
-    fine_tuning_config,
+    PretrainingResult,
+    choose_phase,
     pretraining_config,
     transfer_weights,
 )
@@ -31,6 +32,10 @@ from tasks.splits import PackedTokens, Sequences
 from tasks.unlabelled import MaskedInputs, NextInputs, build_pretraining_data
 
 CPU = torch.device("cpu")
+EMPTY = PackedTokens(Sequences(np.zeros(0), np.zeros(1, dtype=int)), np.zeros(0, dtype=int))
+NOTHING = Dataset(
+    splits={"train": EMPTY, "val": EMPTY}, source="", fingerprint="", baselines={}, folder=Path()
+)
 
 
 def pretraining_data(
@@ -139,12 +144,7 @@ def test_all_but_the_head_is_handed_on(task: str) -> None:
     """What stood for hidden positions is left out of embeddings; norms' statistics are kept."""
     config = config_of("pretrain.objective=masked", "model.norm=batch", task=task)
     info = config.build_task().info
-    empty = PackedTokens(Sequences(np.zeros(0), np.zeros(1, dtype=int)), np.zeros(0, dtype=int))
-    nothing = Dataset(
-        splits={"train": empty, "val": empty}, source="", fingerprint="", baselines={},
-        folder=Path(),
-    )  # fmt: skip
-    before, _ = pretraining_data(config, info, nothing)
+    before, _ = pretraining_data(config, info, NOTHING)
     pretrained, fresh = Classifier(config, before), Classifier(config, info)
     weights, own = pretrained.state_dict(), fresh.state_dict()
     found = transfer_weights(weights, own)
@@ -210,8 +210,16 @@ def test_minutes_include_the_pretraining() -> None:
         "listops", "tnn", preset="quick", overrides=[*settings, "pretrain.objective=masked"]
     )
     assert pretraining_config(config).train.minutes == 5
-    assert fine_tuning_config(config, 301.5).train.minutes == pytest.approx(10 - 301.5 / 60)
-    assert fine_tuning_config(config, 700).train.minutes == pytest.approx(0.01)
+    info = config.build_task().info
+
+    def left(seconds: float) -> float | None:
+        result = PretrainingResult(
+            steps=1, epochs=1.0, seconds=seconds, flops_per_step=None, val_loss=None
+        )
+        return choose_phase(config, info, NOTHING, result)[0].train.minutes
+
+    assert left(301.5) == pytest.approx(10 - 301.5 / 60)
+    assert left(700) == pytest.approx(0.01)
 
 
 PRETRAINED = ["--pretrain", "masked", "--set", "pretrain.steps=12", "--set", "model.dropout=0.2"]

@@ -68,9 +68,9 @@ def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
     for _ in range(steps):
         trainer.train_step()
         trainer.read()
-        means = trainer.means()
+        means = trainer.metrics.means()
         logged.append({name: means[name] for name in ("lr", "grad_norm", "loss", "accuracy")})
-        trainer.clear()
+        trainer.metrics.clear()
     return logged
 
 
@@ -83,7 +83,7 @@ def graph_of(trainer: Trainer) -> RecordedGraph:
 def assert_equal_states(a: Trainer, b: Trainer) -> None:
     """Compare all that later steps depend on."""
     first, second = dict(capture(a)), dict(capture(b))
-    for key in ("sampler", "model", "optimizer", "plateau", "random", "step_flops"):
+    for key in ("step", "model", "optimizer", "plateau", "random", "step_flops"):
         assert _written(first[key]) == _written(second[key]), key
 
 

@@ -78,7 +78,7 @@ def make_step(trainer: Trainer) -> dict[str, float]:
     """Make a step and read its numbers, with those of the steps before."""
     trainer.train_step()
     trainer.read()
-    return trainer.means()
+    return trainer.metrics.means()
 
 
 def trace(dataset: Dataset, *changes: str) -> list[Any]:
@@ -168,15 +168,15 @@ def test_when_numbers_are_read_changes_none_of_them(dataset: Dataset) -> None:
     for _ in range(4):
         expected = make_step(usual)
         late.train_step()
-    assert late.sums["steps"] == 0
+    assert late.metrics.sums["steps"] == 0
     late.read()
     late.read()
-    found = late.means()
+    found = late.metrics.means()
     assert {n: found[n] for n in ("loss", "accuracy", "lr", "grad_norm")} == {
         n: expected[n] for n in ("loss", "accuracy", "lr", "grad_norm")
     }
     late.train_step()
-    assert capture(late)["interval"]["steps"] == 5
+    assert capture(late)["sums"]["steps"] == 5
 
 
 def test_the_first_step_that_diverges_does_not_count(dataset: Dataset) -> None:
@@ -188,7 +188,7 @@ def test_the_first_step_that_diverges_does_not_count(dataset: Dataset) -> None:
         trainer.train_step()
     with pytest.raises(Diverged, match="the loss of step 2 is not finite"):
         trainer.validate(lambda: None)
-    assert (trainer.step, trainer.sums["steps"]) == (1, 1)
+    assert (trainer.step, trainer.metrics.sums["steps"]) == (1, 1)
     assert trainer.best is None
 
 
@@ -210,7 +210,9 @@ def test_scores_count_every_example_in_evaluation_mode(dataset: Dataset) -> None
     assert score.accuracy == pytest.approx(100 * correct / 50)
 
 
-def test_the_best_model_is_kept_and_put_back(dataset: Dataset) -> None:
+def test_the_best_model_is_kept_and_tested(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer = trainer_of(dataset)
     trainer.train_step()
     with torch.no_grad():
@@ -224,8 +226,9 @@ def test_the_best_model_is_kept_and_put_back(dataset: Dataset) -> None:
     assert trainer.validate(lambda: None).accuracy < first.accuracy
     assert trainer.best is not None
     assert (trainer.best["step"], trainer.best["val_accuracy"]) == (1, first.accuracy)
-    trainer.load_best()
-    assert trainer.score("val", lambda: None) == first
+    monkeypatch.setitem(dataset.splits, "test", dataset.splits["val"])
+    assert trainer.test(lambda: None) == first
+    assert trainer.score("val", lambda: None) != first
 
 
 def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +287,7 @@ TIMED = ("train.minutes=0.1", "train.evaluate_every=null", "train.warmup_share=0
 def test_a_run_of_minutes_ends_when_they_are_over_and_its_schedule_with_it(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lra.train.trainer.time", Clock(0.5))
+    monkeypatch.setattr("lra.train.metrics.time", Clock(0.5))
     trainer = trainer_of(dataset, *TIMED)
     rates, validated, expected = [], [], []
     while trainer.step < trainer.total_steps:
@@ -293,7 +296,7 @@ def test_a_run_of_minutes_ends_when_they_are_over_and_its_schedule_with_it(
         if trainer.validation_is_due():
             validated.append(trainer.step)
             trainer.validate(lambda: None)
-    assert (trainer.step, trainer.seconds) == (12, 6.0)  # half a second each
+    assert (trainer.step, trainer.metrics.seconds) == (12, 6.0)  # half a second each
     assert set(expected) <= {12, 13}
     assert rates[0] < 0.01 * trainer.train_config.lr
     assert validated == [3, 6, 9, 12]
@@ -315,10 +318,10 @@ def test_plateaus_are_those_of_torch() -> None:
         optimizer, mode="max", factor=0.5, patience=1
     )
     settings = {"schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.5}
-    ours = Plateau(TrainConfig.model_validate({"steps": 9, **settings}))
+    config, ours = TrainConfig.model_validate({"steps": 9, **settings}), Plateau()
     for accuracy in accuracies:
         torchs.step(accuracy)
-        ours.update(accuracy)
+        ours.update(accuracy, config)
         assert ours.factor == pytest.approx(optimizer.param_groups[0]["lr"])
     assert ours.factor < 0.5
 

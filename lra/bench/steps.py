@@ -131,7 +131,7 @@ class StepCase(Case):
         def facts() -> dict[str, Any]:
             return {
                 "params": trainer.num_parameters,
-                "flops_per_step": trainer.flops_per_step,
+                "flops_per_step": trainer.metrics.flops_per_step,
                 "time_breakdown": profile_steps(step, trainer.device),
             }
 
@@ -175,7 +175,7 @@ class ForwardCase(StepCase):
         examples = np.arange(min(len(split), EVALUATED_BATCHES * train.batch_size))
         evaluator = Evaluator(
             model=trainer.model,
-            batch_size=trainer.gradient.micro_batch or train.batch_size,
+            batch_size=trainer.gradient.micro_batch,
             device=trainer.device,
             precision=train.precision,
         )

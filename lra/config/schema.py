@@ -112,9 +112,9 @@ class TrainConfig(Section):
     of steps and the result depend on the machine."""
     batch_size: PositiveInt = 32
     """Examples per step."""
-    micro_batch: PositiveInt | Literal["auto"] | None = None
-    """Examples per forward pass; gradients are accumulated over the batch. None: the whole batch.
-    auto: as many as fit into memory."""
+    micro_batch: PositiveInt | None = None
+    """Examples per forward pass; gradients are accumulated over the batch. None: the whole
+    batch."""
     checkpoint_activations: Annotated[bool | Literal["auto"], NoEffect()] = "auto"
     """Whether blocks keep only their input and are computed again in the backward pass. This gives
     the same numbers with less memory, in about a third more time. auto: on a GPU, if the longest
@@ -179,7 +179,7 @@ class TrainConfig(Section):
                 f"train.plateau_patience has no effect with schedule {self.schedule}; use --set "
                 f"train.plateau_patience=null"
             )
-        if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
+        if self.micro_batch is not None and self.micro_batch > self.batch_size:
             raise ValueError(
                 f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"
             )

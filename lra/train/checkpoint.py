@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from pydantic import ValidationError
+from typing_extensions import TypedDict
 
-from common.errors import DataError
+from common.errors import DataError, KnownError
 from common.files import stream_atomically
 from common.untrusted import explain_errors, read_regular
-from lra.record.schema import fault_of
+from lra.runtime.errors import UserError
 from lra.train.checkpoint_files import NAME, newest_first
-from lra.train.state import RunState, check_run_state
+from lra.train.self_pretraining import PretrainingResult
+from lra.train.state import NEW_RUN, TrainerState
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,27 @@ KEPT = 2
 """Number of checkpoints that are kept, so that a damaged one has a predecessor."""
 DAMAGED = ".damaged"
 """End of the names of checkpoints that could not be loaded."""
+VERSION = 3
+"""Version of the content of a checkpoint; no other one is loaded."""
+
+
+class RunState(TypedDict):
+    """The content of a checkpoint."""
+
+    version: int
+    identity: dict[str, Any]
+    """What a run must have in common with the one that it resumes."""
+    label: str | None
+    """Name of the run in tables."""
+    metrics_bytes: int
+    """Size of metrics.jsonl; what a killed session wrote after it is dropped."""
+    trainer: TrainerState
+    pretraining: PretrainingResult | None
+    """Result of a pretraining that is over; before, the trainer is that of the pretraining."""
+    wall_seconds: float
+    peak_memory_mib: float
+    device: str
+    commits: list[str]
 
 
 class _HashingFile:
@@ -74,7 +96,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     def write(file: IO[bytes]) -> Path:
         hashing = _HashingFile(file)
         try:
-            torch.save(state, hashing)  # pyright: ignore[reportArgumentType]
+            torch.save({"version": VERSION, **state}, hashing)  # pyright: ignore[reportArgumentType]
         except Exception:
             if hashing.error is not None:
                 raise hashing.error from None
@@ -90,52 +112,56 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
 def load_newest(folder: Path) -> RunState | None:
     """Load the newest valid checkpoint to the CPU; None if there is none.
 
-    A damaged one, or a file with other content, is renamed, and a warning says so.
+    A damaged one is renamed, and a warning says so.
+
+    Raises: UserError for a checkpoint of another version of the suite.
     """
     for path in newest_first(folder):
-        state = _load(path)
-        if not isinstance(state, str):
-            return state
-        renamed = path.rename(path.with_name(f"{path.name}{DAMAGED}"))
-        logger.warning(
-            f"checkpoint {path} is damaged ({state}); it is now called {renamed.name}, and the run "
-            f"resumes from an earlier one if there is one"
-        )
+        try:
+            return _load(path)
+        except DataError as error:
+            renamed = path.rename(path.with_name(f"{path.name}{DAMAGED}"))
+            logger.warning(
+                f"checkpoint {path} is damaged ({error}); it is now called {renamed.name}, and "
+                f"the run resumes from an earlier one if there is one"
+            )
     return None
 
 
 def read_newest(folder: Path) -> RunState | None:
     """Load the newest valid checkpoint, as `load_newest` does, without renaming any."""
     for path in newest_first(folder):
-        with contextlib.suppress(OSError):
-            state = _load(path)
-            if not isinstance(state, str):
-                return state
+        with contextlib.suppress(KnownError, OSError):
+            return _load(path)
     return None
 
 
 def describe_missing(folder: Path) -> str:
     """Say why no checkpoint in a folder can be loaded, and what to do about it."""
-    damaged = [*newest_first(folder), *sorted(folder.glob(f"step-*{DAMAGED}"), reverse=True)]
-    if not damaged:
+    unreadable = [*newest_first(folder), *sorted(folder.glob(f"step-*{DAMAGED}"), reverse=True)]
+    if not unreadable:
         return "there is no checkpoint of this run"
     return (
-        f"the checkpoint {damaged[0]} is damaged; train the run again with --resume never, or copy "
-        f"the file again from where it is whole"
+        f"the checkpoint {unreadable[0]} is damaged, or of another version of the suite; train the "
+        f"run again with --resume never, or copy the file again from where it is whole"
     )
 
 
-def _load(path: Path) -> RunState | str:
-    """Load a checkpoint to the CPU, or say why the file is none."""
+def _load(path: Path) -> RunState:
+    """Load a checkpoint to the CPU.
+
+    Raises: DataError for a damaged file, UserError for one of another version of the suite.
+    """
     match = NAME.fullmatch(path.name)
-    try:
-        content = read_regular(path, largest=LARGEST)
-        if match is None or hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS] != match[2]:
-            return "its content does not have the checksum in its name"
-        with explain_errors("its content"):
-            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        return check_run_state(state)
-    except ValidationError as error:
-        return f"its content is not the state of a run: {fault_of(error)}"
-    except (DataError, ValueError) as error:
-        return str(error)
+    content = read_regular(path, largest=LARGEST)
+    if match is None or hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS] != match[2]:
+        raise DataError("its content does not have the checksum in its name")
+    with explain_errors("its content"):
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        version = state.get("version")
+    if version != VERSION:
+        raise UserError(
+            f"{path} is a checkpoint of version {version}, expected {VERSION}: another version of "
+            f"the suite wrote it; {NEW_RUN}"
+        )
+    return state

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
 
-from pydantic import Field
 from torch import Tensor
 from typing_extensions import TypedDict
 
 from lra.config.schema import RunConfig
 from lra.train.trainer import Trainer
+from tasks.base import Dataset, TaskInfo
+from tasks.unlabelled import build_pretraining_data
 
 HEAD = ("hidden.", "output.")
 """Starts of the names of weights that read features, which are not transferred."""
@@ -20,11 +20,11 @@ HEAD = ("hidden.", "output.")
 class PretrainingResult(TypedDict):
     """The result of a pretraining."""
 
-    steps: Annotated[int, Field(ge=1, lt=2**53)]
-    epochs: Annotated[float, Field(ge=0, lt=1e18)]
-    seconds: Annotated[float, Field(ge=0, lt=1e18)]
-    flops_per_step: Annotated[float, Field(ge=0, lt=1e30)] | None
-    val_loss: Annotated[float, Field(ge=0, lt=1e18)] | None
+    steps: int
+    epochs: float
+    seconds: float
+    flops_per_step: float | None
+    val_loss: float | None
 
 
 def pretraining_config(config: RunConfig) -> RunConfig:
@@ -47,22 +47,31 @@ def pretraining_config(config: RunConfig) -> RunConfig:
     }
     if train.schedule == "plateau":  # one validation per epoch is too few for it
         changes |= {"schedule": "constant", "plateau_patience": None}
-    if pretrain.batch_size is not None and isinstance(train.micro_batch, int):
+    if pretrain.batch_size is not None and train.micro_batch is not None:
         changes["micro_batch"] = min(train.micro_batch, pretrain.batch_size)
     return replace(config, train=train.model_copy(update=changes))
 
 
-def fine_tuning_config(config: RunConfig, seconds: float) -> RunConfig:
-    """Return the settings of the phase after a pretraining, which the minutes of a run include.
+def choose_phase(
+    config: RunConfig, info: TaskInfo, dataset: Dataset, pretrained: PretrainingResult | None
+) -> tuple[RunConfig, TaskInfo, Dataset]:
+    """Choose what a run trains with: in its pretraining, on labels from the start, or after it.
 
     Args:
-        seconds: time of the pretraining's steps.
+        config: settings of the run, whose minutes include the pretraining.
+        pretrained: result of a pretraining that is over.
     """
+    if not config.is_pretrained:
+        return config, info, dataset
+    if pretrained is None:
+        pretrain = config.pretrain
+        data = build_pretraining_data(info, dataset, pretrain.objective, pretrain.masked_share)
+        return pretraining_config(config), *data
     minutes = config.train.minutes
-    if minutes is None:
-        return config
-    left = max(minutes - seconds / 60, minutes / 1000)
-    return replace(config, train=config.train.model_copy(update={"minutes": left}))
+    if minutes is not None:
+        left = max(minutes - pretrained["seconds"] / 60, minutes / 1000)
+        config = replace(config, train=config.train.model_copy(update={"minutes": left}))
+    return config, info, dataset
 
 
 def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -84,11 +93,10 @@ def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
 
 def summarize_pretraining(trainer: Trainer) -> PretrainingResult:
     """Return the steps, epochs, time and loss of a pretraining so far."""
-    best = trainer.best
     return {
         "steps": trainer.step,
         "epochs": trainer.step / trainer.order.batches_per_epoch,
-        "seconds": trainer.seconds,
-        "flops_per_step": trainer.flops_per_step,
-        "val_loss": best.get("val_loss") if best is not None else None,
+        "seconds": trainer.metrics.seconds,
+        "flops_per_step": trainer.metrics.flops_per_step,
+        "val_loss": trainer.best and trainer.best["val_loss"],
     }

@@ -18,7 +18,6 @@ from lra.train.run import Run
 from lra.train.run_folder import choose_folder
 from lra.train.scores import describe_data
 from lra.train.stopping import StopRequest
-from lra.train.training_time import TrainingTime
 from models.fast.public_kernels import installed_packages
 
 logger = logging.getLogger(__name__)
@@ -44,27 +43,23 @@ def set_up_run(
         data_dir: the folder of official files and caches.
         stop: what may stop the run; its signals count while it is used as a context.
         resume: auto, or never for a new run beside a finished one.
-        label: see `Run`.
-        classifier: see `Run`.
     Raises: DataError for data that can neither be found nor made; UserError if processes of a
         group have different data.
     """
     # With recomputed activations, kept memory would be fragmented.
-    saves_memory = config.train.checkpoint_activations is True
-    if device.type == "cpu" and not saves_memory and keep_freed_memory():
-        logger.debug("allocator: freed memory is kept for the next step")
-    here = device_name(device)
+    if device.type == "cpu" and config.train.checkpoint_activations is not True:
+        keep_freed_memory()
     folder = choose_folder(results_dir, config, seed, "auto" if is_restart() else resume)
     name = " / ".join((config.task_name, config.mixer_name, config.preset))
-    logger.info(f"{name}, seed {seed}, on {here}")
+    logger.info(f"{name}, seed {seed}, on {device_name(device)}")
     logger.info(f"saved in {folder.path}")
     task = config.build_task()
     dataset = task.prepare(data_dir)
-    data = {"data source": dataset.source, "data fingerprint": dataset.fingerprint}
-    group.require_equal("data", data)
+    group.require_equal(
+        "data", {"data source": dataset.source, "data fingerprint": dataset.fingerprint}
+    )
     sizes = ", ".join(f"{count:,} {split}" for split, count in dataset.sizes.items())
     logger.info(f"data: {sizes} examples, {dataset.source}, in {dataset.folder}")
-    logger.debug(f"data fingerprint: {dataset.fingerprint}")
     for line in describe_data(dataset):
         logger.info(line)
     return Run(
@@ -78,7 +73,6 @@ def set_up_run(
         group=group,
         label=label,
         classifier=classifier,
-        training_time=TrainingTime(config, here, stop),
     )
 
 

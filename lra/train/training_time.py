@@ -13,7 +13,6 @@ from lra.record.schema import is_cpu
 from lra.runtime.progress import duration
 from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
-from lra.train.stopping import StopRequest
 
 SPEEDS = Path(__file__).resolve().parents[2] / "results" / "speeds.csv"
 """Speeds of training steps, which `report.py --write-readme` collects from the shipped records."""
@@ -37,7 +36,7 @@ def find_speed(config: RunConfig, here: str) -> MeasuredSpeed | None:
     Args:
         here: name of the run's device; without a speed on it, another CPU or GPU is taken.
     """
-    if config.task_component.code is not None or config.mixer_component.code is not None:
+    if config.plug_ins:
         return None
     names = (config.task_name, config.mixer_name, config.preset, config.protocol)
     with SPEEDS.open(newline="", encoding="utf-8") as file:
@@ -70,52 +69,42 @@ def count_steps(config: RunConfig) -> int | None:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class TrainingTime:
-    """The estimated time of a run's training steps on a device.
+    """The estimated time that the training steps of a run take, or what is left of it."""
 
-    Args:
-        here: name of the device.
-        stop: has the limits at which the run stops earlier; None: it has none.
-    """
+    config: RunConfig
+    device: str
+    """Name of the run's device."""
+    max_steps: int | None = None
+    """Step at which the run stops."""
+    max_seconds: float | None = None
+    """Time from now on after which the run stops."""
+    steps_made: int = 0
+    seconds_made: float = 0.0
+    """Time that they took."""
 
-    def __init__(self, config: RunConfig, here: str, stop: StopRequest | None = None) -> None:
-        self.config = config
-        self.here = here
-        self.stop = stop or StopRequest()
-        self.total_steps = count_steps(config)
-        """Steps of the whole run; None if they are not known yet."""
-        self.speed = find_speed(config, here)
-
-    def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
-        """Return the time that is left; None if it is not known.
-
-        Args:
-            steps_made: steps of the run so far.
-            seconds_made: time that they took.
-        """
-        limits = [] if self.stop.max_seconds is None else [self.stop.max_seconds]
+    @property
+    def seconds(self) -> float | None:
+        """The time that is left; None if it is not known."""
+        limits = [] if self.max_seconds is None else [self.max_seconds]
         if self.config.train.minutes is not None:
-            limits.append(max(0.0, 60 * self.config.train.minutes - seconds_made))
-        elif self.total_steps is not None and self.speed is not None:
-            left = max(0, self.stop.last_step(self.total_steps) - steps_made)
-            limits.append(left / self.speed.steps_per_second)
-        return min(limits, default=None)
+            limits.append(60 * self.config.train.minutes - self.seconds_made)
+        else:
+            steps, speed = count_steps(self.config), find_speed(self.config, self.device)
+            if steps is not None and speed is not None:
+                left = min(steps, self.max_steps or steps) - self.steps_made
+                limits.append(left / speed.steps_per_second)
+        return max(0.0, min(limits)) if limits else None
 
-    def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
-        """Describe the time that is left, or say why it is not known."""
-        seconds = self.seconds(steps_made, seconds_made)
-        if seconds is None and self.total_steps is None:
-            return "not known before the data is there; the progress bar shows it"
-        if seconds is None:
-            mixer = self.config.mixer_name
-            return (
-                f"not known, because no step of {mixer} was timed at this preset; the progress bar "
-                f"shows it"
-            )
-        text = f"{duration(seconds)} of training{' left' * bool(steps_made)}"
-        if self.speed is None or self.config.train.minutes is not None:
+    def __str__(self) -> str:
+        """Describe the time that is left, and what is known of its speed."""
+        if self.seconds is None:
+            return "not known, because no such step was timed yet; the progress bar shows it"
+        text = f"{duration(self.seconds)} of training{' left' * bool(self.steps_made)}"
+        speed = find_speed(self.config, self.device)
+        if speed is None or self.config.train.minutes is not None:
             return text
-        place = "" if self.speed.device == self.here else f" on {self.speed.device}"
-        settings = "" if self.speed.has_settings else ", with the preset's settings"
-        speed = f"{self.speed.steps_per_second:.3g} steps/s"
-        return f"{text} (earlier runs{place}{settings} made {speed})"
+        place = "" if speed.device == self.device else f" on {speed.device}"
+        settings = "" if speed.has_settings else ", with the preset's settings"
+        return f"{text} (earlier runs{place}{settings} made {speed.steps_per_second:.3g} steps/s)"
