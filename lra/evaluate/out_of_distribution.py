@@ -27,7 +27,8 @@ from lra.runtime.environment import device_name, is_gpu_shared, use_kernels, use
 from lra.runtime.errors import UserError
 from lra.runtime.repository import git_state
 from lra.train.checkpoint import describe_missing
-from lra.train.evaluation import Evaluator, compute_position_scores
+from lra.train.evaluation import Evaluator
+from lra.train.scores import compute_position_scores
 from tasks.base import largest_class
 
 EXAMPLES = 2000

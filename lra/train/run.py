@@ -96,7 +96,9 @@ class Run:
                 "hash": self.config.hash, "seed": self.seed,
                 "source": self.dataset.source, "data": self.dataset.fingerprint,
             }  # fmt: skip
-            found = self.group.on_main_process(lambda: self.folder.open(identity, self.label, held))
+            found = self.group.on_main_process(
+                lambda: self.folder.start(identity, self.label, held)
+            )
             if isinstance(found, RunRecord):
                 return found
             self.session = Session(self.device, self.group)

@@ -74,7 +74,7 @@ class RunFolder:
         self._lock: int | None = None
         self._identity: Mapping[str, Any] = {}
 
-    def open(
+    def start(
         self, identity: Mapping[str, Any], label: str | None, held: ExitStack
     ) -> RunRecord | RunState | None:
         """Lock the folder, and read the record of a finished run, or the last state of another.
@@ -90,7 +90,7 @@ class RunFolder:
         self._identity = identity
         record = self.finished()
         if record is None or label not in (None, record.label):
-            held.enter_context(self._locked())
+            held.enter_context(self.locked())
             record = self.finished()
         if record is None:
             return self._resume()
@@ -104,7 +104,7 @@ class RunFolder:
         return record
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Make the folder if it is missing, and lock it."""
         self.path.mkdir(parents=True, exist_ok=True)
         try:
