@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,7 +13,6 @@ from torch import nn
 from lra.record.run import load_record
 from lra.runtime.environment import random_state
 from lra.train.checkpoint import VERSION, RunState, load_newest
-from lra.train.state import TrainerState
 
 
 def next_command(shown: str) -> list[str]:
@@ -21,7 +21,7 @@ def next_command(shown: str) -> list[str]:
     return shlex.split(command.replace("\\\n", ""))
 
 
-def final_state(folder: Path) -> TrainerState:
+def final_state(folder: Path) -> dict[str, Any]:
     state = load_newest(folder / "checkpoints")
     assert state is not None
     return state["trainer"]
@@ -75,7 +75,7 @@ def assert_same(a: object, b: object, path: str = "") -> None:
         assert a == b, path
 
 
-def timeless(state: TrainerState) -> dict:
+def timeless(state: dict[str, Any]) -> dict[str, Any]:
     """Drop what a clock measured."""
     sums = {k: v for k, v in state["sums"].items() if k != "seconds"}
     timed = {"seconds": 0.0, "validated_seconds": 0.0, "step_seconds": []}

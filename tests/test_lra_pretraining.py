@@ -15,10 +15,9 @@ import run_task
 from conftest import tiny_arguments, tiny_settings
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from lra.record.run import load_record
+from lra.record.run import PretrainingRecord, load_record
 from lra.runtime.errors import UserError
 from lra.train.self_pretraining import (
-    PretrainingResult,
     choose_phase,
     pretraining_config,
     transfer_weights,
@@ -213,8 +212,13 @@ def test_minutes_include_the_pretraining() -> None:
     info = config.build_task().info
 
     def left(seconds: float) -> float | None:
-        result = PretrainingResult(
-            steps=1, epochs=1.0, seconds=seconds, flops_per_step=None, val_loss=None
+        result = PretrainingRecord(
+            objective="masked",
+            masked_share=0.1,
+            steps=1,
+            epochs=1.0,
+            seconds=seconds,
+            val_loss=None,
         )
         return choose_phase(config, info, NOTHING, result)[0].train.minutes
 

@@ -19,7 +19,7 @@ import lra.train.trainer
 from fake_cuda import random_split
 from lra.classifier.classifier import Classifier
 from lra.runtime.errors import UserError
-from lra.train.state import capture, restore
+from lra.train.checkpoint import capture, restore
 from lra.train.step_graph import StepGraph
 from lra.train.trainer import Diverged, Trainer
 from models.fast import delta_rule

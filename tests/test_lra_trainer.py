@@ -19,9 +19,9 @@ from conftest import tiny_settings
 from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.runtime.environment import use_deterministic, use_kernels, use_tf32
-from lra.train.scores import Score
+from lra.train.checkpoint import capture, restore
 from lra.train.schedule import Plateau
-from lra.train.state import capture, restore
+from lra.train.scores import Score
 from lra.train.trainer import Diverged, Trainer
 from requested import resolve
 from tasks.base import Dataset

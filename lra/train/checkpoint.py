@@ -1,4 +1,4 @@
-"""Checkpoints: one complete file each, named by step and checksum."""
+"""Checkpoints: the complete state of a run in one file, named by step and checksum."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import hashlib
 import io
 import logging
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 import torch
-from typing_extensions import TypedDict
+from torch import Tensor
 
 from common.errors import DataError, KnownError
 from common.files import stream_atomically
 from common.untrusted import explain_errors, read_regular
+from lra.runtime.environment import RandomState, random_state, restore_random_state
 from lra.runtime.errors import UserError
 from lra.train.checkpoint_files import NAME, newest_first
-from lra.train.self_pretraining import PretrainingResult
-from lra.train.state import NEW_RUN, TrainerState
+from lra.train.schedule import Plateau
+from lra.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -33,25 +35,9 @@ DAMAGED = ".damaged"
 """End of the names of checkpoints that could not be loaded."""
 VERSION = 3
 """Version of the content of a checkpoint; no other one is loaded."""
-
-
-class RunState(TypedDict):
-    """The content of a checkpoint."""
-
-    version: int
-    identity: dict[str, Any]
-    """What a run must have in common with the one that it resumes."""
-    label: str | None
-    """Name of the run in tables."""
-    metrics_bytes: int
-    """Size of metrics.jsonl; what a killed session wrote after it is dropped."""
-    trainer: TrainerState
-    pretraining: PretrainingResult | None
-    """Result of a pretraining that is over; before, the trainer is that of the pretraining."""
-    wall_seconds: float
-    peak_memory_mib: float
-    device: str
-    commits: list[str]
+NEW_RUN = "use --resume never to start a new run"
+RunState = dict[str, Any]
+"""The content of a checkpoint, which `Run` and `RunFolder` put together."""
 
 
 class _HashingFile:
@@ -165,3 +151,84 @@ def _load(path: Path) -> RunState:
             f"the suite wrote it; {NEW_RUN}"
         )
     return state
+
+
+def capture(trainer: Trainer) -> dict[str, Any]:
+    """Capture everything that later steps depend on; all processes must take part.
+
+    Raises: Diverged, see `Trainer.read`.
+    """
+    trainer.read()
+    metrics = trainer.metrics
+    return {
+        "step": trainer.step,
+        "seconds": metrics.seconds,
+        "validated_step": trainer.validated_step,
+        "validated_seconds": trainer.validated_seconds,
+        "model": trainer.model.state_dict(),
+        "optimizer": trainer.optimizer.state_dict(),
+        "plateau": asdict(trainer.plateau),
+        "random": trainer.group.gather(random_state(trainer.device)),
+        "best": trainer.best,
+        "sums": metrics.sums,
+        "step_seconds": metrics.step_seconds,
+        "step_flops": metrics.step_flops,
+    }
+
+
+def restore(trainer: Trainer, state: dict[str, Any]) -> None:
+    """Give a trainer a state that `capture` returned.
+
+    Raises: UserError for weights of another version of the model; DataError for a state that does
+        not fit the trainer in another way.
+    """
+    with explain_errors("the checkpoint", NEW_RUN):
+        _require_same_weights(trainer, state["model"])
+        if state["best"] is not None:
+            _require_same_weights(trainer, state["best"]["model"])
+        trainer.model.load_state_dict(state["model"])
+        _restore_optimizer(trainer.optimizer, state["optimizer"])
+        trainer.plateau = Plateau(**state["plateau"])
+        trainer.step = state["step"]
+        trainer.validated_step = state["validated_step"]
+        trainer.validated_seconds = state["validated_seconds"]
+        trainer.best = state["best"]
+        for name in ("seconds", "sums", "step_seconds", "step_flops"):
+            setattr(trainer.metrics, name, state[name])
+        _restore_random_state(trainer, state["random"])
+
+
+def _require_same_weights(trainer: Trainer, saved: Mapping[str, Tensor]) -> None:
+    """Refuse weights that differ from the model's in name, shape or type."""
+    own, found = (
+        {name: (weight.shape, weight.dtype) for name, weight in weights.items()}
+        for weights in (trainer.model.state_dict(), saved)
+    )
+    if own != found:
+        other = sorted(n for n in own.keys() | found.keys() if own.get(n) != found.get(n))
+        raise UserError(
+            f"the checkpoint is of another version of mixer {trainer.config.mixer_name}, whose "
+            f"weight {other[0]} differs; {NEW_RUN}"
+        )
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Load a saved state whose moments fit the parameters, which torch does not check.
+
+    Raises: ValueError if they do not.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, moments in saved["state"].items():
+        shapes = {moment.shape for name, moment in moments.items() if name != "step"}
+        if shapes != {parameters[index].shape}:
+            raise ValueError("moments of other parameters in the optimizer")
+    optimizer.load_state_dict(saved)
+
+
+def _restore_random_state(trainer: Trainer, states: list[RandomState]) -> None:
+    """Give each process its generators back; if their number has changed, the main one's."""
+    if len(states) == trainer.group.world_size:
+        restore_random_state(states[trainer.group.rank], trainer.device)
+    else:
+        restore_random_state(states[0], trainer.device)
+        trainer.group.seed_rank(trainer.order.seed, trainer.step)

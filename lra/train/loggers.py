@@ -70,18 +70,6 @@ def open_wandb(config: RunConfig, seed: int, folder: Path, held: ExitStack) -> W
     )
 
 
-def open_writers(
-    config: RunConfig, seed: int, folder: Path, step: int, held: ExitStack
-) -> list[WriteMetrics]:
-    """Open what `log` asks for, for a run that goes on from a step."""
-    writers: list[WriteMetrics] = []
-    if config.log.tensorboard:
-        writers.append(open_tensorboard(folder, step, held))
-    if config.log.wandb:
-        writers.append(open_wandb(config, seed, folder, held))
-    return writers
-
-
 def _name_in_group(name: str) -> str:
     """Name a number so that those of training and of validation are in one group each."""
     kind = "validation" if name.startswith("val_") else "training"

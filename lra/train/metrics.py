@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import TypedDict
 
 from common.errors import KnownError
 from lra.runtime.distributed import ProcessGroup
@@ -19,16 +18,6 @@ WARMUP_STEPS = 3
 """First steps of a session, which are left out of the measured speed."""
 READ_SECONDS = 0.5
 """Time after which a single process reads the numbers of its steps."""
-
-
-class StepSums(TypedDict):
-    """Sums over the steps since the last line of metrics; losses in nats."""
-
-    loss: float
-    correct: float
-    seen: float
-    steps: float
-    seconds: float
 
 
 class Step(NamedTuple):
@@ -71,7 +60,8 @@ class StepMetrics:
 
     def clear(self) -> None:
         """Begin a new line of metrics."""
-        self.sums = StepSums(loss=0.0, correct=0.0, seen=0.0, steps=0.0, seconds=0.0)
+        self.sums = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
+        """Over the steps since the last line of metrics; losses in nats."""
 
     def begin_step(self) -> None:
         """Start the clock if no step is under way."""

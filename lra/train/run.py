@@ -14,25 +14,22 @@ from pydantic import ValidationError
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from lra.record.run import RunRecord
+from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError
 from lra.runtime.progress import Progress
-from lra.train.checkpoint import RunState
-from lra.train.loggers import WriteMetrics, open_writers
+from lra.train.checkpoint import RunState, capture, restore
 from lra.train.run_folder import RunFolder
 from lra.train.run_record import Session, describe_result, describe_settings, describe_training
 from lra.train.schedule import list_warnings
 from lra.train.scores import Score
 from lra.train.self_pretraining import (
-    PretrainingResult,
     choose_phase,
     summarize_pretraining,
     transfer_weights,
 )
-from lra.train.state import capture, restore
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Diverged, Trainer
 from lra.train.training_time import TrainingTime
@@ -57,13 +54,11 @@ class Run:
     """Name of the run in tables. None: the name that it had when it was stopped."""
     classifier: type[Classifier] = Classifier
     """The class of the model; a subclass computes the same by other ways."""
-    pretrained: PretrainingResult | None = field(init=False, default=None)
+    pretrained: PretrainingRecord | None = field(init=False, default=None)
     """Result of a pretraining that is over."""
     trainer: Trainer = field(init=False)
     """The trainer of the present phase."""
     session: Session = field(init=False)
-    writers: list[WriteMetrics] = field(init=False, default_factory=list)
-    """Write metrics in addition to metrics.jsonl."""
     last_checkpoint: float = field(init=False)
 
     @property
@@ -74,7 +69,7 @@ class Run:
     @property
     def steps_before(self) -> int:
         """Steps of the phases before the present one."""
-        return 0 if self.pretrained is None else self.pretrained["steps"]
+        return 0 if self.pretrained is None else self.pretrained.steps
 
     @property
     def step(self) -> int:
@@ -105,13 +100,16 @@ class Run:
             self.last_checkpoint = time.monotonic()
             with self.config.mixer_component.explain_errors("the run failed"):
                 self._begin(found)
-                self.group.on_main_process(lambda: self._open_writers(held))
+                self.group.on_main_process(
+                    lambda: self.folder.open_writers(self.config, self.seed, self.step, held)
+                )
                 self._check_record()
                 return self._train()
 
     def _begin(self, state: RunState | None) -> None:
         """Begin the present phase, from a state if there is one."""
-        self._begin_phase(None if state is None else state["pretraining"])
+        pretrained = None if state is None else state["pretraining"]
+        self._begin_phase(pretrained and PretrainingRecord(**pretrained))
         if state is None:
             return
         restore(self.trainer, state["trainer"])
@@ -121,7 +119,7 @@ class Run:
             self.trainer.metrics.step_seconds.clear()
             logger.info(f"the run was on {state['device']} before: its speed is measured again")
 
-    def _begin_phase(self, pretrained: PretrainingResult | None) -> None:
+    def _begin_phase(self, pretrained: PretrainingRecord | None) -> None:
         """Build the trainer of the pretraining, or of what follows it."""
         self.pretrained = pretrained
         phase = choose_phase(self.config, self.info, self.dataset, pretrained)
@@ -131,17 +129,13 @@ class Run:
 
     def _begin_fine_tuning(self) -> None:
         """Go on with the best model of the pretraining, under a new head."""
-        assert self.trainer.best is not None
-        weights, result = self.trainer.best["model"], summarize_pretraining(self.trainer)
-        logger.info(f"pretraining ends after {result['steps']:,} steps; next, labels are learned")
+        best, result = self.trainer.best, summarize_pretraining(self.config, self.trainer)
+        assert best is not None
+        logger.info(f"pretraining ends after {result.steps:,} steps; next, labels are learned")
         self._begin_phase(result)
         model = self.trainer.model
-        model.load_state_dict(transfer_weights(weights, model.state_dict()))
+        model.load_state_dict(transfer_weights(best["model"], model.state_dict()))
         self._checkpoint()
-
-    def _open_writers(self, held: ExitStack) -> None:
-        path = self.folder.path
-        self.writers = open_writers(self.config, self.seed, path, self.step, held)
 
     def _train(self) -> RunRecord:
         """Go on to the end or to a stop."""
@@ -185,9 +179,8 @@ class Run:
         )  # fmt: skip
         logger.info(f"estimated time: {left}")
         for text in list_warnings(
-            trainer.train_config, self.config.model.norm, trainer.total_steps,
-            self.dataset.selected_on, trainer.length.validations(),
-        ):  # fmt: skip
+            trainer.train_config, trainer.total_steps, trainer.length.validations()
+        ):
             logger.warning(text)
 
     def _loop(self) -> None:
@@ -238,9 +231,7 @@ class Run:
         if self.is_pretraining:
             facts = {f"pretrain_{name}": number for name, number in facts.items()}
         if self.group.is_main_process:
-            self.folder.log({"step": self.step, "seconds": self.session.wall_seconds(), **facts})
-            for write in self.writers:
-                write(self.step, facts)
+            self.folder.log(self.step, self.session.wall_seconds(), facts)
 
     def _validate(self) -> None:
         if self.group.world_size > 1:
@@ -268,7 +259,7 @@ class Run:
         state = {
             "label": self.label,
             "trainer": capture(self.trainer),
-            "pretraining": self.pretrained,
+            "pretraining": self.pretrained and self.pretrained.model_dump(),
             **self.session.state(),
         }
         if self.group.is_main_process:

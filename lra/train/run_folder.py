@@ -24,6 +24,7 @@ from lra.record.run import RunRecord, load_record
 from lra.runtime.console import as_text
 from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
+from lra.train.loggers import WriteMetrics, open_tensorboard, open_wandb
 from tasks.base import OUTCOMES, Split
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self._lock: int | None = None
         self._identity: Mapping[str, Any] = {}
+        self._writers: list[WriteMetrics] = []
 
     def start(
         self, identity: Mapping[str, Any], label: str | None, held: ExitStack
@@ -184,11 +186,21 @@ class RunFolder:
         for name, content in files.items():
             write_atomically(self.path / name, content)
 
-    def log(self, line: dict[str, Any]) -> None:
-        """Append a line of metrics."""
+    def open_writers(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
+        """Let metrics from a step on be written to wherever the settings of `log` say, too."""
+        if config.log.tensorboard:
+            self._writers.append(open_tensorboard(self.path, step, held))
+        if config.log.wandb:
+            self._writers.append(open_wandb(config, seed, self.path, held))
+
+    def log(self, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
+        """Write the metrics of a step."""
         self.require_held()
+        line = {"step": step, "seconds": seconds, **numbers}
         with open_to_append(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
+        for write in self._writers:
+            write(step, numbers)
 
     def last_metrics(self) -> dict[str, float]:
         """Read the last complete line of metrics; empty before the first."""

@@ -22,7 +22,7 @@ from lra.runtime.environment import (
 from lra.runtime.repository import git_state
 from lra.train.checkpoint import RunState
 from lra.train.scores import Score, compute_position_scores
-from lra.train.self_pretraining import PretrainingResult, summarize_pretraining
+from lra.train.self_pretraining import summarize_pretraining
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
@@ -112,31 +112,16 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
 
 
 def describe_training(
-    trainer: Trainer, config: RunConfig, length: int, pretrained: PretrainingResult | None
+    trainer: Trainer, config: RunConfig, length: int, pretrained: PretrainingRecord | None
 ) -> dict[str, Any]:
-    """List the fields of a record that are about training steps.
-
-    Args:
-        trainer: of the present phase.
-        config: of the run.
-        length: positions of the longest sequence of the task.
-        pretrained: result of a pretraining that is over.
-    """
-    steps, seconds = (pretrained["steps"], pretrained["seconds"]) if pretrained else (0, 0.0)
+    """List the fields of a record that are about training steps; see `Run` for the arguments."""
     is_pretraining = config.is_pretrained and pretrained is None
-    pretraining = None
-    if config.is_pretrained:
-        objective = config.pretrain.objective
-        pretraining = PretrainingRecord(
-            objective=objective,
-            masked_share=config.pretrain.masked_share if objective == "masked" else None,
-            **(pretrained or summarize_pretraining(trainer)),
-        )
+    steps, seconds = (pretrained.steps, pretrained.seconds) if pretrained else (0, 0.0)
     return {
         "steps": steps + trainer.step,
         "total_steps": steps + trainer.total_steps,
         "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,
-        "pretraining": pretraining,
+        "pretraining": summarize_pretraining(config, trainer) if is_pretraining else pretrained,
         "steps_per_second": trainer.metrics.steps_per_second,
         "flops_per_step": trainer.metrics.flops_per_step,
         "params": trainer.num_parameters,
@@ -153,7 +138,6 @@ def describe_result(
     """List the fields of a record that are about data and scores.
 
     Args:
-        test: score on the test set; None if the run is not done.
         trainer: has the best model; None in a pretraining.
         steps_before: of the phases before that of the trainer.
     """

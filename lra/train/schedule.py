@@ -120,17 +120,8 @@ class Plateau:
             logger.info(f"the learning rate falls to {self.factor:.3g} of its highest")
 
 
-def list_warnings(
-    config: TrainConfig, norm: str, total_steps: int, selected_on: str, validations: float
-) -> list[str]:
-    """List what a user should know of the schedule before the first step.
-
-    Args:
-        norm: `model.norm`.
-        total_steps: steps of the phase.
-        selected_on: val or test, the split that selects the best model.
-        validations: how many the phase has.
-    """
+def list_warnings(config: TrainConfig, total_steps: int, validations: float) -> list[str]:
+    """List what a user should know of the schedule before the first of so many steps."""
     has_steps = config.minutes is None
     end, patience = config.schedule_steps or total_steps, config.plateau_patience
     warnings = {
@@ -138,12 +129,8 @@ def list_warnings(
             has_steps and config.warmup_steps >= total_steps,
         f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
         f"train.schedule_steps=null": has_steps and config.warmup_steps < total_steps != end,
-        "train.bucketing with model.norm=batch: the statistics of a batch depend on its length; "
-        "use --set train.bucketing=false": config.bucketing and norm == "batch",
         f"the learning rate never falls: the run has {validations:.0f} validations, and "
         f"train.plateau_patience is {patience}; use --set train.evaluate_every=N, in steps":
             patience is not None and validations <= patience + 1,
-        "the best model is selected on the test set, because the validation examples are test "
-        "examples": selected_on == "test",
     }  # fmt: skip
     return [text for text, holds in warnings.items() if holds]

@@ -283,7 +283,9 @@ def compute_position_scores(
 def describe_data(dataset: Dataset) -> list[str]:
     """Write a line on each note, each trivial baseline and each bound of a data set."""
     unit = f"bits per {unit_of(dataset.splits['test'].text_bytes)}"
+    is_tested = dataset.selected_on == "test"
     return [
+        *["the best model is selected on the test set, which validates it"] * is_tested,
         *(f"{note}: {count:,}" for note, count in dataset.notes.items() if count),
         *(f"trivial baseline, {name}: {accuracy:.2f} % of the test set"
           for name, accuracy in dataset.baselines.items()),

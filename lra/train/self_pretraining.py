@@ -6,25 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from torch import Tensor
-from typing_extensions import TypedDict
 
 from lra.config.schema import RunConfig
+from lra.record.run import PretrainingRecord
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo
 from tasks.unlabelled import build_pretraining_data
 
 HEAD = ("hidden.", "output.")
 """Starts of the names of weights that read features, which are not transferred."""
-
-
-class PretrainingResult(TypedDict):
-    """The result of a pretraining."""
-
-    steps: int
-    epochs: float
-    seconds: float
-    flops_per_step: float | None
-    val_loss: float | None
 
 
 def pretraining_config(config: RunConfig) -> RunConfig:
@@ -53,7 +43,7 @@ def pretraining_config(config: RunConfig) -> RunConfig:
 
 
 def choose_phase(
-    config: RunConfig, info: TaskInfo, dataset: Dataset, pretrained: PretrainingResult | None
+    config: RunConfig, info: TaskInfo, dataset: Dataset, pretrained: PretrainingRecord | None
 ) -> tuple[RunConfig, TaskInfo, Dataset]:
     """Choose what a run trains with: in its pretraining, on labels from the start, or after it.
 
@@ -69,7 +59,7 @@ def choose_phase(
         return pretraining_config(config), *data
     minutes = config.train.minutes
     if minutes is not None:
-        left = max(minutes - pretrained["seconds"] / 60, minutes / 1000)
+        left = max(minutes - pretrained.seconds / 60, minutes / 1000)
         config = replace(config, train=config.train.model_copy(update={"minutes": left}))
     return config, info, dataset
 
@@ -91,12 +81,15 @@ def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
     }
 
 
-def summarize_pretraining(trainer: Trainer) -> PretrainingResult:
-    """Return the steps, epochs, time and loss of a pretraining so far."""
-    return {
-        "steps": trainer.step,
-        "epochs": trainer.step / trainer.order.batches_per_epoch,
-        "seconds": trainer.metrics.seconds,
-        "flops_per_step": trainer.metrics.flops_per_step,
-        "val_loss": trainer.best and trainer.best["val_loss"],
-    }
+def summarize_pretraining(config: RunConfig, trainer: Trainer) -> PretrainingRecord:
+    """Describe the pretraining of a run so far, by its trainer."""
+    pretrain = config.pretrain
+    return PretrainingRecord(
+        objective=pretrain.objective,
+        masked_share=pretrain.masked_share if pretrain.objective == "masked" else None,
+        steps=trainer.step,
+        epochs=trainer.step / trainer.order.batches_per_epoch,
+        seconds=trainer.metrics.seconds,
+        flops_per_step=trainer.metrics.flops_per_step,
+        val_loss=trainer.best and trainer.best["val_loss"],
+    )
