@@ -9,8 +9,6 @@ operation checks that the devices of its tensors agree. Counted are:
   where the shape of a result depends on the data (`nonzero`, a boolean index), where a tensor on
   the device is indexed by one on the CPU, and at a copy between devices, unless it is
   `non_blocking` and the memory on the CPU is pinned.
-- **Peak bytes.** The most memory that tensors on the device hold at once, each rounded up to 512
-  bytes, as the caching allocator does.
 
 Every number that is read from the device is one. `python tests/fake_cuda.py` reads a list as JSON
 and writes the counts of each item: a case (task, mixer, changed settings), or an expression of the
@@ -31,7 +29,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,9 +83,7 @@ from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
 DEVICE = torch.device("cuda", 0)
 MEMORY = 80 * 2**30
-"""Bytes that the device has."""
-BLOCK = 512
-"""Bytes by which the caching allocator rounds up."""
+"""Bytes that the device has, of which none are taken."""
 
 aten = torch.ops.aten
 _COPIES = {aten._to_copy.default, aten.copy_.default}
@@ -119,7 +114,6 @@ class Counts:
 
     launches: int = 0
     waits: int = 0
-    peak_bytes: int = 0
 
 
 class FakeCuda(TorchDispatchMode):
@@ -129,14 +123,12 @@ class FakeCuda(TorchDispatchMode):
         super().__init__()
         self.fake = FakeTensorMode()
         self.counts = Counts()
-        self.live_bytes = 0
-        self._known: dict[int, weakref.ref[Any]] = {}
         self._pinned: set[StorageWeakRef] = set()
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[Counts]:
         """Count what happens within it, from zero."""
-        before, self.counts = self.counts, Counts(peak_bytes=self.live_bytes)
+        before, self.counts = self.counts, Counts()
         try:
             yield self.counts
         finally:
@@ -190,7 +182,7 @@ class FakeCuda(TorchDispatchMode):
             if func in _INDEXED:
                 self._check_index(func, *args[:2])
             result = self._compute(func, args, kwargs)
-        self._account(func, result)
+        self.counts.launches += _has_kernel(func)
         return result
 
     def _compute_on_cpu(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -258,29 +250,6 @@ class FakeCuda(TorchDispatchMode):
         self._pinned = {storage for storage in self._pinned if not storage.expired()}
         self._pinned.add(StorageWeakRef(x.untyped_storage()))
         return x
-
-    def _account(self, func: Any, result: Any) -> None:
-        outputs: list[FakeTensor] = []
-        _collect((result,), outputs)
-        for x in outputs:
-            self._hold(x)
-        self.counts.peak_bytes = max(self.counts.peak_bytes, self.live_bytes)
-        self.counts.launches += _has_kernel(func)
-
-    def _hold(self, x: FakeTensor) -> None:
-        storage = x.untyped_storage()
-        key = storage._cdata
-        if key in self._known:
-            return
-        size = -(-storage.nbytes() // BLOCK) * BLOCK
-        if self.live_bytes + size > MEMORY:
-            raise torch.OutOfMemoryError(f"{size:,} bytes do not fit beside {self.live_bytes:,}")
-        self._known[key] = weakref.ref(storage, functools.partial(self._release, key, size))
-        self.live_bytes += size
-
-    def _release(self, key: int, size: int, _: Any) -> None:
-        del self._known[key]
-        self.live_bytes -= size
 
 
 @functools.cache
@@ -410,13 +379,7 @@ def use_fake_cuda() -> Iterator[FakeCuda]:
         "get_device_capability": lambda device=None: (9, 0),
         "is_bf16_supported": lambda including_emulation=True: True,
         "is_current_stream_capturing": lambda: False,
-        "mem_get_info": lambda device=None: (MEMORY - mode.live_bytes, MEMORY),
-        "memory_allocated": lambda device=None: mode.live_bytes,
-        "memory_reserved": lambda device=None: mode.live_bytes,
-        "max_memory_allocated": lambda device=None: mode.counts.peak_bytes,
-        "max_memory_reserved": lambda device=None: mode.counts.peak_bytes,
-        "reset_peak_memory_stats": lambda device=None: None,
-        "empty_cache": lambda: None,
+        "mem_get_info": lambda device=None: (MEMORY, MEMORY),
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
         "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),

@@ -55,8 +55,7 @@ def test_what_is_nearest_to_a_run_is_taken() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"device": "NVIDIA H200"}, {"task": "text"}, {"mixer": "s4"}, {"preset": "quick"},
-        {"protocol": "lra"}, {"mixer_code": "0" * 16}, {"steps_per_second": None},
+        {"device": "NVIDIA H200"}, {"preset": "quick"}, {"mixer_code": "0" * 16},
         {"overrides": ["model.dim=1024"]}, {"batch_size": 2, "length": 512},
     ],
 )  # fmt: skip

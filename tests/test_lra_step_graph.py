@@ -121,7 +121,6 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("mixer", "changes"),
     [
         ("tnn", []),
-        ("delta", []),
         ("linear", ["mixer.feature=favor", "mixer.redraw_steps=2"]),
         ("tnn", ["train.micro_batch=2", "train.precision=bf16"]),
     ],

@@ -59,7 +59,7 @@ class Run:
     trainer: Trainer = field(init=False)
     """The trainer of the present phase."""
     session: Session = field(init=False)
-    last_checkpoint: float = field(init=False)
+    last_checkpoint: float = field(init=False, default_factory=time.monotonic)
 
     @property
     def is_pretraining(self) -> bool:
@@ -97,13 +97,12 @@ class Run:
             if isinstance(found, RunRecord):
                 return found
             self.session = Session(self.device, self.group)
-            self.last_checkpoint = time.monotonic()
             with self.config.mixer_component.explain_errors("the run failed"):
                 self._begin(found)
+                self._check_record()
                 self.group.on_main_process(
                     lambda: self.folder.open_writers(self.config, self.seed, self.step, held)
                 )
-                self._check_record()
                 return self._train()
 
     def _begin(self, state: RunState | None) -> None:

@@ -20,11 +20,7 @@ PLATEAU_THRESHOLD = 1e-4
 
 
 class RunLength:
-    """The number of steps of a run, and the steps after which it is validated.
-
-    Args:
-        batches_per_epoch: batches that the training set has.
-    """
+    """The number of steps of a run, and the steps after which it is validated."""
 
     def __init__(self, config: TrainConfig, batches_per_epoch: int) -> None:
         self.limit = None if config.minutes is None else 60 * config.minutes
@@ -38,8 +34,7 @@ class RunLength:
         """Return the steps of the whole run; for a run of minutes, an estimate.
 
         Args:
-            step: steps made so far.
-            seconds: time that they took.
+            step: steps made so far, which took so many seconds.
         """
         if self.limit is None:
             return self._steps
@@ -55,11 +50,7 @@ class RunLength:
         return math.inf if self.limit is not None else math.ceil(self._steps / self._every)
 
     def is_due(self, step: int, seconds: float, validated: tuple[int, float]) -> bool:
-        """Whether the model must be validated before the next step.
-
-        Args:
-            validated: step and seconds of the last validation.
-        """
+        """Whether the model, last validated at such a step and time, must be validated now."""
         if step in (0, validated[0]):
             return False
         if step == self.total(step, seconds):

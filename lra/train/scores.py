@@ -21,6 +21,7 @@ MOST_VALUES = 32
 """Most different values of a field by which losses are told apart."""
 LARGEST_PERPLEXITY = 1e18
 """Perplexity that no record holds: such a model predicts nothing."""
+EMPTY = torch.empty(0)
 SEGMENT = "segment"
 """Field of metadata whose values divide a split into segments, which have equal weight."""
 
@@ -72,20 +73,26 @@ class Output(NamedTuple):
     """(labels,)"""
     answer: Tensor
     """(labels,) the predicted class, or NO_PREDICTION; or of positions whether it is right."""
-    where: Tensor
+    where: Tensor = EMPTY
     """(labels,) of positions whether they are targets; of tokens their positions in the batch."""
 
     @classmethod
     def of(cls, indices: np.ndarray, logits: Tensor, batch: Batch, info: TaskInfo) -> Output:
         """Keep what scores need of the logits of a batch."""
         loss, is_right = compute_losses(logits, batch.labels)
-        answer = is_right & loss.isfinite()  # NaN has an argmax, too
+        lengths, counts = batch.lengths.sum(dim=1).numpy(), batch.label_counts.numpy()
         if info.targets == "example":
             is_finite = logits.isfinite().all(dim=-1)
             answer = torch.where(is_finite, logits.argmax(dim=-1), NO_PREDICTION)
+            return cls(indices, lengths, counts, loss, answer)
+        answer = is_right & loss.isfinite()  # NaN has an argmax, too
         where = is_scored(batch.labels) if batch.scored is None else batch.scored
-        lengths, counts = batch.lengths.sum(dim=1).numpy(), batch.label_counts.numpy()
         return cls(indices, lengths, counts, loss, answer, where)
+
+    def read(self) -> Output:
+        """Copy the tensors to the CPU, which waits for a GPU."""
+        tensors = {"loss": self.loss, "answer": self.answer, "where": self.where}
+        return self._replace(**{name: tensor.cpu() for name, tensor in tensors.items()})
 
 
 def score_outputs(
@@ -96,11 +103,7 @@ def score_outputs(
     Reading an output waits for a GPU, so it is done here, after the last batch.
     """
     score = {"example": _score_examples, "position": _score_positions, "token": _score_tokens}
-    read = [
-        one._replace(loss=one.loss.cpu(), answer=one.answer.cpu(), where=one.where.cpu())
-        for one in outputs
-    ]
-    return score[info.targets](read, split, info, group)
+    return score[info.targets]([one.read() for one in outputs], split, info, group)
 
 
 def _score_examples(

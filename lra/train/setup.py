@@ -18,7 +18,6 @@ from lra.train.run import Run
 from lra.train.run_folder import choose_folder
 from lra.train.scores import describe_data
 from lra.train.stopping import StopRequest
-from models.fast.public_kernels import installed_packages
 
 logger = logging.getLogger(__name__)
 
@@ -82,12 +81,11 @@ def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str
     It includes settings of `log`, which determine when processes exchange something.
     """
     names = {key: value for key, value in config.values().items() if isinstance(value, str)}
-    packages = versions() | (installed_packages() if config.train.kernels == "auto" else {})
     return {
         "seed": seed,
         **names,
         **config.settings,
         "the device": device.type,
-        **{f"the version of {name}": number for name, number in packages.items()},
+        **{f"the version of {name}": number for name, number in versions().items()},
         "the code of lra": code_digest(),
     }

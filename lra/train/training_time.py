@@ -77,12 +77,10 @@ class TrainingTime:
     device: str
     """Name of the run's device."""
     max_steps: int | None = None
-    """Step at which the run stops."""
     max_seconds: float | None = None
     """Time from now on after which the run stops."""
     steps_made: int = 0
     seconds_made: float = 0.0
-    """Time that they took."""
 
     @property
     def seconds(self) -> float | None:
