@@ -10,9 +10,8 @@ operation checks that the devices of its tensors agree. Counted are:
   the device is indexed by one on the CPU, and at a copy between devices, unless it is
   `non_blocking` and the memory on the CPU is pinned.
 
-Every number that is read from the device is one. `python tests/fake_cuda.py` reads a list as JSON
-and writes the counts of each item: a case (task, mixer, changed settings), or an expression of the
-tensors `cpu`, `gpu` and `index`, None if its devices disagree. A C++ compiler is needed.
+Every number that is read from the device is one. `python tests/fake_cuda.py` reads cases (task,
+mixer, changed settings) as JSON and writes the counts of each. A C++ compiler is needed.
 """
 # ruff: noqa: E402
 
@@ -461,26 +460,11 @@ def count_case(
     return {"step": asdict(step), "validation": asdict(validation)}
 
 
-def count_expression(mode: FakeCuda, expression: str) -> dict[str, int] | None:
-    """Count what an expression asks of the device; None if its tensors are on different ones."""
-    cpu = torch.ones(3, 3)
-    tensors = {"torch": torch, "cpu": cpu, "gpu": cpu.cuda(), "index": torch.tensor([0, 2])}
-    with mode.counting() as counts:
-        try:
-            eval(expression, tensors)
-        except RuntimeError:
-            return None
-    return asdict(counts)
-
-
 def main() -> None:
     """Count what standard input lists."""
     torch.set_num_threads(1)
     with use_fake_cuda() as mode:
-        counted = [
-            count_expression(mode, item) if isinstance(item, str) else count_case(mode, *item)
-            for item in json.load(sys.stdin)
-        ]
+        counted = [count_case(mode, *item) for item in json.load(sys.stdin)]
     json.dump(counted, sys.stdout)
 
 

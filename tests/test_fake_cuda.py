@@ -23,17 +23,6 @@ COSTS = {
 }
 """Launches and waits of a mixer on ListOps."""
 
-RULES: dict[str, tuple[int, int] | None] = {
-    "gpu[0].unsqueeze(0).T": (0, 0),
-    "gpu.sum().item()": (1, 1),
-    "gpu[gpu > 0]": (2, 1),
-    "cpu.to('cuda', non_blocking=True)": (1, 1),
-    "cpu.pin_memory().to('cuda', non_blocking=True)": (1, 0),
-    "gpu + cpu": None,
-    "cpu[index.cuda()]": None,
-}
-"""Launches and waits of expressions; None where devices disagree."""
-
 
 @pytest.mark.thorough
 @pytest.mark.skipif(fake_cuda.find_compiler() is None, reason="needs a C++ compiler")
@@ -41,15 +30,12 @@ def test_devices_agree_and_costs_do_not_grow() -> None:
     mixers = list(dict.fromkeys(mixer for mixer, _ in COSTS))
     done = subprocess.run(
         [sys.executable, "-W", "error", fake_cuda.__file__],
-        input=json.dumps([*RULES, *(["listops", mixer, SMALL] for mixer in mixers)]),
+        input=json.dumps([["listops", mixer, SMALL] for mixer in mixers]),
         cwd=Path(__file__).parent, env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    rules = dict(zip(RULES, found[: len(RULES)], strict=True))
-    assert {k: v and (v["launches"], v["waits"]) for k, v in rules.items()} == RULES
-    counted = dict(zip(mixers, found[len(RULES) :], strict=True))
+    counted = dict(zip(mixers, json.loads(done.stdout), strict=True))
     for (mixer, part), limits in COSTS.items():
         costs = tuple(counted[mixer][part].values())
         assert all(x <= 1.05 * most for x, most in zip(costs, limits, strict=True)), (
