@@ -7,6 +7,7 @@ import math
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from pydantic import ValidationError
@@ -17,15 +18,17 @@ from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.runtime.environment import is_out_of_memory
+from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
 from lra.runtime.errors import UserError
+from lra.runtime.launch import is_restart
 from lra.runtime.progress import Progress
 from lra.train.checkpoint import RunState, capture, restore
-from lra.train.run_folder import RunFolder
+from lra.train.run_folder import RunFolder, choose_folder
 from lra.train.run_record import Session, describe_result, describe_settings, describe_training
 from lra.train.schedule import list_warnings
-from lra.train.scores import Score
+from lra.train.scores import Score, describe_data
 from lra.train.self_pretraining import (
+    Phase,
     choose_phase,
     summarize_pretraining,
     transfer_weights,
@@ -43,54 +46,51 @@ class Run:
     """A run of one or, with a pretraining, two phases, each with a trainer of its own."""
 
     config: RunConfig
-    info: TaskInfo
-    dataset: Dataset
     seed: int
     device: torch.device
-    folder: RunFolder
+    results_dir: Path
+    """The folder with runs/."""
+    data_dir: Path
+    """The folder of official files and caches."""
     stop: StopRequest
     group: ProcessGroup = SINGLE_PROCESS
+    resume: str = "auto"
+    """auto, or never for a new run beside a finished one."""
     label: str | None = None
     """Name of the run in tables. None: the name that it had when it was stopped."""
     classifier: type[Classifier] = Classifier
     """The class of the model; a subclass computes the same by other ways."""
-    pretrained: PretrainingRecord | None = field(init=False, default=None)
-    """Result of a pretraining that is over."""
+    folder: RunFolder = field(init=False)
+    info: TaskInfo = field(init=False)
+    dataset: Dataset = field(init=False)
+    phase: Phase = field(init=False)
     trainer: Trainer = field(init=False)
     """The trainer of the present phase."""
     session: Session = field(init=False)
     last_checkpoint: float = field(init=False, default_factory=time.monotonic)
 
     @property
-    def is_pretraining(self) -> bool:
-        """Whether the present phase is a pretraining."""
-        return self.config.is_pretrained and self.pretrained is None
-
-    @property
-    def steps_before(self) -> int:
-        """Steps of the phases before the present one."""
-        return 0 if self.pretrained is None else self.pretrained.steps
-
-    @property
     def step(self) -> int:
         """Steps made in all phases."""
-        return self.steps_before + self.trainer.step
+        return self.phase.steps_before + self.trainer.step
 
     @property
     def total_steps(self) -> int:
         """Step at which the present phase ends."""
-        return self.steps_before + self.trainer.total_steps
+        return self.phase.steps_before + self.trainer.total_steps
 
     def execute(self) -> RunRecord:
         """Make the run, or resume it, to its end or to a stop; a finished run is only read.
 
-        Raises: UserError if the folder is in use or holds a run of other settings or data.
+        Raises: DataError for data that can neither be found nor made; UserError if the folder is in
+            use or holds a run of other settings or data, or if processes have different data.
         """
-        with ExitStack() as held:
-            identity = {
-                "hash": self.config.hash, "seed": self.seed,
-                "source": self.dataset.source, "data": self.dataset.fingerprint,
-            }  # fmt: skip
+        self._prepare()
+        identity = {
+            "hash": self.config.hash, "seed": self.seed,
+            "source": self.dataset.source, "data": self.dataset.fingerprint,
+        }  # fmt: skip
+        with self.stop, ExitStack() as held:
             found = self.group.on_main_process(
                 lambda: self.folder.start(identity, self.label, held)
             )
@@ -104,6 +104,25 @@ class Run:
                     lambda: self.folder.open_writers(self.config, self.seed, self.step, held)
                 )
                 return self._train()
+
+    def _prepare(self) -> None:
+        """Choose the folder of the run, and prepare its data."""
+        # With recomputed activations, kept memory would be fragmented.
+        if self.device.type == "cpu" and self.config.train.checkpoint_activations is not True:
+            keep_freed_memory()
+        resume = "auto" if is_restart() else self.resume
+        self.folder = choose_folder(self.results_dir, self.config, self.seed, resume)
+        name = " / ".join((self.config.task_name, self.config.mixer_name, self.config.preset))
+        logger.info(f"{name}, seed {self.seed}, on {device_name(self.device)}")
+        logger.info(f"saved in {self.folder.path}")
+        task = self.config.build_task()
+        self.info, self.dataset = task.info, task.prepare(self.data_dir)
+        facts = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
+        self.group.require_equal("data", {f"data {name}": fact for name, fact in facts.items()})
+        sizes = ", ".join(f"{count:,} {split}" for split, count in self.dataset.sizes.items())
+        logger.info(f"data: {sizes} examples, {self.dataset.source}, in {self.dataset.folder}")
+        for line in describe_data(self.dataset):
+            logger.info(line)
 
     def _begin(self, state: RunState | None) -> None:
         """Begin the present phase, from a state if there is one."""
@@ -120,11 +139,11 @@ class Run:
 
     def _begin_phase(self, pretrained: PretrainingRecord | None) -> None:
         """Build the trainer of the pretraining, or of what follows it."""
-        self.pretrained = pretrained
-        phase = choose_phase(self.config, self.info, self.dataset, pretrained)
+        self.phase = choose_phase(self.config, self.info, self.dataset, pretrained)
         self.trainer = Trainer(
-            *phase, self.seed, self.device, classifier=self.classifier, group=self.group
-        )
+            self.phase.config, self.phase.info, self.phase.dataset, self.seed, self.device,
+            classifier=self.classifier, group=self.group,
+        )  # fmt: skip
 
     def _begin_fine_tuning(self) -> None:
         """Go on with the best model of the pretraining, under a new head."""
@@ -140,7 +159,7 @@ class Run:
         """Go on to the end or to a stop."""
         try:
             self._loop()
-            if self.is_pretraining:
+            if self.phase.is_pretraining:
                 self._begin_fine_tuning()
                 self._loop()
             return self._finish("done", None, self.trainer.test(self._check_signal))
@@ -169,7 +188,7 @@ class Run:
     def _announce(self) -> None:
         """Log the size of the present phase, its estimated time, and what a user should know."""
         trainer, metrics = self.trainer, self.trainer.metrics
-        kind = "pretraining steps" if self.is_pretraining else "steps"
+        kind = "pretraining steps" if self.phase.is_pretraining else "steps"
         steps = f"{self.total_steps:,} {kind}, " if trainer.length.limit is None else ""
         logger.info(f"{steps}{trainer.num_parameters:,} parameters")
         left = TrainingTime(
@@ -189,7 +208,7 @@ class Run:
         """
         self._announce()
         trainer, start = self.trainer, self.trainer.step
-        what = "pretraining" if self.is_pretraining else "training"
+        what = "pretraining" if self.phase.is_pretraining else "training"
         with closing(Progress(start, trainer.total_steps, what)) as progress:
             while True:
                 if trainer.validation_is_due():
@@ -203,7 +222,7 @@ class Run:
                 if is_logged or is_last or trainer.metrics.read_is_due():
                     trainer.read()
                     means = trainer.metrics.means()
-                    accuracy = means["accuracy"] if self._has_accuracy else None
+                    accuracy = means["accuracy"] if self.phase.has_accuracy else None
                     progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
                     if is_logged:
                         self._log(means)
@@ -221,13 +240,8 @@ class Run:
         if must_save:
             self._checkpoint()
 
-    @property
-    def _has_accuracy(self) -> bool:
-        """Whether predictions can be right: not if a pretraining predicts real numbers."""
-        return not (self.is_pretraining and self.info.vocab_size is None)
-
     def _log(self, facts: dict[str, float]) -> None:
-        if self.is_pretraining:
+        if self.phase.is_pretraining:
             facts = {f"pretrain_{name}": number for name, number in facts.items()}
         if self.group.is_main_process:
             self.folder.log(self.step, self.session.wall_seconds(), facts)
@@ -244,8 +258,8 @@ class Run:
             facts["val_bits"] = score.loss / math.log(2)
             bits = f", {facts['val_bits']:.3f} bits per token"
         self._log(facts)
-        accuracy = f"accuracy {score.accuracy:.2f} %, " if self._has_accuracy else ""
-        of = "validation of the pretraining" if self.is_pretraining else "validation"
+        accuracy = f"accuracy {score.accuracy:.2f} %, " if self.phase.has_accuracy else ""
+        of = "validation of the pretraining" if self.phase.is_pretraining else "validation"
         logger.info(f"step {self.step}: {of} {accuracy}loss {score.loss:.3f}{bits}")
         self._checkpoint()
 
@@ -255,10 +269,11 @@ class Run:
             self.stop.check_signal()
 
     def _checkpoint(self) -> None:
+        pretrained = self.phase.pretrained
         state = {
             "label": self.label,
             "trainer": capture(self.trainer),
-            "pretraining": self.pretrained and self.pretrained.model_dump(),
+            "pretraining": pretrained and pretrained.model_dump(),
             **self.session.state(),
         }
         if self.group.is_main_process:
@@ -280,7 +295,6 @@ class Run:
             self.folder.save_settings(self.config)
 
     def _record(self, status: Status, message: str | None, test: Score | None) -> RunRecord:
-        trainer = None if self.is_pretraining else self.trainer
         return RunRecord(
             run_id=self.folder.path.name,
             label=self.label,
@@ -288,8 +302,8 @@ class Run:
             status=status,
             message=message,
             **describe_settings(self.config),
-            **describe_training(self.trainer, self.config, self.info.max_length, self.pretrained),
-            **describe_result(test, trainer, self.info, self.dataset, self.steps_before),
+            **describe_training(self.trainer, self.phase, self.config, self.info.max_length),
+            **describe_result(test, self.trainer, self.phase, self.info, self.dataset),
             **self.session.describe(),
         )
 

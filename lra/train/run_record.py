@@ -9,7 +9,6 @@ import torch
 
 from lra.classifier.decoders import count_state
 from lra.config.schema import RunConfig
-from lra.record.run import PretrainingRecord
 from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
@@ -19,10 +18,10 @@ from lra.runtime.environment import (
     reset_peak_memory,
     versions,
 )
-from lra.runtime.repository import git_state
+from lra.runtime.repository import code_digest, git_state
 from lra.train.checkpoint import RunState
 from lra.train.scores import Score, compute_position_scores
-from lra.train.self_pretraining import summarize_pretraining
+from lra.train.self_pretraining import Phase, summarize_pretraining
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
@@ -112,36 +111,31 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
 
 
 def describe_training(
-    trainer: Trainer, config: RunConfig, length: int, pretrained: PretrainingRecord | None
+    trainer: Trainer, phase: Phase, config: RunConfig, length: int
 ) -> dict[str, Any]:
-    """List the fields of a record that are about training steps; see `Run` for the arguments."""
-    is_pretraining = config.is_pretrained and pretrained is None
-    steps, seconds = (pretrained.steps, pretrained.seconds) if pretrained else (0, 0.0)
+    """List the fields of a record that are about the steps of a run's phase, and before it."""
+    before = phase.pretrained
+    pretraining = summarize_pretraining(config, trainer) if phase.is_pretraining else before
     return {
-        "steps": steps + trainer.step,
-        "total_steps": steps + trainer.total_steps,
-        "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,
-        "pretraining": summarize_pretraining(config, trainer) if is_pretraining else pretrained,
+        "steps": phase.steps_before + trainer.step,
+        "total_steps": phase.steps_before + trainer.total_steps,
+        "epochs": 0.0 if phase.is_pretraining else trainer.step / trainer.order.batches_per_epoch,
+        "pretraining": pretraining,
         "steps_per_second": trainer.metrics.steps_per_second,
         "flops_per_step": trainer.metrics.flops_per_step,
         "params": trainer.num_parameters,
-        "state_size": None if is_pretraining else count_state(trainer.model, length),
+        "state_size": None if phase.is_pretraining else count_state(trainer.model, length),
         "length": length,
         "micro_batch": trainer.gradient.micro_batch,
-        "train_seconds": seconds + trainer.metrics.seconds,
+        "train_seconds": (before.seconds if before else 0.0) + trainer.metrics.seconds,
     }
 
 
 def describe_result(
-    test: Score | None, trainer: Trainer | None, info: TaskInfo, dataset: Dataset, steps_before: int
+    test: Score | None, trainer: Trainer, phase: Phase, info: TaskInfo, dataset: Dataset
 ) -> dict[str, Any]:
-    """List the fields of a record that are about data and scores.
-
-    Args:
-        trainer: has the best model; None in a pretraining.
-        steps_before: of the phases before that of the trainer.
-    """
-    best = trainer.best if trainer else None
+    """List the fields of a record that are about data and scores."""
+    best = None if phase.is_pretraining else trainer.best
     positions = None
     if info.targets == "position":
         positions = compute_position_scores(test, dataset, best and best["val_loss"])
@@ -154,8 +148,24 @@ def describe_result(
         "positions": positions,
         "val_accuracy": best["val_accuracy"] if best else None,
         "selected_on": dataset.selected_on if best else None,
-        "best_step": steps_before + best["step"] if best else None,
+        "best_step": phase.steps_before + best["step"] if best else None,
         "baselines": dict(dataset.baselines),
         "largest_class": largest_class(dataset.splits["test"].labels),
         "data": DataRecord.of(dataset),
+    }
+
+
+def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str, Any]:
+    """List by name what all processes that train one model must have in common, except data.
+
+    It includes settings of `log`, which determine when processes exchange something.
+    """
+    names = {key: value for key, value in config.values().items() if isinstance(value, str)}
+    return {
+        "seed": seed,
+        **names,
+        **config.settings,
+        "the device": device.type,
+        **{f"the version of {name}": number for name, number in versions().items()},
+        "the code of lra": code_digest(),
     }

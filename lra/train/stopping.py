@@ -91,10 +91,6 @@ class StopRequest:
             return self.time_flag
         return None
 
-    def last_step(self, total: int) -> int:
-        """Return the step at which a run of this many steps ends or stops."""
-        return total if self.max_steps is None else min(total, self.max_steps)
-
     def check_signal(self) -> None:
         """Raise Stopped if something stops even an evaluation."""
         if (found := self.stop_now()) is not None:
