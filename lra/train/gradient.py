@@ -26,12 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Gradient:
-    """Computes the gradients of a model, in micro-batches.
-
-    Args:
-        split: the training examples.
-        group: the processes that each have a part of every batch.
-    """
+    """Computes the gradients of a model, in micro-batches, each process a part of every batch."""
 
     def __init__(
         self,
@@ -115,10 +110,7 @@ class Gradient:
         return round(self.group.sums_of([own])[0])
 
     def fit_memory(self) -> None:
-        """Find out once whether blocks must be computed again; change nothing else.
-
-        A pass of the longest examples is tried.
-        """
+        """Find out once, by the longest examples, whether blocks must be computed again."""
         if not self._may_checkpoint:
             return
         self._may_checkpoint = False

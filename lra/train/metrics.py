@@ -39,11 +39,7 @@ class Diverged(KnownError):
 
 
 class StepMetrics:
-    """The sums of training steps, their durations and their arithmetic.
-
-    Args:
-        group: the processes that each have a part of every step.
-    """
+    """The sums of training steps, their durations and their arithmetic, over all processes."""
 
     def __init__(self, group: ProcessGroup) -> None:
         self.group = group
@@ -111,10 +107,7 @@ class StepMetrics:
         return None
 
     def _add_up(self, parts: list[list[float]], seconds: float) -> tuple[list[list[float]], float]:
-        """Add up the processes' parts of each step: loss, right predictions and arithmetic.
-
-        Returns: the sums, and the seconds of the main process.
-        """
+        """Add up the processes' parts of each step; return also the main process's seconds."""
         if self.group.world_size == 1:
             return parts, seconds
         numbers = [number for part in parts for number in part]

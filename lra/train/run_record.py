@@ -27,12 +27,7 @@ from tasks.base import Dataset, TaskInfo, largest_class
 
 
 class Session:
-    """One session of a run, which knows what the sessions before it took.
-
-    Args:
-        device: of this process.
-        group: the processes that train together.
-    """
+    """One session of a run, which knows what the sessions before it took."""
 
     def __init__(self, device: torch.device, group: ProcessGroup) -> None:
         self.device = device

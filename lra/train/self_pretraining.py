@@ -83,13 +83,9 @@ def choose_phase(
 
 
 def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Combine the weights of a pretrained model with the head of a new one.
+    """Combine the weights of a pretrained model with the head of a new one, both by name.
 
     What stood for hidden positions is left out of embeddings.
-
-    Args:
-        weights: of the pretrained model, by name.
-        own: of the new one.
     """
     return {
         name: value

@@ -79,9 +79,8 @@ class StopRequest:
 
         Args:
             step: steps of the whole run.
-            made: steps of this session. Time does not stop one without any, so that a chain of
-                sessions always goes on.
-            seconds: time of this session.
+            made: steps of this session, which took so many seconds. Time does not stop a session
+                without any, so that a chain of sessions always goes on.
         """
         if (found := self.stop_now()) is not None:
             return found

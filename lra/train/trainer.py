@@ -57,13 +57,7 @@ class Best(TypedDict):
 
 
 class Trainer:
-    """Trains a classifier; `lra.train.state` captures its complete state.
-
-    Args:
-        dataset: with splits train and val.
-        classifier: the class of the model.
-        group: the processes that train it together.
-    """
+    """Trains a classifier; `lra.train.checkpoint` captures its complete state."""
 
     def __init__(
         self,

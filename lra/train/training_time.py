@@ -29,12 +29,9 @@ class MeasuredSpeed:
 
 
 def find_speed(config: RunConfig, here: str) -> MeasuredSpeed | None:
-    """Look up the speed of a run's steps; None if none was measured at its preset.
+    """Look up the speed of a run's steps on a device, by its name, or on another CPU or GPU.
 
-    A step is taken to last in proportion to its examples.
-
-    Args:
-        here: name of the run's device; without a speed on it, another CPU or GPU is taken.
+    A step is taken to last in proportion to its examples. None if none was measured at its preset.
     """
     if config.plug_ins:
         return None
