@@ -114,17 +114,15 @@ def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     """Say how long a run will take, or what is not known of it."""
     from lra.runtime.environment import choose_device, device_name
     from lra.runtime.errors import UserError
+    from lra.train.stopping import StopRequest
     from lra.train.training_time import TrainingTime
 
     try:
-        device = device_name(choose_device(options.device))
+        here = device_name(choose_device(options.device))
     except UserError as error:  # the settings can be shown for a device of another machine
         return f"not known: {error}"
-    seconds = None if options.max_minutes is None else 60 * options.max_minutes
-    left = TrainingTime(
-        config=config, device=device, max_steps=options.max_steps, max_seconds=seconds
-    )
-    return str(left)
+    stop = StopRequest(options.max_minutes, options.max_steps)
+    return TrainingTime(config, here, stop).describe()
 
 
 def run(options: argparse.Namespace, classifier: type[Classifier] | None = None) -> int:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 import run_task
-from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.measured import Speeds, speeds_csv
 from lra.report.published import repeats
 from lra.report.tables.published import reproduce_table
 from lra.train import training_time
+from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime
 from made_results import bench_record, record, save_all
 from requested import compose
@@ -74,21 +73,21 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("timed")
 def test_an_estimate_ends_where_the_run_does() -> None:
-    def left(config: RunConfig = CONFIG, device: str = HERE, **facts: Any) -> TrainingTime:
-        return TrainingTime(config=config, device=device, **facts)
-
-    assert str(left()) == "4.2 h of training (earlier runs made 2 steps/s)"
-    assert str(left(steps_made=15_000)).startswith("2.1 h of training left (")
-    assert left(steps_made=40_000).seconds == 0
+    here = TrainingTime(CONFIG, HERE)
+    assert here.describe() == "4.2 h of training (earlier runs made 2 steps/s)"
+    assert here.describe(15_000).startswith("2.1 h of training left (")
+    assert here.seconds(40_000) == 0
     halved = compose("listops", "tnn", overrides=[f"train.batch_size={BATCH // 2}", "model.dim=16"])
-    assert "with the preset's settings made 4 steps/s" in str(left(halved))
-    assert str(left(compose("listops", "s4"))).startswith("not known, because no such step")
-    assert "earlier runs on CPU A, 2 threads made" in str(left(device="CPU C"))
-    assert left(max_steps=3000).seconds == 1500
-    assert left(max_seconds=120).seconds == 120
-    minutes = compose("listops", "tnn", overrides=["train.minutes=10"])
-    assert str(left(minutes)) == "10 min of training"
-    assert left(minutes, steps_made=100, seconds_made=480.0).seconds == 120
+    assert "with the preset's settings made 4 steps/s" in TrainingTime(halved, HERE).describe()
+    other = TrainingTime(compose("listops", "s4"), HERE).describe()
+    assert other.startswith("not known, because no such step was timed")
+    elsewhere = TrainingTime(CONFIG, "CPU C").describe()
+    assert "earlier runs on CPU A, 2 threads made" in elsewhere
+    assert TrainingTime(CONFIG, HERE, StopRequest(max_steps=3000)).seconds() == 1500
+    assert TrainingTime(CONFIG, HERE, StopRequest(max_minutes=2)).seconds() == 120
+    limited = TrainingTime(compose("listops", "tnn", overrides=["train.minutes=10"]), HERE)
+    assert limited.describe() == "10 min of training"
+    assert limited.seconds(100, 480.0) == 120
 
 
 @pytest.mark.parametrize(

@@ -187,15 +187,12 @@ class Run:
 
     def _announce(self) -> None:
         """Log the size of the present phase, its estimated time, and what a user should know."""
-        trainer, metrics = self.trainer, self.trainer.metrics
+        trainer = self.trainer
         kind = "pretraining steps" if self.phase.is_pretraining else "steps"
         steps = f"{self.total_steps:,} {kind}, " if trainer.length.limit is None else ""
         logger.info(f"{steps}{trainer.num_parameters:,} parameters")
-        left = TrainingTime(
-            config=self.config, device=self.session.hardware(), max_steps=self.stop.max_steps,
-            max_seconds=self.stop.max_seconds, steps_made=self.step, seconds_made=metrics.seconds,
-        )  # fmt: skip
-        logger.info(f"estimated time: {left}")
+        left = TrainingTime(self.config, self.session.hardware(), self.stop)
+        logger.info(f"estimated time: {left.describe(self.step, trainer.metrics.seconds)}")
         for text in list_warnings(
             trainer.train_config, trainer.total_steps, trainer.length.validations()
         ):

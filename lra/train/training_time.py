@@ -13,6 +13,7 @@ from lra.record.schema import is_cpu
 from lra.runtime.progress import duration
 from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
+from lra.train.stopping import StopRequest
 
 SPEEDS = Path(__file__).resolve().parents[2] / "results" / "speeds.csv"
 """Speeds of training steps, which `report.py --write-readme` collects from the shipped records."""
@@ -66,40 +67,35 @@ def count_steps(config: RunConfig) -> int | None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingTime:
-    """The estimated time that the training steps of a run take, or what is left of it."""
+    """The estimated time of a run's training steps, to its end or to where it is to stop."""
 
-    config: RunConfig
-    device: str
-    """Name of the run's device."""
-    max_steps: int | None = None
-    max_seconds: float | None = None
-    """Time from now on after which the run stops."""
-    steps_made: int = 0
-    seconds_made: float = 0.0
+    def __init__(self, config: RunConfig, here: str, stop: StopRequest | None = None) -> None:
+        self.config = config
+        self.here = here
+        self.stop = stop or StopRequest()
+        self.total_steps = count_steps(config)
+        self.speed = find_speed(config, here)
 
-    @property
-    def seconds(self) -> float | None:
-        """The time that is left; None if it is not known."""
-        limits = [] if self.max_seconds is None else [self.max_seconds]
+    def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
+        """Return the time that is left after some steps; None if it is not known."""
+        limits = [] if self.stop.max_seconds is None else [self.stop.max_seconds]
         if self.config.train.minutes is not None:
-            limits.append(60 * self.config.train.minutes - self.seconds_made)
-        else:
-            steps, speed = count_steps(self.config), find_speed(self.config, self.device)
-            if steps is not None and speed is not None:
-                left = min(steps, self.max_steps or steps) - self.steps_made
-                limits.append(left / speed.steps_per_second)
+            limits.append(60 * self.config.train.minutes - seconds_made)
+        elif self.total_steps is not None and self.speed is not None:
+            last = min(self.total_steps, self.stop.max_steps or self.total_steps)
+            limits.append((last - steps_made) / self.speed.steps_per_second)
         return max(0.0, min(limits)) if limits else None
 
-    def __str__(self) -> str:
-        """Describe the time that is left, and what is known of its speed."""
-        if self.seconds is None:
+    def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
+        """Describe the time that is left, and the speed that it was estimated from."""
+        seconds = self.seconds(steps_made, seconds_made)
+        if seconds is None:
             return "not known, because no such step was timed yet; the progress bar shows it"
-        text = f"{duration(self.seconds)} of training{' left' * bool(self.steps_made)}"
-        speed = find_speed(self.config, self.device)
-        if speed is None or self.config.train.minutes is not None:
+        text = f"{duration(seconds)} of training{' left' * bool(steps_made)}"
+        if self.speed is None or self.config.train.minutes is not None:
             return text
-        place = "" if speed.device == self.device else f" on {speed.device}"
-        settings = "" if speed.has_settings else ", with the preset's settings"
-        return f"{text} (earlier runs{place}{settings} made {speed.steps_per_second:.3g} steps/s)"
+        place = "" if self.speed.device == self.here else f" on {self.speed.device}"
+        settings = "" if self.speed.has_settings else ", with the preset's settings"
+        speed = f"{self.speed.steps_per_second:.3g} steps/s"
+        return f"{text} (earlier runs{place}{settings} made {speed})"

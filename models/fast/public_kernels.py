@@ -38,6 +38,12 @@ FLA = ("fla-core", "triton")
 MAMBA = ("mamba-ssm",)
 
 
+def installed_packages() -> dict[str, str]:
+    """Return the versions of all packages with public kernels that are installed, by package."""
+    found = {name: _version(name) for name in (*FLA, *MAMBA)}
+    return {name: number for name, number in found.items() if number is not None}
+
+
 @functools.cache
 def _version(package: str) -> str | None:
     try:
