@@ -28,8 +28,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from lra.classifier.classifier import Classifier
 from lra.train.trainer import Trainer
@@ -107,35 +108,24 @@ _NO_KERNEL = {
 }  # fmt: skip
 
 
-@dataclass
-class Counts:
-    """What a computation asked of the device."""
-
-    launches: int = 0
-    waits: int = 0
-
-
 class FakeCuda(TorchDispatchMode):
     """Computes on the CPU what is on the CPU, and counts what is on CUDA."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fake = FakeTensorMode()
-        self.counts = Counts()
+        self.counts: Counter[str] = Counter()
         self._pinned: set[StorageWeakRef] = set()
 
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[Counts]:
-        """Count what happens within it, from zero."""
-        before, self.counts = self.counts, Counts()
-        try:
-            yield self.counts
-        finally:
-            self.counts = before
+    def count(self, compute: Callable[[], object]) -> dict[str, int]:
+        """Count what a computation asks of the device."""
+        self.counts.clear()
+        compute()
+        return {name: self.counts[name] for name in ("launches", "waits")}
 
     def wait(self) -> None:
         """Count that the program waits for the device."""
-        self.counts.waits += 1
+        self.counts["waits"] += 1
 
     def to_list(self, x: Tensor) -> Any:
         """Stand in for `Tensor.tolist`, which waits once."""
@@ -156,16 +146,12 @@ class FakeCuda(TorchDispatchMode):
         if func is torch.ops.prim.device.default:
             return args[0].fake_device
         kwargs = kwargs or {}
-        inputs: list[FakeTensor] = []
-        _collect(args, inputs)
-        _collect(tuple(kwargs.values()), inputs)
         device = kwargs.get("device")
-        if not inputs and (device is None or torch.device(device).type != "cuda"):
+        has_fake = any(isinstance(x, FakeTensor) for x in tree_leaves((args, kwargs)))
+        if not has_fake and (device is None or torch.device(device).type != "cuda"):
             return self._compute_on_cpu(func, args, kwargs)
-        if func.namespace != "prim" and _is_composite(
-            func
-        ):  # without autograd, nothing has taken it apart
-            with self:
+        if func.namespace != "prim" and _is_composite(func):
+            with self:  # without autograd, nothing has taken it apart
                 return func.decompose(*args, **kwargs)
         if func is aten._local_scalar_dense.default:
             self.wait()
@@ -181,7 +167,7 @@ class FakeCuda(TorchDispatchMode):
             if func in _INDEXED:
                 self._check_index(func, *args[:2])
             result = self._compute(func, args, kwargs)
-        self.counts.launches += _has_kernel(func)
+        self.counts["launches"] += _has_kernel(func)
         return result
 
     def _compute_on_cpu(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -196,16 +182,17 @@ class FakeCuda(TorchDispatchMode):
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self.fake:
             result = func(
-                *_map(_to_fake, args),
-                **{key: _map(_to_fake, value) for key, value in kwargs.items()},
+                *tree_map_only(Tensor, _to_fake, args), **tree_map_only(Tensor, _to_fake, kwargs)
             )
-        return _map(_to_real_if_cpu, result)
+        return tree_map_only(Tensor, _to_real_if_cpu, result)
 
     def _compute_on_ones(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute an operation whose result has a shape that depends on the data."""
-        found = func(*_map(_ones_like, args), **kwargs)
+        found = func(*tree_map_only(Tensor, _ones_like, args), **kwargs)
         with self.fake:
-            return _map(lambda x: torch.empty(x.shape, dtype=x.dtype, device=DEVICE), found)
+            return tree_map_only(
+                Tensor, lambda x: torch.empty(x.shape, dtype=x.dtype, device=DEVICE), found
+            )
 
     def _copy(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         is_in_place = func is aten.copy_.default
@@ -274,24 +261,6 @@ def _to_real_if_cpu(x: Tensor) -> Tensor:
 
 def _ones_like(x: Tensor) -> Tensor:
     return torch.ones(x.shape, dtype=x.dtype)
-
-
-def _collect(values: Any, found: list[FakeTensor]) -> None:
-    """Append the fake tensors among arguments, and in lists of them."""
-    for value in values:
-        if isinstance(value, FakeTensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            _collect(value, found)
-
-
-def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Change all tensors of an argument or a result."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)([_map(change, each) for each in value])
-    return value
 
 
 @functools.cache
@@ -373,19 +342,14 @@ def use_fake_cuda() -> Iterator[FakeCuda]:
         "is_initialized": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "set_device": lambda device: None,
-        "get_device_name": lambda device=None: "fake GPU",
         "get_device_capability": lambda device=None: (9, 0),
         "is_bf16_supported": lambda including_emulation=True: True,
         "is_current_stream_capturing": lambda: False,
         "mem_get_info": lambda device=None: (MEMORY, MEMORY),
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
-        "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
-        "set_rng_state": lambda state, device=None: None,
         "synchronize": lambda device=None: mode.wait(),
         "current_stream": lambda device=None: stream,
-        "default_stream": lambda device=None: stream,
         "stream": lambda _: contextlib.nullcontext(),
         "Stream": lambda *_, **__: _Stream(mode),
         "Event": lambda *_, **__: _Stream(mode),
@@ -453,11 +417,10 @@ def count_case(
     )  # fmt: skip
     trainer = Trainer(config, info, dataset, seed=0, device=DEVICE, classifier=MovableClassifier)
     trainer.train_step()
-    with mode.counting() as step:
-        trainer.train_step()
-    with mode.counting() as validation:
-        trainer.validate(lambda: None)
-    return {"step": asdict(step), "validation": asdict(validation)}
+    return {
+        "step": mode.count(trainer.train_step),
+        "validation": mode.count(lambda: trainer.validate(lambda: None)),
+    }
 
 
 def main() -> None:
