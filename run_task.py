@@ -135,7 +135,8 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     from lra.record.schema import row_label
     from lra.runtime.distributed import join_processes, local_device
     from lra.runtime.environment import choose_device, use_threads
-    from lra.train.setup import common_facts, set_up_run
+    from lra.train.run import Run
+    from lra.train.run_record import common_facts
     from lra.train.stopping import StopRequest
 
     if options.verbose:
@@ -153,8 +154,8 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
     list_facts = functools.partial(common_facts, config, options.seed, device)
     with join_processes(device, list_facts) as group:
-        made = set_up_run(
-            config,
+        record = Run(
+            config=config,
             seed=options.seed,
             device=device,
             results_dir=options.results_dir,
@@ -164,9 +165,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
             resume=options.resume,
             label=options.label,
             classifier=classifier or Classifier,
-        )
-        with stop:
-            record = made.execute()
+        ).execute()
         if group.is_main_process:
             from lra.report.run_screen import Screen
 

@@ -9,12 +9,9 @@ operation checks that the devices of its tensors agree. Counted are:
   where the shape of a result depends on the data (`nonzero`, a boolean index), where a tensor on
   the device is indexed by one on the CPU, and at a copy between devices, unless it is
   `non_blocking` and the memory on the CPU is pinned.
-- **Peak bytes.** The most memory that tensors on the device hold at once, each rounded up to 512
-  bytes, as the caching allocator does.
 
-Every number that is read from the device is one. `python tests/fake_cuda.py` reads a list as JSON
-and writes the counts of each item: a case (task, mixer, changed settings), or an expression of the
-tensors `cpu`, `gpu` and `index`, None if its devices disagree. A C++ compiler is needed.
+Every number that is read from the device is one. `python tests/fake_cuda.py` reads cases (task,
+mixer, changed settings) as JSON and writes the counts of each. A C++ compiler is needed.
 """
 # ruff: noqa: E402
 
@@ -31,9 +28,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +73,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from lra.classifier.classifier import Classifier
 from lra.train.trainer import Trainer
@@ -86,9 +83,7 @@ from tasks.splits import PackedSequences, Pixels, Sequences, scale
 
 DEVICE = torch.device("cuda", 0)
 MEMORY = 80 * 2**30
-"""Bytes that the device has."""
-BLOCK = 512
-"""Bytes by which the caching allocator rounds up."""
+"""Bytes that the device has, of which none are taken."""
 
 aten = torch.ops.aten
 _COPIES = {aten._to_copy.default, aten.copy_.default}
@@ -113,38 +108,24 @@ _NO_KERNEL = {
 }  # fmt: skip
 
 
-@dataclass
-class Counts:
-    """What a computation asked of the device."""
-
-    launches: int = 0
-    waits: int = 0
-    peak_bytes: int = 0
-
-
 class FakeCuda(TorchDispatchMode):
     """Computes on the CPU what is on the CPU, and counts what is on CUDA."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fake = FakeTensorMode()
-        self.counts = Counts()
-        self.live_bytes = 0
-        self._known: dict[int, weakref.ref[Any]] = {}
+        self.counts: Counter[str] = Counter()
         self._pinned: set[StorageWeakRef] = set()
 
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[Counts]:
-        """Count what happens within it, from zero."""
-        before, self.counts = self.counts, Counts(peak_bytes=self.live_bytes)
-        try:
-            yield self.counts
-        finally:
-            self.counts = before
+    def count(self, compute: Callable[[], object]) -> dict[str, int]:
+        """Count what a computation asks of the device."""
+        self.counts.clear()
+        compute()
+        return {name: self.counts[name] for name in ("launches", "waits")}
 
     def wait(self) -> None:
         """Count that the program waits for the device."""
-        self.counts.waits += 1
+        self.counts["waits"] += 1
 
     def to_list(self, x: Tensor) -> Any:
         """Stand in for `Tensor.tolist`, which waits once."""
@@ -165,16 +146,12 @@ class FakeCuda(TorchDispatchMode):
         if func is torch.ops.prim.device.default:
             return args[0].fake_device
         kwargs = kwargs or {}
-        inputs: list[FakeTensor] = []
-        _collect(args, inputs)
-        _collect(tuple(kwargs.values()), inputs)
         device = kwargs.get("device")
-        if not inputs and (device is None or torch.device(device).type != "cuda"):
+        has_fake = any(isinstance(x, FakeTensor) for x in tree_leaves((args, kwargs)))
+        if not has_fake and (device is None or torch.device(device).type != "cuda"):
             return self._compute_on_cpu(func, args, kwargs)
-        if func.namespace != "prim" and _is_composite(
-            func
-        ):  # without autograd, nothing has taken it apart
-            with self:
+        if func.namespace != "prim" and _is_composite(func):
+            with self:  # without autograd, nothing has taken it apart
                 return func.decompose(*args, **kwargs)
         if func is aten._local_scalar_dense.default:
             self.wait()
@@ -190,7 +167,7 @@ class FakeCuda(TorchDispatchMode):
             if func in _INDEXED:
                 self._check_index(func, *args[:2])
             result = self._compute(func, args, kwargs)
-        self._account(func, result)
+        self.counts["launches"] += _has_kernel(func)
         return result
 
     def _compute_on_cpu(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -205,16 +182,17 @@ class FakeCuda(TorchDispatchMode):
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self.fake:
             result = func(
-                *_map(_to_fake, args),
-                **{key: _map(_to_fake, value) for key, value in kwargs.items()},
+                *tree_map_only(Tensor, _to_fake, args), **tree_map_only(Tensor, _to_fake, kwargs)
             )
-        return _map(_to_real_if_cpu, result)
+        return tree_map_only(Tensor, _to_real_if_cpu, result)
 
     def _compute_on_ones(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute an operation whose result has a shape that depends on the data."""
-        found = func(*_map(_ones_like, args), **kwargs)
+        found = func(*tree_map_only(Tensor, _ones_like, args), **kwargs)
         with self.fake:
-            return _map(lambda x: torch.empty(x.shape, dtype=x.dtype, device=DEVICE), found)
+            return tree_map_only(
+                Tensor, lambda x: torch.empty(x.shape, dtype=x.dtype, device=DEVICE), found
+            )
 
     def _copy(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         is_in_place = func is aten.copy_.default
@@ -259,29 +237,6 @@ class FakeCuda(TorchDispatchMode):
         self._pinned.add(StorageWeakRef(x.untyped_storage()))
         return x
 
-    def _account(self, func: Any, result: Any) -> None:
-        outputs: list[FakeTensor] = []
-        _collect((result,), outputs)
-        for x in outputs:
-            self._hold(x)
-        self.counts.peak_bytes = max(self.counts.peak_bytes, self.live_bytes)
-        self.counts.launches += _has_kernel(func)
-
-    def _hold(self, x: FakeTensor) -> None:
-        storage = x.untyped_storage()
-        key = storage._cdata
-        if key in self._known:
-            return
-        size = -(-storage.nbytes() // BLOCK) * BLOCK
-        if self.live_bytes + size > MEMORY:
-            raise torch.OutOfMemoryError(f"{size:,} bytes do not fit beside {self.live_bytes:,}")
-        self._known[key] = weakref.ref(storage, functools.partial(self._release, key, size))
-        self.live_bytes += size
-
-    def _release(self, key: int, size: int, _: Any) -> None:
-        del self._known[key]
-        self.live_bytes -= size
-
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
@@ -306,24 +261,6 @@ def _to_real_if_cpu(x: Tensor) -> Tensor:
 
 def _ones_like(x: Tensor) -> Tensor:
     return torch.ones(x.shape, dtype=x.dtype)
-
-
-def _collect(values: Any, found: list[FakeTensor]) -> None:
-    """Append the fake tensors among arguments, and in lists of them."""
-    for value in values:
-        if isinstance(value, FakeTensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            _collect(value, found)
-
-
-def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Change all tensors of an argument or a result."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)([_map(change, each) for each in value])
-    return value
 
 
 @functools.cache
@@ -405,25 +342,14 @@ def use_fake_cuda() -> Iterator[FakeCuda]:
         "is_initialized": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "set_device": lambda device: None,
-        "get_device_name": lambda device=None: "fake GPU",
         "get_device_capability": lambda device=None: (9, 0),
         "is_bf16_supported": lambda including_emulation=True: True,
         "is_current_stream_capturing": lambda: False,
-        "mem_get_info": lambda device=None: (MEMORY - mode.live_bytes, MEMORY),
-        "memory_allocated": lambda device=None: mode.live_bytes,
-        "memory_reserved": lambda device=None: mode.live_bytes,
-        "max_memory_allocated": lambda device=None: mode.counts.peak_bytes,
-        "max_memory_reserved": lambda device=None: mode.counts.peak_bytes,
-        "reset_peak_memory_stats": lambda device=None: None,
-        "empty_cache": lambda: None,
+        "mem_get_info": lambda device=None: (MEMORY, MEMORY),
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
-        "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
-        "set_rng_state": lambda state, device=None: None,
         "synchronize": lambda device=None: mode.wait(),
         "current_stream": lambda device=None: stream,
-        "default_stream": lambda device=None: stream,
         "stream": lambda _: contextlib.nullcontext(),
         "Stream": lambda *_, **__: _Stream(mode),
         "Event": lambda *_, **__: _Stream(mode),
@@ -491,33 +417,17 @@ def count_case(
     )  # fmt: skip
     trainer = Trainer(config, info, dataset, seed=0, device=DEVICE, classifier=MovableClassifier)
     trainer.train_step()
-    with mode.counting() as step:
-        trainer.train_step()
-    with mode.counting() as validation:
-        trainer.validate(lambda: None)
-    return {"step": asdict(step), "validation": asdict(validation)}
-
-
-def count_expression(mode: FakeCuda, expression: str) -> dict[str, int] | None:
-    """Count what an expression asks of the device; None if its tensors are on different ones."""
-    cpu = torch.ones(3, 3)
-    tensors = {"torch": torch, "cpu": cpu, "gpu": cpu.cuda(), "index": torch.tensor([0, 2])}
-    with mode.counting() as counts:
-        try:
-            eval(expression, tensors)
-        except RuntimeError:
-            return None
-    return asdict(counts)
+    return {
+        "step": mode.count(trainer.train_step),
+        "validation": mode.count(lambda: trainer.validate(lambda: None)),
+    }
 
 
 def main() -> None:
     """Count what standard input lists."""
     torch.set_num_threads(1)
     with use_fake_cuda() as mode:
-        counted = [
-            count_expression(mode, item) if isinstance(item, str) else count_case(mode, *item)
-            for item in json.load(sys.stdin)
-        ]
+        counted = [count_case(mode, *item) for item in json.load(sys.stdin)]
     json.dump(counted, sys.stdout)
 
 

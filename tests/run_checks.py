@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from lra.record.run import load_record
 from lra.runtime.environment import random_state
-from lra.train.checkpoint import load_newest
-from lra.train.state import RunState, TrainerState
+from lra.train.checkpoint import VERSION, RunState, load_newest
 
 
 def next_command(shown: str) -> list[str]:
@@ -21,7 +21,7 @@ def next_command(shown: str) -> list[str]:
     return shlex.split(command.replace("\\\n", ""))
 
 
-def final_state(folder: Path) -> TrainerState:
+def final_state(folder: Path) -> dict[str, Any]:
     state = load_newest(folder / "checkpoints")
     assert state is not None
     return state["trainer"]
@@ -31,14 +31,22 @@ def state_of(model: nn.Module) -> RunState:
     """Make the state of a run that has trained a model for a step."""
     generators = random_state(torch.device("cpu"))
     return {
+        "version": VERSION,
+        "identity": {},
+        "label": None,
+        "metrics_bytes": 0,
+        "pretraining": None,
         "trainer": {
+            "step": 1,
+            "seconds": 0.0,
             "validated_step": 0,
-            "sampler": {"seed": 0, "next_step": 1},
+            "validated_seconds": 0.0,
             "model": model.state_dict(),
             "optimizer": {},
+            "plateau": {},
             "random": [generators],
             "best": None,
-            "interval": {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0},
+            "sums": {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0},
             "step_seconds": [],
             "step_flops": [],
         },
@@ -46,7 +54,6 @@ def state_of(model: nn.Module) -> RunState:
         "peak_memory_mib": 1.0,
         "device": "CPU",
         "commits": [],
-        "identity": {},
     }
 
 
@@ -68,11 +75,11 @@ def assert_same(a: object, b: object, path: str = "") -> None:
         assert a == b, path
 
 
-def timeless(state: TrainerState) -> dict:
+def timeless(state: dict[str, Any]) -> dict[str, Any]:
     """Drop what a clock measured."""
-    interval = {k: v for k, v in state["interval"].items() if k != "seconds"}
+    sums = {k: v for k, v in state["sums"].items() if k != "seconds"}
     timed = {"seconds": 0.0, "validated_seconds": 0.0, "step_seconds": []}
-    return {**state, **timed, "interval": interval}
+    return {**state, **timed, "sums": sums}
 
 
 def timeless_metrics(folder: Path) -> list[dict]:

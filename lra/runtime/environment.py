@@ -13,17 +13,14 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import psutil
 import torch
-from pydantic import AfterValidator, InstanceOf
-from typing_extensions import TypedDict
 
 from common.errors import message
 from common.kernel_choice import KERNEL_CHOICE
-from common.tensors import send
 from lra.runtime.errors import UserError
 from lra.runtime.threads import default_count
 
@@ -185,13 +182,6 @@ def copy_to_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
-def copy_to_device(
-    tensors: Mapping[str, torch.Tensor], device: torch.device
-) -> dict[str, torch.Tensor]:
-    """Copy tensors from the CPU to a device; a GPU is not waited for."""
-    return {name: send(tensor, device) for name, tensor in tensors.items()}
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error is running out of memory, which torch reports in several ways."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
@@ -207,25 +197,8 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    held = tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else 0
-    is_whole = held >= tensor.numel() * tensor.element_size()
-    if tensor.device.type != "cpu" or tensor.is_quantized or not is_whole:
-        raise ValueError("not a tensor that holds all of its numbers")
-    return tensor
-
-
-DenseTensor = Annotated[InstanceOf[torch.Tensor], AfterValidator(_dense)]
-"""A tensor of a checkpoint, whose memory holds each of its numbers."""
-
-
-class RandomState(TypedDict):
-    """The state of all generators."""
-
-    python: list[Any]
-    numpy: list[Any]
-    torch: DenseTensor
-    cuda: DenseTensor | None
+RandomState = dict[str, Any]
+"""The state of all generators."""
 
 
 def random_state(device: torch.device) -> RandomState:

@@ -1,4 +1,4 @@
-"""The folder of a run: its lock, metrics, checkpoints and record."""
+"""The folder of a run: its lock, settings, metrics, checkpoints, predictions and record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from common.errors import DataError
 from common.files import is_locked, open_to_append, remove_leftovers, write_atomically
 from common.untrusted import open_regular, read_regular
 from lra.config.schema import RunConfig
-from lra.record.run import LARGEST_METRICS, RunRecord, load_record
+from lra.record.run import RunRecord, load_record
 from lra.runtime.console import as_text
 from lra.runtime.errors import HeldError, UserError
-from lra.train.checkpoint import DAMAGED, load_newest, save_checkpoint
-from lra.train.state import RunState
+from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
+from lra.train.loggers import WriteMetrics, open_tensorboard, open_wandb
 from tasks.base import OUTCOMES, Split
 
 logger = logging.getLogger(__name__)
@@ -35,10 +35,6 @@ LONGEST_LINE = 4096
 """Upper limit of the bytes of two lines of metrics."""
 CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Names of the copies of plug-ins' files in the folder of a run."""
-PRETRAINING = "pretrain_"
-"""Start of the names of metrics of a pretraining."""
-VALIDATED = {"val_accuracy", f"{PRETRAINING}val_accuracy"}
-"""Names of which a line of metrics of a validation has one."""
 
 
 def newest_attempts(parent: Path) -> dict[str, int]:
@@ -77,13 +73,41 @@ class RunFolder:
         self._metrics = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
         self._lock: int | None = None
+        self._identity: Mapping[str, Any] = {}
+        self._writers: list[WriteMetrics] = []
+
+    def start(
+        self, identity: Mapping[str, Any], label: str | None, held: ExitStack
+    ) -> RunRecord | RunState | None:
+        """Lock the folder, and read the record of a finished run, or the last state of another.
+
+        A finished run is not locked, so that a folder without write access can be read.
+
+        Args:
+            identity: what a run must have in common with the one that it resumes.
+            label: name that a finished run is given; None: the one that it has.
+            held: keeps the lock.
+        Raises: HeldError if another process works on the run, UserError if it is another run.
+        """
+        self._identity = identity
+        record = self.finished()
+        if record is None or label not in (None, record.label):
+            held.enter_context(self.locked())
+            record = self.finished()
+        if record is None:
+            return self._resume()
+        self._require_same({"data": record.data.fingerprint, "source": record.data.source})
+        if label not in (None, record.label):
+            record = record.model_copy(update={"label": label})
+            record.save(self.path)
+            logger.info(f"tables now call this run {record.method}")
+        end = "diverged" if record.status == "diverged" else "is done"
+        logger.info(f"this run {end} already; --resume never starts another one beside it")
+        return record
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder if it is missing, and lock it.
-
-        Raises: HeldError if another process works on the run.
-        """
+        """Make the folder if it is missing, and lock it."""
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             held = FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS)
@@ -93,6 +117,36 @@ class RunFolder:
             remove_leftovers(self.path)
             self._lock = (self.path / "lock").stat().st_ino
             yield
+
+    def _resume(self) -> RunState | None:
+        """Load the newest valid checkpoint, and drop metrics that were written after it."""
+        state = load_newest(self.checkpoints)
+        if state is not None:
+            self._require_same(state["identity"])
+        elif any(self.checkpoints.glob(f"*{DAMAGED}")):
+            logger.warning("all checkpoints are damaged; the run starts again at step 0")
+        elif (record := self.record()) is not None and record.status == "stopped":
+            raise UserError(
+                f"{self.path} is a run that was stopped, without its checkpoints; use "
+                f"--resume never to start a new one beside it"
+            )
+        if self._metrics.exists():
+            with open_to_append(self._metrics) as file:
+                file.truncate(min(file.tell(), 0 if state is None else state["metrics_bytes"]))
+        return state
+
+    def _require_same(self, old: Mapping[str, Any]) -> None:
+        """Raise a UserError that lists what differs from the identity of this run, if anything."""
+        differences = [
+            f"{name} was {value!r}, is {self._identity[name]!r}"
+            for name, value in old.items()
+            if value != self._identity[name]
+        ]
+        if differences:
+            raise UserError(
+                f"{self.path} holds a run with other settings or data: {'; '.join(differences)}. "
+                f"Use --resume never to start a new run beside it"
+            )
 
     def require_held(self) -> None:
         """Make sure that the locked folder is still there before anything is written.
@@ -113,11 +167,6 @@ class RunFolder:
         """Whether the run can be resumed."""
         return any(self.checkpoints.glob("step-*.pt"))
 
-    @property
-    def is_repeat(self) -> bool:
-        """Whether there is an older run of the same settings and seed."""
-        return "-r" in self.path.name
-
     def record(self) -> RunRecord | None:
         """Read result.json, if there is one."""
         path = self.path / "result.json"
@@ -137,11 +186,21 @@ class RunFolder:
         for name, content in files.items():
             write_atomically(self.path / name, content)
 
-    def log(self, line: dict[str, Any]) -> None:
-        """Append a line of metrics."""
+    def open_writers(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
+        """Let metrics from a step on be written to wherever the settings of `log` say, too."""
+        if config.log.tensorboard:
+            self._writers.append(open_tensorboard(self.path, step, held))
+        if config.log.wandb:
+            self._writers.append(open_wandb(config, seed, self.path, held))
+
+    def log(self, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
+        """Write the metrics of a step."""
         self.require_held()
+        line = {"step": step, "seconds": seconds, **numbers}
         with open_to_append(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
+        for write in self._writers:
+            write(step, numbers)
 
     def last_metrics(self) -> dict[str, float]:
         """Read the last complete line of metrics; empty before the first."""
@@ -151,19 +210,11 @@ class RunFolder:
                 lines = file.read().splitlines()
         except (FileNotFoundError, DataError):
             return {}
-        return next(filter(None, map(_numbers, reversed(lines))), {})
-
-    def drop_later_metrics(self, step: int, validated_step: int) -> None:
-        """Remove metrics that a killed session wrote after its last checkpoint."""
-        if not self._metrics.exists():
-            return
-        kept: list[bytes] = []
-        for text in read_regular(self._metrics, largest=LARGEST_METRICS).splitlines():
-            line = _numbers(text)  # the last one may be incomplete after a kill
-            last = validated_step if VALIDATED & line.keys() else step
-            if "step" in line and line["step"] <= last:
-                kept.append(text + b"\n")
-        write_atomically(self._metrics, b"".join(kept))
+        for line in reversed(lines):
+            with suppress(ValueError, RecursionError):
+                if isinstance(found := json.loads(line), dict):
+                    return {k: v for k, v in found.items() if type(v) in (int, float)}
+        return {}
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
         """Write a line for every example: label, prediction, length, and its metadata.
@@ -172,13 +223,6 @@ class RunFolder:
             predictions: (examples,) classes; or (examples, 3), see `Score.predictions`, which are
                 written in place of label and prediction.
         """
-        content = self.predictions_table(split, predictions).encode()
-        self.require_held()
-        write_atomically(self.path / "predictions.csv", content)
-
-    @staticmethod
-    def predictions_table(split: Split, predictions: np.ndarray) -> str:
-        """Return the text that `save_predictions` writes."""
         names, results = ("label", "prediction"), [split.labels, predictions]
         if predictions.ndim > 1:
             names, results = OUTCOMES, [*predictions.T]
@@ -192,58 +236,12 @@ class RunFolder:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(as_text, columns))
         writer.writerows(zip(*cells, strict=True))
-        return text.getvalue()
-
-    def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
-        """Write a checkpoint of a run with an identity (see `resume`)."""
         self.require_held()
-        save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
+        write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 
-    def resume(self, identity: dict[str, Any]) -> RunState | None:
-        """Load the newest valid checkpoint; None if there is none.
-
-        Args:
-            identity: all settings, the seed and the data, which must be those of the stopped run.
-        Raises: UserError listing what differs.
-        """
-        state = load_newest(self.checkpoints)
-        if state is not None:
-            self.refuse_other(state["identity"], identity)
-        elif any(self.checkpoints.glob(f"*{DAMAGED}")):
-            logger.warning("all checkpoints are damaged; the run starts again at step 0")
-        elif (record := self.record()) is not None and record.status == "stopped":
-            raise UserError(
-                f"{self.path} is a run that was stopped, without its checkpoints; use "
-                f"--resume never to start a new one beside it"
-            )
-        return state
-
-    def refuse_other(self, old: dict[str, Any], new: dict[str, Any]) -> None:
-        """Raise a UserError that lists the differences between two identities, if any."""
-        before, now = _flatten(old), _flatten(new)
-        differences = [
-            f"{key} was {before.get(key)!r}, is {now.get(key)!r}"
-            for key in sorted(before.keys() | now.keys())
-            if before.get(key) != now.get(key)
-        ]
-        if differences:
-            raise UserError(
-                f"{self.path} holds a run with other settings or data: {'; '.join(differences)}. "
-                f"Use --resume never to start a new run beside it"
-            )
-
-
-def _numbers(text: bytes) -> dict[str, float]:
-    """Read the numbers of a line of metrics; empty for anything else."""
-    with suppress(ValueError, RecursionError):
-        if isinstance(found := json.loads(text), dict):
-            return {k: v for k, v in found.items() if type(v) in (int, float)}
-    return {}
-
-
-def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        is_nested = isinstance(value, dict)
-        flat |= _flatten(value, f"{prefix}{key}.") if is_nested else {prefix + key: value}
-    return flat
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Write a checkpoint, with the run's identity and the size of its metrics."""
+        self.require_held()
+        size = self._metrics.stat().st_size if self._metrics.exists() else 0
+        whole = {**state, "identity": self._identity, "metrics_bytes": size}
+        save_checkpoint(self.checkpoints, step, whole)

@@ -1,17 +1,15 @@
-"""The record of a run: its settings, its result, and what it took."""
+"""The record of a run: its settings, its result, and what it took over all its sessions."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from lra.classifier.decoders import count_state
 from lra.config.schema import RunConfig
-from lra.record.run import PretrainingRecord, RunRecord
-from lra.record.schema import DataRecord, Status, ThreadsRecord
+from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
     device_name,
@@ -20,39 +18,31 @@ from lra.runtime.environment import (
     reset_peak_memory,
     versions,
 )
-from lra.runtime.repository import git_state
-from lra.train.evaluation import Score, compute_position_scores
-from lra.train.self_pretraining import PretrainingResult, summarize_pretraining
-from lra.train.state import RunState
+from lra.runtime.repository import code_digest, git_state
+from lra.train.checkpoint import RunState
+from lra.train.scores import Score, compute_position_scores
+from lra.train.self_pretraining import Phase, summarize_pretraining
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
 
-@dataclass(kw_only=True)
-class Recorder:
-    """Measures time and memory of a run over all its sessions, and describes the run."""
+class Session:
+    """One session of a run, which knows what the sessions before it took."""
 
-    config: RunConfig
-    info: TaskInfo
-    dataset: Dataset
-    seed: int
-    device: torch.device
-    """The device of this process."""
-    group: ProcessGroup
-    """The processes that train together."""
-    git: dict[str, Any] = field(default_factory=git_state)
-    start: float = field(default_factory=time.monotonic)
-    _seconds_before: float = 0.0
-    _peak_before: float = 0.0
-    _earlier_commits: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        reset_peak_memory(self.device)
+    def __init__(self, device: torch.device, group: ProcessGroup) -> None:
+        self.device = device
+        self.group = group
+        self.start = time.monotonic()
+        self.git = git_state()
+        self.commits = [str(self.git["commit"])]
+        """The commits at which the run's steps were made, in order."""
+        self._seconds_before = self._peak_before = 0.0
+        reset_peak_memory(device)
 
     def resume(self, state: RunState) -> bool:
         """Continue the measures of earlier sessions; return whether the hardware is the same."""
         self._seconds_before = state["wall_seconds"]
-        self._earlier_commits = state["commits"]
+        self.commits = list(dict.fromkeys([*state["commits"], *self.commits]))
         is_same = state["device"] == self.hardware()
         if is_same:
             self._peak_before = state["peak_memory_mib"]
@@ -63,108 +53,114 @@ class Recorder:
         name = device_name(self.device)
         return name if self.group.world_size == 1 else f"{self.group.world_size} x {name}"
 
-    def commits(self) -> list[str]:
-        """List the commits at which the run's steps were made, in order."""
-        return list(dict.fromkeys([*self._earlier_commits, str(self.git["commit"])]))
-
-    def session_seconds(self) -> float:
+    def seconds(self) -> float:
         """Return the time of this session."""
         return time.monotonic() - self.start
 
     def wall_seconds(self) -> float:
         """Return the time of all sessions, without the preparation of data."""
-        return self._seconds_before + self.session_seconds()
+        return self._seconds_before + self.seconds()
 
-    def peak_memory(self) -> float:
-        """Return the most memory that a process took so far, in MiB; all must take part."""
-        return max(self._peak_before, self.group.all_reduce_max(peak_memory_mib(self.device)))
+    def state(self) -> dict[str, Any]:
+        """Return what the next session must know; all processes must take part."""
+        peak = self.group.all_reduce_max(peak_memory_mib(self.device))
+        return {
+            "wall_seconds": self.wall_seconds(),
+            "peak_memory_mib": max(self._peak_before, peak),
+            "device": self.hardware(),
+            "commits": self.commits,
+        }
 
-    def record(
-        self,
-        trainer: Trainer,
-        *,
-        run_id: str,
-        label: str | None,
-        pretrained: PretrainingResult | None,
-        status: Status,
-        message: str | None,
-        test: Score | None,
-    ) -> RunRecord:
-        """Describe the run as it is now; all processes must take part.
+    def describe(self) -> dict[str, Any]:
+        """List the fields of a record that are about the machine; all processes must take part."""
+        state = self.state()
+        commits = state.pop("commits")
+        return {
+            **state,
+            "threads": ThreadsRecord.now(torch.get_num_threads(), self.device.type),
+            "gpu_shared": is_gpu_shared(self.device),
+            "versions": versions(),
+            "git": {**self.git, "all_commits": commits},
+        }
 
-        Args:
-            trainer: of the present phase.
-            run_id: name of the run's folder.
-            label: name of the run in tables.
-            pretrained: result of a pretraining that is over.
-            status: how the run ended.
-            message: why, if it is not done.
-            test: its result, if it is done.
-        """
-        config = self.config
-        is_pretraining = config.is_pretrained and pretrained is None
-        steps, seconds = (pretrained["steps"], pretrained["seconds"]) if pretrained else (0, 0.0)
-        best = None if is_pretraining else trainer.best
-        mixer, task = config.mixer_component, config.task_component
-        positions = None
-        if self.info.targets == "position":
-            val_loss = best.get("val_loss") if best else None
-            positions = compute_position_scores(test, self.dataset, val_loss)
-        return RunRecord(
-            run_id=run_id,
-            task=config.task_name,
-            mixer=config.mixer_name,
-            mixer_code=mixer.code,
-            mixer_from=mixer.spec if mixer.code else None,
-            task_code=task.code,
-            task_from=task.spec if task.code else None,
-            preset=config.preset,
-            protocol=config.protocol,
-            settings=config.settings,
-            origins=dict(config.origins),
-            changed=list(config.changed),
-            label=label,
-            seed=self.seed,
-            status=status,
-            message=message,
-            test_accuracy=test.accuracy if test else None,
-            test_correct=test.correct if test else None,
-            test_total=test.total if test else None,
-            test_non_finite=test.non_finite if test else None,
-            val_accuracy=best["val_accuracy"] if best else None,
-            selected_on=self.dataset.selected_on if best else None,
-            best_step=steps + best["step"] if best else None,
-            steps=steps + trainer.step,
-            total_steps=steps + trainer.total_steps,
-            epochs=0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,
-            pretraining=self._describe_pretraining(pretrained or summarize_pretraining(trainer)),
-            steps_per_second=trainer.steps_per_second,
-            flops_per_step=trainer.flops_per_step,
-            peak_memory_mib=self.peak_memory(),
-            params=trainer.num_parameters,
-            state_size=None if is_pretraining else count_state(trainer.model, self.info.max_length),
-            length=self.info.max_length,
-            batch_size=config.train.batch_size,
-            micro_batch=trainer.gradient.micro_batch,
-            train_seconds=seconds + trainer.seconds,
-            wall_seconds=self.wall_seconds(),
-            device=self.hardware(),
-            threads=ThreadsRecord.now(torch.get_num_threads(), self.device.type),
-            gpu_shared=is_gpu_shared(self.device),
-            precision=config.train.precision,
-            versions=versions(),
-            git={**self.git, "all_commits": self.commits()},
-            config_hash=config.hash,
-            baselines=dict(self.dataset.baselines),
-            largest_class=largest_class(self.dataset.splits["test"].labels),
-            positions=positions,
-            tokens=test.tokens if test else None,
-            data=DataRecord.of(self.dataset),
-        )
 
-    def _describe_pretraining(self, result: PretrainingResult) -> PretrainingRecord | None:
-        pretrain = self.config.pretrain
-        if not self.config.is_pretrained:
-            return None
-        share = pretrain.masked_share if pretrain.objective == "masked" else None
-        return PretrainingRecord(objective=pretrain.objective, masked_share=share, **result)
+def describe_settings(config: RunConfig) -> dict[str, Any]:
+    """List the fields of a record that are about the settings."""
+    mixer, task = config.mixer_component, config.task_component
+    return {
+        "task": config.task_name,
+        "mixer": config.mixer_name,
+        "mixer_code": mixer.code,
+        "mixer_from": mixer.spec if mixer.code else None,
+        "task_code": task.code,
+        "task_from": task.spec if task.code else None,
+        "preset": config.preset,
+        "protocol": config.protocol,
+        "settings": config.settings,
+        "origins": dict(config.origins),
+        "changed": list(config.changed),
+        "batch_size": config.train.batch_size,
+        "precision": config.train.precision,
+        "config_hash": config.hash,
+    }
+
+
+def describe_training(
+    trainer: Trainer, phase: Phase, config: RunConfig, length: int
+) -> dict[str, Any]:
+    """List the fields of a record that are about the steps of a run's phase, and before it."""
+    before = phase.pretrained
+    pretraining = summarize_pretraining(config, trainer) if phase.is_pretraining else before
+    return {
+        "steps": phase.steps_before + trainer.step,
+        "total_steps": phase.steps_before + trainer.total_steps,
+        "epochs": 0.0 if phase.is_pretraining else trainer.step / trainer.order.batches_per_epoch,
+        "pretraining": pretraining,
+        "steps_per_second": trainer.metrics.steps_per_second,
+        "flops_per_step": trainer.metrics.flops_per_step,
+        "params": trainer.num_parameters,
+        "state_size": None if phase.is_pretraining else count_state(trainer.model, length),
+        "length": length,
+        "micro_batch": trainer.gradient.micro_batch,
+        "train_seconds": (before.seconds if before else 0.0) + trainer.metrics.seconds,
+    }
+
+
+def describe_result(
+    test: Score | None, trainer: Trainer, phase: Phase, info: TaskInfo, dataset: Dataset
+) -> dict[str, Any]:
+    """List the fields of a record that are about data and scores."""
+    best = None if phase.is_pretraining else trainer.best
+    positions = None
+    if info.targets == "position":
+        positions = compute_position_scores(test, dataset, best and best["val_loss"])
+    return {
+        "test_accuracy": test.accuracy if test else None,
+        "test_correct": test.correct if test else None,
+        "test_total": test.total if test else None,
+        "test_non_finite": test.non_finite if test else None,
+        "tokens": test.tokens if test else None,
+        "positions": positions,
+        "val_accuracy": best["val_accuracy"] if best else None,
+        "selected_on": dataset.selected_on if best else None,
+        "best_step": phase.steps_before + best["step"] if best else None,
+        "baselines": dict(dataset.baselines),
+        "largest_class": largest_class(dataset.splits["test"].labels),
+        "data": DataRecord.of(dataset),
+    }
+
+
+def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str, Any]:
+    """List by name what all processes that train one model must have in common, except data.
+
+    It includes settings of `log`, which determine when processes exchange something.
+    """
+    names = {key: value for key, value in config.values().items() if isinstance(value, str)}
+    return {
+        "seed": seed,
+        **names,
+        **config.settings,
+        "the device": device.type,
+        **{f"the version of {name}": number for name, number in versions().items()},
+        "the code of lra": code_digest(),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from lra.config.schema import TrainConfig
 
@@ -19,11 +20,7 @@ PLATEAU_THRESHOLD = 1e-4
 
 
 class RunLength:
-    """The number of steps of a run, and the steps after which it is validated.
-
-    Args:
-        batches_per_epoch: batches that the training set has.
-    """
+    """The number of steps of a run, and the steps after which it is validated."""
 
     def __init__(self, config: TrainConfig, batches_per_epoch: int) -> None:
         self.limit = None if config.minutes is None else 60 * config.minutes
@@ -37,8 +34,7 @@ class RunLength:
         """Return the steps of the whole run; for a run of minutes, an estimate.
 
         Args:
-            step: steps made so far.
-            seconds: time that they took.
+            step: steps made so far, which took so many seconds.
         """
         if self.limit is None:
             return self._steps
@@ -54,11 +50,7 @@ class RunLength:
         return math.inf if self.limit is not None else math.ceil(self._steps / self._every)
 
     def is_due(self, step: int, seconds: float, validated: tuple[int, float]) -> bool:
-        """Whether the model must be validated before the next step.
-
-        Args:
-            validated: step and seconds of the last validation.
-        """
+        """Whether the model, last validated at such a step and time, must be validated now."""
         if step in (0, validated[0]):
             return False
         if step == self.total(step, seconds):
@@ -95,82 +87,41 @@ def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
     return SCHEDULES[config.schedule](done, warmup, step + 1)
 
 
+@dataclass
 class Plateau:
-    """The state of schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max.
+    """The state of schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max."""
 
-    With other schedules the factor stays 1.
-    """
+    factor: float = 1.0
+    """Factor of the learning rate; with other schedules it stays 1."""
+    best: float | None = None
+    waited: int = 0
+    """Validations since the best one, or since the rate fell."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        self.config = config
-        self.factor = 1.0
-        """Factor of the learning rate."""
-        self.best: float | None = None
-        self.waited = 0
-        """Validations since the best one, or since the rate fell."""
-
-    def update(self, merit: float) -> None:
+    def update(self, merit: float, config: TrainConfig) -> None:
         """Take the result of a validation, in percent: more is better."""
-        patience = self.config.plateau_patience
-        if patience is None:
+        if config.plateau_patience is None:
             return
         if self.best is None or merit > self.best * (1 + PLATEAU_THRESHOLD):
             self.best, self.waited = merit, 0
             return
         self.waited += 1
-        if self.waited > patience:
-            self.factor *= self.config.plateau_factor
+        if self.waited > config.plateau_patience:
+            self.factor *= config.plateau_factor
             self.waited = 0
             logger.info(f"the learning rate falls to {self.factor:.3g} of its highest")
 
-    def state(self) -> dict[str, float | None]:
-        """Capture what later factors depend on."""
-        return {"factor": self.factor, "best": self.best, "waited": self.waited}
 
-    def restore(self, state: dict[str, float | None]) -> None:
-        """Put a captured state back."""
-        factor, waited = state["factor"], state["waited"]
-        assert factor is not None and waited is not None
-        self.factor, self.best, self.waited = factor, state["best"], int(waited)
-
-
-def list_warnings(
-    config: TrainConfig, norm: str, total_steps: int, selected_on: str, validations: float
-) -> list[str]:
-    """List what a user should know of the schedule before the first step.
-
-    Args:
-        norm: `model.norm`.
-        total_steps: steps of the phase.
-        selected_on: val or test, the split that selects the best model.
-        validations: how many the phase has.
-    """
-    found: list[str] = []
-    if config.minutes is None and config.warmup_steps >= total_steps:
-        found.append(
-            f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps"
-        )
-    elif config.minutes is None and (config.schedule_steps or total_steps) != total_steps:
-        factor = rate_factor(total_steps - 1, total_steps, config)
-        found.append(
-            f"the cosine ends at step {config.schedule_steps}, but the run has {total_steps}: the "
-            f"learning rate ends at {factor:.0%} of its highest (--set train.schedule_steps=null "
-            f"mends that)"
-        )
-    if config.bucketing and norm == "batch":
-        found.append(
-            "train.bucketing with model.norm=batch: the statistics of a batch then depend on its "
-            "length, and the running ones fit no length well; use --set train.bucketing=false"
-        )
-    if config.plateau_patience is not None and validations <= config.plateau_patience + 1:
-        found.append(
-            f"the learning rate never falls: the run has {validations:.0f} validations, and "
-            f"train.plateau_patience is {config.plateau_patience}; use --set "
-            f"train.evaluate_every=N, in steps, or another train.schedule"
-        )
-    if selected_on == "test":
-        found.append(
-            "the best model is selected on the test set, because the validation examples are test "
-            "examples"
-        )
-    return found
+def list_warnings(config: TrainConfig, total_steps: int, validations: float) -> list[str]:
+    """List what a user should know of the schedule before the first of so many steps."""
+    has_steps = config.minutes is None
+    end, patience = config.schedule_steps or total_steps, config.plateau_patience
+    warnings = {
+        f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps":
+            has_steps and config.warmup_steps >= total_steps,
+        f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
+        f"train.schedule_steps=null": has_steps and config.warmup_steps < total_steps != end,
+        f"the learning rate never falls: the run has {validations:.0f} validations, and "
+        f"train.plateau_patience is {patience}; use --set train.evaluate_every=N, in steps":
+            patience is not None and validations <= patience + 1,
+    }  # fmt: skip
+    return [text for text, holds in warnings.items() if holds]

@@ -3,54 +3,180 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from lra.record.scores import PositionLoss, SegmentScore, TokenScores, unit_of
-from tasks.base import Dataset
+from lra.classifier.loss import compute_losses, is_scored
+from lra.record.run import NO_PREDICTION
+from lra.record.scores import PositionLoss, PositionScores, SegmentScore, TokenScores, unit_of
+from lra.runtime.distributed import ProcessGroup
+from tasks.base import Batch, Dataset, Split, TaskInfo
 
 MOST_VALUES = 32
 """Most different values of a field by which losses are told apart."""
-
-
 LARGEST_PERPLEXITY = 1e18
 """Perplexity that no record holds: such a model predicts nothing."""
-
+EMPTY = torch.empty(0)
 SEGMENT = "segment"
 """Field of metadata whose values divide a split into segments, which have equal weight."""
 
 
-def describe_data(dataset: Dataset) -> list[str]:
-    """Write a line on each note, each trivial baseline and each bound of a data set."""
-    unit = f"bits per {unit_of(dataset.splits['test'].text_bytes)}"
-    return [
-        *(f"{note}: {count:,}" for note, count in dataset.notes.items() if count),
-        *(f"trivial baseline, {name}: {accuracy:.2f} % of the test set"
-          for name, accuracy in dataset.baselines.items()),
-        *(f"trivial baseline, {name}: {bits:.3f} {unit}"
-          for name, bits in dataset.baseline_bits.items()),
-        *(f"lower bound, {name}: {bits:.3f} {unit}" for name, bits in dataset.lowest_bits.items()),
-    ]  # fmt: skip
+@dataclass(frozen=True)
+class Score:
+    """Sums over a split."""
+
+    correct: int
+    total: int
+    """Targets: examples, or positions."""
+    loss: float
+    """Mean over targets, in nats; not finite where logits are not."""
+    predictions: np.ndarray | None = field(compare=False)
+    """(examples,) predicted class of each example, in the order of the split; NO_PREDICTION, which
+    is right nowhere, where its logits are not finite. Where some positions have labels (examples,
+    3): labelled positions, those predicted right, and the first wrong one, or NO_PREDICTION. None
+    where the next tokens are targets."""
+    non_finite: int = 0
+    """Targets whose logits are not finite, which count as wrong."""
+    positions: list[PositionLoss] = field(default_factory=list, compare=False)
+    """Where the next tokens are targets, their losses by where they stand."""
+    tokens: TokenScores | None = None
+    """Where some positions have labels, the accuracies of the split's segments."""
+
+    @property
+    def accuracy(self) -> float:
+        """Percent; where some positions have labels the mean over segments."""
+        return 100.0 * self.correct / self.total if self.tokens is None else self.tokens.accuracy
+
+    @property
+    def merit(self) -> float:
+        """What the best model has most of: accuracy, or where positions are targets 100 over the
+        perplexity; in percent.
+        """
+        return self.accuracy if self.predictions is not None else 100.0 * math.exp(-self.loss)
 
 
-def perplexity_of(loss: float) -> float | None:
-    """Return the perplexity of a mean loss in nats; None if it is not finite, or absurd."""
-    return math.exp(loss) if loss < math.log(LARGEST_PERPLEXITY) else None
+class Output(NamedTuple):
+    """What is kept of a model's logits for a batch. Tensors stay on the device, which computes."""
+
+    indices: np.ndarray
+    """(examples,) in the split."""
+    lengths: np.ndarray
+    """(examples,) positions of each."""
+    counts: np.ndarray
+    """(examples,) labels of each."""
+    loss: Tensor
+    """(labels,)"""
+    answer: Tensor
+    """(labels,) the predicted class, or NO_PREDICTION; or of positions whether it is right."""
+    where: Tensor = EMPTY
+    """(labels,) of positions whether they are targets; of tokens their positions in the batch."""
+
+    @classmethod
+    def of(cls, indices: np.ndarray, logits: Tensor, batch: Batch, info: TaskInfo) -> Output:
+        """Keep what scores need of the logits of a batch."""
+        loss, is_right = compute_losses(logits, batch.labels)
+        lengths, counts = batch.lengths.sum(dim=1).numpy(), batch.label_counts.numpy()
+        if info.targets == "example":
+            is_finite = logits.isfinite().all(dim=-1)
+            answer = torch.where(is_finite, logits.argmax(dim=-1), NO_PREDICTION)
+            return cls(indices, lengths, counts, loss, answer)
+        answer = is_right & loss.isfinite()  # NaN has an argmax, too
+        where = is_scored(batch.labels) if batch.scored is None else batch.scored
+        return cls(indices, lengths, counts, loss, answer, where)
+
+    def read(self) -> Output:
+        """Copy the tensors to the CPU, which waits for a GPU."""
+        tensors = {"loss": self.loss, "answer": self.answer, "where": self.where}
+        return self._replace(**{name: tensor.cpu() for name, tensor in tensors.items()})
 
 
-def bits_per_byte_of(loss: float, targets: int, text_bytes: int | None) -> float | None:
-    """Return how many bits a byte of text takes.
+def score_outputs(
+    outputs: Sequence[Output], split: Split, info: TaskInfo, group: ProcessGroup
+) -> Score:
+    """Score the examples of a split, of which each process has some; the score is the same to all.
 
-    Args:
-        loss: mean over the targets, in nats.
-        targets: how many there are.
-        text_bytes: bytes of the text that they stand for; None where they are no text.
+    Reading an output waits for a GPU, so it is done here, after the last batch.
     """
-    if text_bytes is None or not math.isfinite(loss):
-        return None
-    return loss * targets / (math.log(2) * text_bytes)
+    score = {"example": _score_examples, "position": _score_positions, "token": _score_tokens}
+    return score[info.targets]([one.read() for one in outputs], split, info, group)
+
+
+def _score_examples(
+    outputs: Sequence[Output], split: Split, info: TaskInfo, group: ProcessGroup
+) -> Score:
+    own, own_loss = np.full(len(split), NO_PREDICTION, dtype=np.int64), 0.0
+    for one in outputs:
+        own[one.indices] = one.answer.numpy()
+        own_loss += one.loss.sum().item()
+    predictions = NO_PREDICTION + _add(own - NO_PREDICTION, group)
+    correct = int((predictions == split.labels).sum())
+    non_finite = int((predictions == NO_PREDICTION).sum())
+    (loss,) = group.sums_of([own_loss])
+    return Score(correct, len(split), loss / len(split), predictions, non_finite)
+
+
+def _score_positions(
+    outputs: Sequence[Output], split: Split, info: TaskInfo, group: ProcessGroup
+) -> Score:
+    """Add up losses by how far into their windows positions are."""
+    shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
+    losses, targets, ideal = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    own_correct = own_non_finite = 0
+    for one in outputs:
+        loss = one.loss.numpy()
+        own_correct += int(one.answer.sum())
+        own_non_finite += int((~np.isfinite(loss)).sum())
+        place = np.arange(len(loss)) - _starts(one.lengths).repeat(one.lengths)
+        cells = (np.repeat(one.indices, one.lengths), bin_of(place))
+        np.add.at(losses, cells, loss)
+        np.add.at(targets, cells, one.where.numpy())
+        if split.ideal_bits is not None:
+            nats = math.log(2) * split.ideal_bits[one.indices].astype(np.float64)
+            np.add.at(ideal, cells, nats.ravel())
+    losses, targets, ideal = (_add(sums, group) for sums in (losses, targets, ideal))
+    correct, non_finite = map(round, group.sums_of([own_correct, own_non_finite]))
+    total, known = int(targets.sum()), None if split.ideal_bits is None else ideal
+    by_position = position_losses(losses, targets, split.metadata(), known)
+    return Score(correct, total, float(losses.sum()) / total, None, non_finite, by_position)
+
+
+def _score_tokens(
+    outputs: Sequence[Output], split: Split, info: TaskInfo, group: ProcessGroup
+) -> Score:
+    """Score the positions that have labels, example by example."""
+    outcomes = np.zeros((len(split), 3), dtype=np.int64)
+    own_loss, own_non_finite = 0.0, 0
+    for one in outputs:
+        loss, is_wrong = one.loss.numpy(), ~one.answer.numpy()
+        example = np.repeat(one.indices, one.counts)
+        place = one.where.numpy() - _starts(one.lengths).repeat(one.counts)
+        own_loss += float(loss.sum(dtype=np.float64))
+        own_non_finite += int((~np.isfinite(loss)).sum())
+        outcomes[one.indices, 0] = one.counts
+        np.add.at(outcomes[:, 1], example[~is_wrong], 1)
+        # In reverse, so that the first wrong one of an example stays. From 1, so that 0 is none.
+        outcomes[example[is_wrong][::-1], 2] = place[is_wrong][::-1] + 1
+    outcomes = _add(outcomes, group)
+    outcomes[:, 2] -= 1
+    total, correct, _ = outcomes.sum(axis=0).tolist()
+    loss, non_finite = group.sums_of([own_loss, own_non_finite])
+    tokens = token_scores(outcomes, split.metadata())
+    return Score(correct, total, loss / total, outcomes, round(non_finite), tokens=tokens)
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    """Return where packed sequences of these lengths start."""
+    return np.cumsum(lengths) - lengths
+
+
+def _add(numbers: np.ndarray, group: ProcessGroup) -> np.ndarray:
+    """Add the numbers of all processes: (examples, ...) -> the same shape."""
+    return group.all_reduce_sum(torch.from_numpy(numbers)).numpy()
 
 
 def bin_of(positions: np.ndarray) -> np.ndarray:
@@ -66,7 +192,7 @@ def bin_range(number: int) -> tuple[int, int]:
 def position_losses(
     losses: np.ndarray,
     targets: np.ndarray,
-    fields: dict[str, np.ndarray],
+    fields: Mapping[str, np.ndarray],
     ideal: np.ndarray | None = None,
 ) -> list[PositionLoss]:
     """Summarise losses by position, over all windows and by their metadata.
@@ -84,26 +210,25 @@ def position_losses(
         values = np.unique(column)
         if len(values) <= MOST_VALUES:
             chosen += [(name, str(value), column == value) for value in values]
+
+    def mean(sums: np.ndarray, count: float) -> float | None:
+        found = float(sums.sum()) / count
+        return found if math.isfinite(found) else None
+
     return [
         PositionLoss(
-            field=field,
+            field=name,
             value=value,
             first=bin_range(number)[0],
             last=bin_range(number)[1],
             targets=int(count),
-            loss=_mean(losses[rows, number], count),
-            ideal=None if ideal is None else _mean(ideal[rows, number], count),
+            loss=mean(losses[rows, number], count),
+            ideal=None if ideal is None else mean(ideal[rows, number], count),
         )
-        for field, value, rows in chosen
+        for name, value, rows in chosen
         for number, count in enumerate(targets[rows].sum(axis=0).tolist())
         if count
     ]
-
-
-def _mean(sums: np.ndarray, count: float) -> float | None:
-    """Average losses over so many targets; None if that is not finite."""
-    mean = float(sums.sum()) / count
-    return mean if math.isfinite(mean) else None
 
 
 def token_scores(outcomes: np.ndarray, metadata: Mapping[str, np.ndarray]) -> TokenScores:
@@ -114,16 +239,60 @@ def token_scores(outcomes: np.ndarray, metadata: Mapping[str, np.ndarray]) -> To
         metadata: fields of the examples, of which "segment" divides them.
     """
     names = metadata.get(SEGMENT, np.full(len(outcomes), "")).astype(str)
-    found: list[SegmentScore] = []
-    for name in dict.fromkeys(names.tolist()):
-        targets, correct, _ = outcomes[names == name].T
-        found.append(
+    parts = {name: outcomes[names == name] for name in dict.fromkeys(names.tolist())}
+    return TokenScores(
+        segments=[
             SegmentScore(
                 name=name,
-                examples=len(targets),
-                correct_examples=int((targets == correct).sum()),
-                targets=int(targets.sum()),
-                correct=int(correct.sum()),
+                examples=len(part),
+                correct_examples=int((part[:, 0] == part[:, 1]).sum()),
+                targets=int(part[:, 0].sum()),
+                correct=int(part[:, 1].sum()),
             )
-        )
-    return TokenScores(segments=found)
+            for name, part in parts.items()
+        ]
+    )
+
+
+def perplexity_of(loss: float) -> float | None:
+    """Return the perplexity of a mean loss in nats; None if it is not finite, or absurd."""
+    return math.exp(loss) if loss < math.log(LARGEST_PERPLEXITY) else None
+
+
+def compute_position_scores(
+    score: Score | None, dataset: Dataset, val_loss: float | None = None
+) -> PositionScores:
+    """Describe what is measured where positions are targets.
+
+    Args:
+        score: of the test set; None as long as it is not known.
+        val_loss: of the validation set, in nats.
+    """
+    text_bytes = dataset.splits["test"].text_bytes
+    loss = score.loss if score and math.isfinite(score.loss) else None
+    bits = None if loss is None or score is None else loss * score.total / math.log(2)
+    return PositionScores(
+        val_loss=val_loss,
+        loss=loss,
+        bits_per_byte=bits / text_bytes if bits is not None and text_bytes else None,
+        perplexity=score and perplexity_of(score.loss),
+        text_bytes=text_bytes,
+        baseline_bits=dict(dataset.baseline_bits),
+        lowest_bits=dict(dataset.lowest_bits),
+        by_position=[] if score is None else score.positions,
+    )
+
+
+def describe_data(dataset: Dataset) -> list[str]:
+    """Write a line on each note, each trivial baseline and each bound of a data set."""
+    unit = f"bits per {unit_of(dataset.splits['test'].text_bytes)}"
+    is_tested = dataset.selected_on == "test"
+    return [
+        *["the best model is selected on the test set, which validates it"] * is_tested,
+        *(f"{note}: {count:,}" for note, count in dataset.notes.items() if count),
+        *(f"trivial baseline, {name}: {accuracy:.2f} % of the test set"
+          for name, accuracy in dataset.baselines.items()),
+        *(f"trivial baseline, {name}: {bits:.3f} {unit}"
+          for name, bits in dataset.baseline_bits.items()),
+        *(f"lower bound, {name}: {bits:.3f} {unit}" for name, bits in dataset.lowest_bits.items()),
+    ]  # fmt: skip

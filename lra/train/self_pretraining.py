@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
-from pydantic import Field
 from torch import Tensor
-from typing_extensions import TypedDict
 
 from lra.config.schema import RunConfig
+from lra.record.run import PretrainingRecord
 from lra.train.trainer import Trainer
+from tasks.base import Dataset, TaskInfo
+from tasks.unlabelled import build_pretraining_data
 
 HEAD = ("hidden.", "output.")
 """Starts of the names of weights that read features, which are not transferred."""
-
-
-class PretrainingResult(TypedDict):
-    """The result of a pretraining."""
-
-    steps: Annotated[int, Field(ge=1, lt=2**53)]
-    epochs: Annotated[float, Field(ge=0, lt=1e18)]
-    seconds: Annotated[float, Field(ge=0, lt=1e18)]
-    flops_per_step: Annotated[float, Field(ge=0, lt=1e30)] | None
-    val_loss: Annotated[float, Field(ge=0, lt=1e18)] | None
 
 
 def pretraining_config(config: RunConfig) -> RunConfig:
@@ -47,32 +37,55 @@ def pretraining_config(config: RunConfig) -> RunConfig:
     }
     if train.schedule == "plateau":  # one validation per epoch is too few for it
         changes |= {"schedule": "constant", "plateau_patience": None}
-    if pretrain.batch_size is not None and isinstance(train.micro_batch, int):
+    if pretrain.batch_size is not None and train.micro_batch is not None:
         changes["micro_batch"] = min(train.micro_batch, pretrain.batch_size)
     return replace(config, train=train.model_copy(update=changes))
 
 
-def fine_tuning_config(config: RunConfig, seconds: float) -> RunConfig:
-    """Return the settings of the phase after a pretraining, which the minutes of a run include.
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What a run trains with: in its pretraining, on labels from the start, or after it."""
 
-    Args:
-        seconds: time of the pretraining's steps.
-    """
+    config: RunConfig
+    info: TaskInfo
+    dataset: Dataset
+    is_pretraining: bool = False
+    pretrained: PretrainingRecord | None = None
+    """Result of the pretraining before it."""
+
+    @property
+    def steps_before(self) -> int:
+        """Steps of the pretraining before it."""
+        return self.pretrained.steps if self.pretrained else 0
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether predictions can be right: not if a pretraining predicts real numbers."""
+        return not self.is_pretraining or self.info.vocab_size is not None
+
+
+def choose_phase(
+    config: RunConfig, info: TaskInfo, dataset: Dataset, pretrained: PretrainingRecord | None
+) -> Phase:
+    """Choose the phase of a run, whose minutes include a pretraining, by the result of that."""
+    if config.is_pretrained and pretrained is None:
+        pretrain = config.pretrain
+        info, dataset = build_pretraining_data(
+            info, dataset, pretrain.objective, pretrain.masked_share
+        )
+        config = pretraining_config(config)
+        return Phase(config=config, info=info, dataset=dataset, is_pretraining=True)
     minutes = config.train.minutes
-    if minutes is None:
-        return config
-    left = max(minutes - seconds / 60, minutes / 1000)
-    return replace(config, train=config.train.model_copy(update={"minutes": left}))
+    if pretrained is not None and minutes is not None:
+        left = max(minutes - pretrained.seconds / 60, minutes / 1000)
+        config = replace(config, train=config.train.model_copy(update={"minutes": left}))
+    return Phase(config=config, info=info, dataset=dataset, pretrained=pretrained)
 
 
 def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Combine the weights of a pretrained model with the head of a new one.
+    """Combine the weights of a pretrained model with the head of a new one, both by name.
 
     What stood for hidden positions is left out of embeddings.
-
-    Args:
-        weights: of the pretrained model, by name.
-        own: of the new one.
     """
     return {
         name: value
@@ -82,13 +95,15 @@ def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
     }
 
 
-def summarize_pretraining(trainer: Trainer) -> PretrainingResult:
-    """Return the steps, epochs, time and loss of a pretraining so far."""
-    best = trainer.best
-    return {
-        "steps": trainer.step,
-        "epochs": trainer.step / trainer.order.batches_per_epoch,
-        "seconds": trainer.seconds,
-        "flops_per_step": trainer.flops_per_step,
-        "val_loss": best.get("val_loss") if best is not None else None,
-    }
+def summarize_pretraining(config: RunConfig, trainer: Trainer) -> PretrainingRecord:
+    """Describe the pretraining of a run so far, by its trainer."""
+    pretrain = config.pretrain
+    return PretrainingRecord(
+        objective=pretrain.objective,
+        masked_share=pretrain.masked_share if pretrain.objective == "masked" else None,
+        steps=trainer.step,
+        epochs=trainer.step / trainer.order.batches_per_epoch,
+        seconds=trainer.metrics.seconds,
+        flops_per_step=trainer.metrics.flops_per_step,
+        val_loss=trainer.best and trainer.best["val_loss"],
+    )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError
-from tasks.base import Batch, TaskInfo
+from tasks.base import Batch
 
 WARMUP_STEPS = 3
 """Steps before the capture, in which libraries, tables and the optimizer's moments are set up."""
@@ -109,34 +108,3 @@ def _capturable(optimizer: torch.optim.Optimizer, rates: list[Tensor]) -> Iterat
     finally:
         for group, values in zip(groups, before, strict=True):
             group.update(values)
-
-
-def find_obstacle(
-    info: TaskInfo,
-    lengths: np.ndarray,
-    device: torch.device,
-    *,
-    processes: int,
-    examples: int,
-    micro_batch: int,
-    is_recomputed: bool,
-) -> str | None:
-    """Say what keeps the steps of a run from being a CUDA graph; None if nothing does.
-
-    Args:
-        lengths: (examples,) positions of the training examples.
-        examples: in a batch.
-        micro_batch: examples per forward pass.
-        is_recomputed: whether blocks are computed again in the backward pass.
-    """
-    obstacles = {
-        "the device is not CUDA": device.type != "cuda",
-        "several processes train together": processes > 1,
-        "the number of targets differs between batches": info.targets == "position",
-        "sequences have different lengths": info.towers > 1 or lengths.min() != lengths.max(),
-        f"micro-batches of {micro_batch} do not divide a batch of {examples} evenly":
-            examples % min(micro_batch, examples) > 0,
-        "blocks that are computed again set the state of random numbers during a step":
-            is_recomputed,
-    }  # fmt: skip
-    return next((what for what, holds in obstacles.items() if holds), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -13,10 +12,8 @@ import psutil
 
 from common.errors import KnownError
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that stop a run: Ctrl-C, a request to end and, but on Windows, a terminal that closes."""
-if hasattr(signal, "SIGHUP"):
-    SIGNALS.append(signal.SIGHUP)
 
 
 class Stopped(KnownError):
@@ -49,17 +46,14 @@ class StopRequest:
         self.max_steps = max_steps
         self.signal: str | None = None
         self._parent = parent
-        self._process: psutil.Process | None = None
-        if parent not in (None, os.getppid()):  # torchrun may be in between
-            with contextlib.suppress(psutil.NoSuchProcess):
-                self._process = psutil.Process(parent)
         self._is_child = parent == os.getppid()
-        self._previous: dict[signal.Signals, Any] = {}
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
         is_main_thread = threading.current_thread() is threading.main_thread()
-        for number in SIGNALS if is_main_thread else ():
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+        for name in SIGNALS if is_main_thread else ():
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # of nohup
                 self._previous[number] = signal.signal(number, self._remember)
         return self
 
@@ -72,31 +66,21 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number).name
 
-    def _parent_has_ended(self) -> bool:
-        if self._is_child:
-            return os.getppid() != self._parent
-        if self._process is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                is_running = self._process.is_running()
-                return not is_running or self._process.status() == psutil.STATUS_ZOMBIE
-        return True
-
     def stop_now(self) -> str | None:
         """Name what stops even an evaluation: a signal, or the end of the starting process."""
-        if self.signal is not None:
+        if self.signal is not None or self._parent is None:
             return self.signal
-        if self._parent is not None and self._parent_has_ended():
-            return "the end of what started it"
-        return None
+        # Where torchrun is in between, the number alone says whether the process is there.
+        runs = os.getppid() == self._parent if self._is_child else psutil.pid_exists(self._parent)
+        return None if runs else "the end of what started it"
 
     def reason(self, step: int, made: int, seconds: float) -> str | None:
         """Name what stops training now, if anything.
 
         Args:
             step: steps of the whole run.
-            made: steps of this session. Time does not stop one without any, so that a chain of
-                sessions always goes on.
-            seconds: time of this session.
+            made: steps of this session, which took so many seconds. Time does not stop a session
+                without any, so that a chain of sessions always goes on.
         """
         if (found := self.stop_now()) is not None:
             return found
@@ -105,10 +89,6 @@ class StopRequest:
         if self.max_seconds is not None and made > 0 and seconds >= self.max_seconds:
             return self.time_flag
         return None
-
-    def last_step(self, total: int) -> int:
-        """Return the step at which a run of this many steps ends or stops."""
-        return total if self.max_steps is None else min(total, self.max_steps)
 
     def check_signal(self) -> None:
         """Raise Stopped if something stops even an evaluation."""

@@ -30,14 +30,11 @@ class MeasuredSpeed:
 
 
 def find_speed(config: RunConfig, here: str) -> MeasuredSpeed | None:
-    """Look up the speed of a run's steps; None if none was measured at its preset.
+    """Look up the speed of a run's steps on a device, by its name, or on another CPU or GPU.
 
-    A step is taken to last in proportion to its examples.
-
-    Args:
-        here: name of the run's device; without a speed on it, another CPU or GPU is taken.
+    A step is taken to last in proportion to its examples. None if none was measured at its preset.
     """
-    if config.task_component.code is not None or config.mixer_component.code is not None:
+    if config.plug_ins:
         return None
     names = (config.task_name, config.mixer_name, config.preset, config.protocol)
     with SPEEDS.open(newline="", encoding="utf-8") as file:
@@ -71,47 +68,30 @@ def count_steps(config: RunConfig) -> int | None:
 
 
 class TrainingTime:
-    """The estimated time of a run's training steps on a device.
-
-    Args:
-        here: name of the device.
-        stop: has the limits at which the run stops earlier; None: it has none.
-    """
+    """The estimated time of a run's training steps, to its end or to where it is to stop."""
 
     def __init__(self, config: RunConfig, here: str, stop: StopRequest | None = None) -> None:
         self.config = config
         self.here = here
         self.stop = stop or StopRequest()
         self.total_steps = count_steps(config)
-        """Steps of the whole run; None if they are not known yet."""
         self.speed = find_speed(config, here)
 
     def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
-        """Return the time that is left; None if it is not known.
-
-        Args:
-            steps_made: steps of the run so far.
-            seconds_made: time that they took.
-        """
+        """Return the time that is left after some steps; None if it is not known."""
         limits = [] if self.stop.max_seconds is None else [self.stop.max_seconds]
         if self.config.train.minutes is not None:
-            limits.append(max(0.0, 60 * self.config.train.minutes - seconds_made))
+            limits.append(60 * self.config.train.minutes - seconds_made)
         elif self.total_steps is not None and self.speed is not None:
-            left = max(0, self.stop.last_step(self.total_steps) - steps_made)
-            limits.append(left / self.speed.steps_per_second)
-        return min(limits, default=None)
+            last = min(self.total_steps, self.stop.max_steps or self.total_steps)
+            limits.append((last - steps_made) / self.speed.steps_per_second)
+        return max(0.0, min(limits)) if limits else None
 
     def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
-        """Describe the time that is left, or say why it is not known."""
+        """Describe the time that is left, and the speed that it was estimated from."""
         seconds = self.seconds(steps_made, seconds_made)
-        if seconds is None and self.total_steps is None:
-            return "not known before the data is there; the progress bar shows it"
         if seconds is None:
-            mixer = self.config.mixer_name
-            return (
-                f"not known, because no step of {mixer} was timed at this preset; the progress bar "
-                f"shows it"
-            )
+            return "not known, because no such step was timed yet; the progress bar shows it"
         text = f"{duration(seconds)} of training{' left' * bool(steps_made)}"
         if self.speed is None or self.config.train.minutes is not None:
             return text

@@ -1,0 +1,138 @@
+"""The numbers of training steps: left on the device until they are read, and added up."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.errors import KnownError
+from lra.runtime.distributed import ProcessGroup
+
+WARMUP_STEPS = 3
+"""First steps of a session, which are left out of the measured speed."""
+READ_SECONDS = 0.5
+"""Time after which a single process reads the numbers of its steps."""
+
+
+class Step(NamedTuple):
+    """A step whose numbers are still on the device."""
+
+    number: int
+    """Counted from 1."""
+    rate: float
+    targets: int
+    """Targets of its batch."""
+    numbers: Tensor
+    """(3,) this process's part of the loss and of the right predictions; norm of the gradient."""
+    flops: float | None
+    """This process's part of the arithmetic; None where it is not counted."""
+
+
+class Diverged(KnownError):
+    """The loss or the gradient is no longer finite."""
+
+
+class StepMetrics:
+    """The sums of training steps, their durations and their arithmetic, over all processes."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self.group = group
+        self.seconds = 0.0
+        """Time of all steps that were read."""
+        self.step_seconds: list[float] = []
+        self.step_flops: list[float] = []
+        self.rate, self.grad_norm = 0.0, 0.0
+        """Learning rate, and norm of the gradient, of the last step that was read."""
+        self._unread: list[Step] = []
+        self._unread_since = 0.0
+        self._session_steps = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a new line of metrics."""
+        self.sums = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
+        """Over the steps since the last line of metrics; losses in nats."""
+
+    def begin_step(self) -> None:
+        """Start the clock if no step is under way."""
+        if not self._unread:
+            self._unread_since = time.perf_counter()
+
+    def add(self, step: Step) -> None:
+        """Take in a step, whose numbers stay on the device until `read`."""
+        self._session_steps += 1
+        self._unread.append(step)
+
+    def read_is_due(self) -> bool:
+        """Whether to read the numbers of the steps now; several processes do so at every step."""
+        if self.group.world_size > 1 or self._session_steps <= WARMUP_STEPS:
+            return True
+        return time.perf_counter() - self._unread_since >= READ_SECONDS
+
+    def read(self) -> Step | None:
+        """Read the numbers of the steps since the last call, which waits for a GPU.
+
+        All processes must call this at the same steps.
+
+        Returns: the first step whose loss or gradient is not finite, which is not added, nor are
+            those after it; None if there is none.
+        """
+        steps, self._unread = self._unread, []
+        if not steps:
+            return None
+        own = torch.stack([step.numbers for step in steps]).tolist()
+        seconds = (time.perf_counter() - self._unread_since) / len(steps)
+        parts = [[n[0], n[1], step.flops or 0.0] for n, step in zip(own, steps, strict=True)]
+        sums, seconds = self._add_up(parts, seconds)
+        for step, (loss, correct, flops), (*_, norm) in zip(steps, sums, own, strict=True):
+            if not math.isfinite(loss) or not math.isfinite(norm):
+                return step
+            if step.flops is not None:
+                self.step_flops.append(flops)
+            self.sums["loss"] += loss
+            self.sums["correct"] += round(correct)
+            self.sums["seen"] += step.targets
+            self.sums["steps"] += 1
+            self.sums["seconds"] += seconds
+            self.rate, self.grad_norm = step.rate, norm
+        self.seconds += seconds * len(steps)
+        if self._session_steps > WARMUP_STEPS:
+            self.step_seconds += [seconds] * len(steps)
+        return None
+
+    def _add_up(self, parts: list[list[float]], seconds: float) -> tuple[list[list[float]], float]:
+        """Add up the processes' parts of each step; return also the main process's seconds."""
+        if self.group.world_size == 1:
+            return parts, seconds
+        numbers = [number for part in parts for number in part]
+        *sums, seconds = self.group.sums_of([*numbers, seconds * self.group.is_main_process])
+        by_step = np.reshape(sums, (-1, 3))
+        by_step[:, :2] = by_step[:, :2].astype(np.float32)  # as precise as those of one process
+        return by_step.tolist(), seconds
+
+    def means(self) -> dict[str, float]:
+        """Return the means over the steps read since the last `clear`, and the last rate."""
+        steps = self.sums["steps"]
+        return {
+            "loss": self.sums["loss"] / steps,
+            "accuracy": 100.0 * self.sums["correct"] / max(1.0, self.sums["seen"]),
+            "steps_per_second": steps / self.sums["seconds"],
+            "lr": self.rate,
+            "grad_norm": self.grad_norm,
+        }
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """One over the median duration of a step; None before the first measured one."""
+        return 1.0 / statistics.median(self.step_seconds) if self.step_seconds else None
+
+    @property
+    def flops_per_step(self) -> float | None:
+        """Mean over the first steps, whose lengths are random; None before the first one."""
+        return statistics.mean(self.step_flops) if self.step_flops else None
