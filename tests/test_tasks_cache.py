@@ -58,7 +58,9 @@ def test_damaged_caches_are_refused_with_the_way_out(
 
 
 def test_each_request_has_a_cache_of_its_own(tmp_path: Path) -> None:
-    folders = {plan(tmp_path, **more).folder for more in ({}, {"seed": 2}, {"more": None})}
+    folders = {
+        made.folder for made in (plan(tmp_path), plan(tmp_path, seed=2), plan(tmp_path, a=0))
+    }
     assert len(folders) == 3
     same = plan(tmp_path)
     same.request = dict(reversed(REQUEST.items()))
