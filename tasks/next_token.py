@@ -7,7 +7,8 @@ import functools
 import numpy as np
 import torch
 
-from tasks.base import NOT_SCORED, Batch, Split, TaskInfo
+from tasks.base import NOT_SCORED, Split, TaskInfo
+from tasks.batch import Batch
 from tasks.splits import as_tensor, check_tokens, list_places, send_together
 
 

@@ -67,19 +67,20 @@ class BatchOrder:
         """List the batches of an epoch: every example once; the last batch may be smaller."""
         order = permutation(self.seed, 2 * epoch, len(self.lengths))
         if not self.bucketing:
-            return self._cut(order)
+            return cut(order, self.batch_size)
         pool_size = self.batch_size * POOL_BATCHES
         batches: list[np.ndarray] = []
         for start in range(0, len(order), pool_size):
             pool = order[start : start + pool_size]
-            batches += self._cut(pool[np.argsort(self.lengths[pool], kind="stable")])
+            batches += cut(pool[np.argsort(self.lengths[pool], kind="stable")], self.batch_size)
         return [batches[i] for i in permutation(self.seed, 2 * epoch + 1, len(batches))]
-
-    def _cut(self, order: np.ndarray) -> list[np.ndarray]:
-        return [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
 
 
 def evaluation_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
     """Cut all examples, once each, into batches of similar length: lists of (batch,) indices."""
-    order = np.argsort(lengths, kind="stable")
+    return cut(np.argsort(lengths, kind="stable"), batch_size)
+
+
+def cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Cut indices of examples, in order, into batches; the last one may be smaller."""
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

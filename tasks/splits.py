@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from common.tensors import send
-from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
+from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.batch import Batch
 from tasks.random_words import permutation
 
 MOST_CHECKED = 2**27
@@ -282,15 +283,14 @@ def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Datas
     stored: Copies = {}
     for split in dataset.splits.values():
         _move(split, None, stored)
-    if sum(one.numel() * _type_there(one).itemsize for one in stored.values()) > limit:
+    if (
+        sum(one.numel() * CONVERTED.get(one.dtype, one.dtype).itemsize for one in stored.values())
+        > limit
+    ):
         return dataset
     copies: Copies = {}
     splits = {name: _move(split, device, copies) for name, split in dataset.splits.items()}
     return dataclasses.replace(dataset, splits=splits)
-
-
-def _type_there(tensor: Tensor) -> torch.dtype:
-    return CONVERTED.get(tensor.dtype, tensor.dtype)
 
 
 def _move(value: Any, device: torch.device | None, copies: Copies) -> Any:
@@ -307,5 +307,6 @@ def _move(value: Any, device: torch.device | None, copies: Copies) -> Any:
         return None
     key = value.data_ptr(), value.shape
     if key not in copies:
-        copies[key] = value if device is None else value.to(_type_there(value)).to(device)
+        there = CONVERTED.get(value.dtype, value.dtype)
+        copies[key] = value if device is None else value.to(there).to(device)
     return copies[key]

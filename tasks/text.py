@@ -35,7 +35,6 @@ OFFICIAL_COUNTS = {"train": 22_500, "holdout": 2_500, "test": 25_000}
 LARGEST_REVIEW = 2**20
 """Most bytes that a review may have."""
 
-
 RELEASE = Release(
     task="text",
     names={

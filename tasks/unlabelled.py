@@ -10,7 +10,8 @@ from torch import Tensor
 
 from common.errors import DataError
 from common.tensors import send
-from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
+from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.batch import Batch
 from tasks.random_words import RandomWords
 
 VALIDATION_SEED = 2310_02980

@@ -21,7 +21,7 @@ ORDER = (
     "tasks.recall", "tasks.languages", "tasks.groups",
     "tasks.generated", "tasks.documents", "tasks.sources", "tasks.baselines", "tasks.preparation",
     "tasks.cache", "tasks.order", "tasks.next_token", "tasks.unlabelled", "tasks.splits",
-    "tasks.base", "tasks.vocabulary",
+    "tasks.base", "tasks.batch", "tasks.vocabulary",
     "tasks.random_words",
     "models", "models.layers", "models.base", "models.fast", "models.ops",
     "common", "common.cores", "common.kernel_choice", "common.progress", "common.strict_yaml",

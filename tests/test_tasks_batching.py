@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
+from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.batch import Batch
 from tasks.next_token import NextToken, windows
 from tasks.order import BatchOrder, evaluation_batches
 from tasks.random_words import RandomWords, permutation

@@ -58,9 +58,12 @@ def test_damaged_caches_are_refused_with_the_way_out(
 
 
 def test_each_request_has_a_cache_of_its_own(tmp_path: Path) -> None:
-    folders = {plan(tmp_path, **more).folder for more in ({}, {"seed": 2}, {"more": None})}
+    folders = {
+        made.folder for made in (plan(tmp_path), plan(tmp_path, seed=2), plan(tmp_path, a=0))
+    }
     assert len(folders) == 3
-    same = Preparation(**{**vars(plan(tmp_path)), "request": dict(reversed(REQUEST.items()))})
+    same = plan(tmp_path)
+    same.request = dict(reversed(REQUEST.items()))
     assert same.folder in folders
     with pytest.raises(DataError, match="other settings"):
         open_cache(same.open_or_build().folder, {**REQUEST, "seed": 2})

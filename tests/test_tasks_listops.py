@@ -273,7 +273,7 @@ def test_our_expressions_are_known_without_a_mark(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"data_seed": 1}, {"test": 30}, {"max_depth": 9}])
 def test_official_files_never_stand_in_for_other_settings(
-    tmp_path: Path, options: dict[str, int]
+    tmp_path: Path, options: dict[str, Any]
 ) -> None:
     write_small(tmp_path)
     for _ in ("before and", "after they are read"):

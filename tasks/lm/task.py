@@ -81,7 +81,8 @@ class LanguageModelling(PreparedTask):
         self.stride = stride
         self.counts = {"train": train, "val": val, "test": test}
         known = MORE_WORDS if self.known is None else self.known.vocab_size
-        size = BYTES if unit == "byte" else vocab_size or known
+        self.vocab_size = size = BYTES if unit == "byte" else vocab_size or known
+        self.held_out_once = self.known is not None and self.known.held_out_once
         self.info = TaskInfo(
             name=self.name,
             num_classes=size,
@@ -89,16 +90,6 @@ class LanguageModelling(PreparedTask):
             vocab_size=size,
             targets="position",
         )
-
-    @property
-    def vocab_size(self) -> int:
-        """Most different tokens."""
-        return self.info.num_classes
-
-    @property
-    def held_out_once(self) -> bool:
-        """See `Corpus.held_out_once`."""
-        return self.known is not None and self.known.held_out_once
 
     @classmethod
     def fresh(
