@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Generic, TypeVar
 
-from lra.record.benchmark import BenchRecord
-from lra.record.evaluation import EvaluationRecord
 from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
-from lra.record.schema import was_busy
-from lra.record.scores import PositionScores, unit_of
+from lra.record.schema import MeasuredRecord, was_busy
+from lra.record.scores import PositionScores, TestedRecord, unit_of
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
 
@@ -30,10 +28,10 @@ FIVE = BENCHMARK[:-1]
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
 """Tasks of each average."""
 
-Result = RunRecord | EvaluationRecord
+Result = TestedRecord
 """The result of a run, or of its model's evaluation on other data."""
-AnyResult = TypeVar("AnyResult", RunRecord, EvaluationRecord)
-AnyRecord = TypeVar("AnyRecord", RunRecord, BenchRecord)
+AnyResult = TypeVar("AnyResult", bound=TestedRecord)
+AnyRecord = TypeVar("AnyRecord", bound=MeasuredRecord)
 Interval = tuple[float, float]
 """Lower and upper end."""
 IsOwn = Callable[[AnyRecord], bool]
@@ -101,10 +99,6 @@ class Measure:
         return {name: value for one in results for name, value in self.beneath(one).items()}
 
 
-def _trivial_accuracies(result: Result) -> Mapping[str, float]:
-    return {f"trivial baseline: {name}": value for name, value in result.baselines.items()}
-
-
 def _scores(result: Result) -> PositionScores:
     return result.positions or PositionScores()
 
@@ -119,7 +113,7 @@ ACCURACY = Measure(
     "test accuracy in percent",
     lambda result: result.test_accuracy,
     has_chance=True,
-    beneath=_trivial_accuracies,
+    beneath=lambda result: {f"trivial baseline: {n}": v for n, v in result.baselines.items()},
 )
 NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
 """Accuracy where targets are positions, which is no measure of chance."""
@@ -133,12 +127,16 @@ def measures_of(results: Sequence[Result]) -> list[Measure]:
     """Return what tables of results show: accuracy, or where targets are positions bits and
     perplexity.
     """
-    if all(one.positions is None for one in results):
+    positions = [one.positions for one in results if one.positions is not None]
+    if not positions:
         return [ACCURACY]
-    sizes = [one.positions.text_bytes for one in results if one.positions is not None]
-    name = f"bits per {unit_of(max(filter(None, sizes), default=None))}"
+    unit = unit_of(max((one.text_bytes for one in positions if one.text_bytes), default=None))
     bits = Measure(
-        name, lambda r: _scores(r).bits, digits=3, lowest_is_best=True, beneath=_bits_beneath
+        f"bits per {unit}",
+        lambda result: _scores(result).bits,
+        digits=3,
+        lowest_is_best=True,
+        beneath=_bits_beneath,
     )
     return [bits, PERPLEXITY]
 
@@ -146,7 +144,7 @@ def measures_of(results: Sequence[Result]) -> list[Measure]:
 def validation_of(results: Sequence[Result]) -> Measure:
     """Measure what settings and checkpoints are chosen by."""
     if all(one.positions is None for one in results):
-        return Measure("validation accuracy", lambda r: getattr(r, "val_accuracy", None))
+        return Measure("validation accuracy", lambda result: getattr(result, "val_accuracy", None))
 
     def bits(result: Result) -> float | None:
         loss = _scores(result).val_loss
@@ -162,9 +160,13 @@ def best_baseline(result: Result) -> tuple[str, float] | None:
     return max(result.baselines.items(), key=lambda one: one[1], default=None)
 
 
-def is_busy(record: RunRecord | BenchRecord) -> bool:
+def is_busy(record: MeasuredRecord) -> bool:
     """Say whether other processes kept the machine busy while a record was made."""
     return was_busy(record.threads, record.gpu_shared)
+
+
+def _status(result: Result) -> str:
+    return result.status if isinstance(result, RunRecord) else "done"
 
 
 def is_at_chance(run: Result) -> bool:
@@ -182,8 +184,8 @@ class Cell(Generic[AnyResult]):
     """Runs that differ in seed alone, as one cell of a table; see `cell_of`."""
 
     runs: tuple[AnyResult, ...] = ()
-    unfinished_runs: tuple[RunRecord, ...] = ()
-    """Runs of the user's own that have no result, in place of which shipped ones are counted."""
+    unfinished: tuple[str, ...] = ()
+    """How runs of the user's own ended in whose place shipped results are counted."""
     has_own: bool = False
     """Whether any of these runs is the user's own, rather than a shipped one."""
 
@@ -203,7 +205,7 @@ class Cell(Generic[AnyResult]):
 
     def number(self, measure: Measure = ACCURACY) -> float | None:
         """Return the number for averages over tasks: the mean; None if a run failed."""
-        has_failed = any(run.status in ("diverged", "oom") for run in self.runs)
+        has_failed = any(_status(run) in ("diverged", "oom") for run in self.runs)
         return None if has_failed else self.mean(measure)
 
     def value(self, measure: Measure = ACCURACY) -> float | None:
@@ -231,15 +233,15 @@ class Cell(Generic[AnyResult]):
         if not count:
             return ", ".join(remarks) or MISSING
         text = self.spread_text(measure) if shows_spread else measure.text(self.mean(measure))
-        brackets = [f"n={count}"] * shows_spread + self.unfinished
-        text += f" ({'; '.join(brackets)})" if brackets else ""
+        if brackets := [f"n={count}"] * shows_spread + [*self.unfinished]:
+            text += f" ({'; '.join(brackets)})"
         if remarks[:1] == [AT_CHANCE]:
             return ", ".join([f"{AT_CHANCE}: {text}", *remarks[1:]])
         return ", ".join([text, *remarks])
 
     def remarks(self, measure: Measure = ACCURACY) -> list[str]:
         """List what holds for the number besides: chance, runs without a result, faults."""
-        counts = Counter(run.status for run in self.runs if run.test_accuracy is None)
+        counts = Counter(_status(run) for run in self.runs if run.test_accuracy is None)
         ends = [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
         faulty = sum(bool(run.test_non_finite) for run in self.runs)
         faults = [f"{faulty} with non-finite logits"] if faulty else []
@@ -260,19 +262,10 @@ class Cell(Generic[AnyResult]):
     @property
     def merit(self) -> float:
         """Mean validation result of the finished runs, the higher the better; -inf without any."""
-        done = replace(self, runs=tuple(run for run in self.runs if run.status == "done"))
+        done = Cell(tuple(run for run in self.runs if _status(run) == "done"))
         measure = validation_of(done.runs)
         mean = done.mean(measure)
         return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
-
-    @property
-    def unfinished(self) -> list[str]:
-        """How the user's own runs without a result ended, in one text; empty without such runs."""
-        ends = [
-            f"{run.status} at step {run.steps:,} of {run.total_steps:,}"
-            for run in self.unfinished_runs
-        ]
-        return [f"your run{'s' * (len(ends) > 1)}: {', '.join(ends)}"] if ends else []
 
 
 def none_own(_: object) -> bool:
@@ -289,10 +282,13 @@ def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -
     for record in sorted(records, key=lambda r: (r.seed, r.status == "done", _attempt(r))):
         by_seed[record.seed] = record
     runs = tuple(by_seed.values())
-    names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
-    unfinished = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
-    has_own = any(map(is_own, [*runs, *unfinished]))
-    return Cell(runs, tuple(sorted(unfinished, key=lambda r: r.seed)), has_own)
+    names = {run.run_id for run in runs if run.status == "done"}
+    others = [run for run in records if run.status != "done" and run.run_id in names]
+    unfinished = tuple(
+        f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}"
+        for run in sorted(others, key=lambda run: run.seed)
+    )
+    return Cell(runs, unfinished, any(map(is_own, [*runs, *others])))
 
 
 def _attempt(record: RunRecord) -> int:

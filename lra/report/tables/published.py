@@ -6,20 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from common.strict_yaml import plain
 from lra.record.schema import is_cpu
 from lra.report.data import Data
-from lra.report.published import (
-    PublishedRow,
-    Repeat,
-    list_differences,
-    published_perplexities,
-    repeats,
-)
+from lra.report.published import PublishedRow, published_perplexities
+from lra.report.repeats import Repeat, repeats
 from lra.report.scores import AVERAGES, mean_over
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
-from lra.runtime.console import csv_table
 from lra.runtime.progress import duration
 from tasks.base import BENCHMARK
 
@@ -76,24 +69,6 @@ def perplexity_tables(tasks: Collection[str]) -> list[Table]:
     )
     title = "Published perplexities"
     return [Table("published-perplexities", title, caption, columns, beneath=len(rows))]
-
-
-def differences_csv() -> str:
-    """Write as CSV each setting that is not what its source states, with the reason."""
-    import pandas as pd
-
-    rows = [
-        {
-            "mixer or task": one.owner,
-            "setting": one.setting,
-            "where": one.where,
-            "published": plain(one.entry.theirs),
-            "ours": plain(one.entry.value),
-            "reason": one.entry.why,
-        }
-        for one in list_differences()
-    ]
-    return csv_table(pd.DataFrame(rows))
 
 
 def reproduce_table(data: Data) -> Table:
