@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lra.config.request import can_change_a_result
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import section_of, write_changes
+from lra.record.changes import section_of, select_sections, write_changes
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName, UserError
 
@@ -55,6 +55,12 @@ def changes_of(run: RunRecord) -> Changes:
             }
         )
     )
+
+
+def without_training(run: RunRecord) -> RunRecord:
+    """Return a run as if it were trained by the settings of its preset, to name its row by."""
+    changed = [*select_sections(run.changes, "mixer", "model", "pretrain")]
+    return run.model_copy(update={"changed": changed, "config_hash": ""})
 
 
 class RowNames:

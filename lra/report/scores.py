@@ -282,8 +282,8 @@ def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -
     for record in sorted(records, key=lambda r: (r.seed, r.status == "done", _attempt(r))):
         by_seed[record.seed] = record
     runs = tuple(by_seed.values())
-    names = {run.run_id for run in runs if run.status == "done"}
-    others = [run for run in records if run.status != "done" and run.run_id in names]
+    names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
+    others = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
     unfinished = tuple(
         f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}"
         for run in sorted(others, key=lambda run: run.seed)
