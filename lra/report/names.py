@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from lra.config.request import can_change_a_result
-from lra.record.benchmark import BenchRecord
 from lra.record.changes import section_of, select_sections, write_changes
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName, UserError
@@ -20,6 +20,24 @@ LONGEST_SLUG = 120
 Changes = frozenset[str]
 """Settings of the model and its training that a run changes of its preset, as `--set` takes them,
 without those that cannot change a result."""
+
+
+class Measurement(Protocol):
+    """What names need of a record of `lra.bench`."""
+
+    @property
+    def mixer(self) -> str:
+        """The mixer's name."""
+        ...
+
+    @property
+    def mixer_code(self) -> str | None:
+        """What tells a plug-in's code from other code; None for a mixer of the suite."""
+        ...
+
+    def path(self, root: Path, /) -> Path:
+        """Return the record's file in a folder."""
+        ...
 
 
 def slugify(*parts: str) -> str:
@@ -38,7 +56,7 @@ def run_anchor(run: RunRecord) -> str:
     return f"run-{run.task}-{run.mixer}-{run.run_id}{end}"
 
 
-def bench_anchor(record: BenchRecord) -> str:
+def bench_anchor(record: Measurement) -> str:
     """Return the name of a measurement in the page."""
     path = record.path(Path())
     return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
@@ -75,7 +93,7 @@ class RowNames:
         bench: measurements that are shown beside them.
     """
 
-    def __init__(self, runs: Sequence[RunRecord], bench: Sequence[BenchRecord] = ()) -> None:
+    def __init__(self, runs: Sequence[RunRecord], bench: Sequence[Measurement] = ()) -> None:
         self._codes: dict[str, set[str | None]] = {}
         for record in (*runs, *bench):
             self._codes.setdefault(record.mixer, set()).add(record.mixer_code)
@@ -101,7 +119,7 @@ class RowNames:
         is_shared = len(self._hashes[reads_as]) > 1
         return f"{name} [settings {run.config_hash[:8]}]" if is_shared else name
 
-    def of_mixer(self, record: RunRecord | BenchRecord) -> str:
+    def of_mixer(self, record: RunRecord | Measurement) -> str:
         """Return the name of a mixer with settings of its own preset."""
         return _join(record.mixer, self._code(record))
 
@@ -120,7 +138,7 @@ class RowNames:
         details = ", ".join(sorted(shown)) + (f" and {more} more" if more else "")
         return _join(start, self._code(run), details)
 
-    def _code(self, record: RunRecord | BenchRecord) -> str:
+    def _code(self, record: RunRecord | Measurement) -> str:
         code = record.mixer_code
         return f"code {code[:8]}" if code and len(self._codes[record.mixer]) > 1 else ""
 

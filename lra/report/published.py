@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import re
+import statistics
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,6 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER, can_change_a_result
 from lra.config.settings_files import ALL, CONFIGS, published_presets, read_file
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
-from lra.report.scores import FIVE, mean_over
-from lra.runtime.console import MISSING
 from lra.runtime.errors import UnknownName
 from tasks.base import BENCHMARK
 
@@ -26,8 +25,6 @@ PERPLEXITIES = PUBLISHED.with_name("published_perplexities.csv")
 SOURCES = PUBLISHED.with_name("sources.yaml")
 FAIL = "FAIL"
 """A result that the source prints as at chance or not trained."""
-WRONG = "wrong"
-"""Rule of a printed average that none of the known rules gives."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class PublishedRow:
     """The average that the source prints, or nothing."""
     average_rule: str
     """The rule that gives the printed average: "of 6", "of 5", "of 5, no ListOps", "of 6, FAIL as
-    50" or WRONG; empty if no average is printed, or nothing else."""
+    50" or "wrong"; empty if no average is printed, or nothing else."""
     source: str
     """Key of the source in sources.yaml."""
     note: str
@@ -54,18 +51,6 @@ class PublishedRow:
         return {
             t: float(text) if text not in ("", FAIL) else None for t, text in self.printed.items()
         }
-
-    @property
-    def average_text(self) -> str:
-        """The printed average with its rule or, if that is WRONG, with the row's real average."""
-        if not self.printed_average:
-            return MISSING
-        if self.average_rule != WRONG:
-            return f"{self.printed_average} ({self.average_rule or 'not checked'})"
-        averages = [mean_over(tasks, self.values) for tasks in (BENCHMARK, FIVE)]
-        real = next((average for average in averages if average is not None), None)
-        gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
-        return f"{self.printed_average} (wrong: {gives})"
 
 
 def published_rows() -> list[PublishedRow]:
@@ -161,7 +146,9 @@ def closest_row(record: RunRecord) -> PublishedRow | None:
 def closest_mean(record: RunRecord) -> float | None:
     """Return the mean over five tasks in percent of the row that comes closest to a run."""
     row = closest_row(record)
-    return None if row is None else mean_over(FIVE, row.values)
+    values = [] if row is None else [row.values[task] for task in BENCHMARK[:-1]]
+    known = [value for value in values if value is not None]
+    return statistics.mean(known) if known and len(known) == len(values) else None
 
 
 def describe_published(record: RunRecord) -> str:

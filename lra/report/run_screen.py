@@ -14,7 +14,7 @@ from lra.record.run import RunRecord, folder_of
 from lra.record.schema import is_shipped
 from lra.record.scores import unit_of
 from lra.record.table import read_runs
-from lra.report.commands import run_flags
+from lra.report.flags import run_flags
 from lra.report.names import RowNames
 from lra.report.published import describe_published
 from lra.report.scores import (
@@ -25,7 +25,6 @@ from lra.report.scores import (
     is_at_chance,
     is_busy,
     measures_of,
-    rounded,
     sort_rows,
 )
 from lra.runtime.console import as_typed
@@ -212,7 +211,7 @@ def _describe_rank(
     """
     measure, *_ = measures_of([record])
     texts = {
-        row: rounded(value, measure.digits)
+        row: measure.text(value)
         for row, cell in sort_rows(rows, measure).items()
         if (value := cell.value(measure)) is not None
     }

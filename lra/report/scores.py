@@ -1,4 +1,4 @@
-"""What the runs of one row and column score: numbers over seeds, chance, intervals and ranks."""
+"""What the runs of one row and column score: numbers over seeds, chance and intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Generic, TypeVar
 
 from lra.record.intervals import wilson_interval
@@ -16,17 +15,11 @@ from lra.record.run import RunRecord
 from lra.record.schema import MeasuredRecord, was_busy
 from lra.record.scores import PositionScores, TestedRecord, unit_of
 from lra.runtime.console import MISSING
-from tasks.base import BENCHMARK
 
 CHANCE_SIGMA = 2.326
 """A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
 AT_CHANCE = "at chance"
 """Remark on a number that is at chance."""
-BEST, SECOND = "best", "second"
-FIVE = BENCHMARK[:-1]
-"""The tasks of the average without Path-X."""
-AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
-"""Tasks of each average."""
 
 Result = TestedRecord
 """The result of a run, or of its model's evaluation on other data."""
@@ -36,43 +29,6 @@ Interval = tuple[float, float]
 """Lower and upper end."""
 IsOwn = Callable[[AnyRecord], bool]
 """Says whether a record is the user's own, rather than a shipped one."""
-
-
-def rounded(value: float, digits: int) -> str:
-    """Write a number with so many decimals, halves away from 0, as its decimal form has them.
-
-    Of 54.55 and 46.45 the binary forms lie below and above the half.
-    """
-    unit = Decimal(1).scaleb(-digits)
-    return str(Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP))
-
-
-def rank_numbers(
-    values: Sequence[float | None],
-    digits: int = 2,
-    *,
-    lowest_is_best: bool = False,
-    margin: float | None = None,
-) -> dict[int, str]:
-    """Mark the best and the second best of two numbers or more, compared as printed.
-
-    Args:
-        values: the numbers; None where there is none.
-        digits: decimals that are printed. Equal numbers have the same mark.
-        lowest_is_best: whether the lowest number is the best one, not the highest.
-        margin: the largest difference that means nothing. With it the highest number is marked as
-            the best if all others are lower by more; otherwise it and those within are second.
-    """
-    known = {i: value for i, value in enumerate(values) if value is not None}
-    if len(known) < 2:  # noqa: PLR2004
-        return {}
-    if margin is not None:
-        close = [i for i, value in known.items() if value >= max(known.values()) - margin]
-        return dict.fromkeys(close, BEST if len(close) == 1 else SECOND)
-    shown = {i: float(rounded(value, digits)) for i, value in known.items()}
-    order = sorted(set(shown.values()), reverse=not lowest_is_best)
-    marks = dict(zip(order, (BEST, SECOND), strict=False))
-    return {i: marks[value] for i, value in shown.items() if value in marks}
 
 
 @dataclass(frozen=True)
@@ -165,10 +121,6 @@ def is_busy(record: MeasuredRecord) -> bool:
     return was_busy(record.threads, record.gpu_shared)
 
 
-def _status(result: Result) -> str:
-    return result.status if isinstance(result, RunRecord) else "done"
-
-
 def is_at_chance(run: Result) -> bool:
     """Whether a finished run is no better than one answer to all, by a test of proportions."""
     majority = run.baselines.get("majority class")
@@ -177,6 +129,10 @@ def is_at_chance(run: Result) -> bool:
         return False
     sigma = math.sqrt(chance * (100.0 - chance) / run.test_examples)
     return run.test_accuracy < chance + CHANCE_SIGMA * sigma
+
+
+def _status(result: Result) -> str:
+    return result.status if isinstance(result, RunRecord) else "done"
 
 
 @dataclass(frozen=True)
@@ -218,7 +174,7 @@ class Cell(Generic[AnyResult]):
         if mean is not None and deviation is not None:
             return mean - deviation, mean + deviation
         totals = [run.test_examples for run in self.runs if measure.of(run) is not None]
-        if mean is None or measure is not ACCURACY or not totals or not totals[0]:
+        if mean is None or measure is not ACCURACY or not totals[0]:
             return None
         return wilson_interval(mean / 100, totals[0])
 
@@ -276,63 +232,30 @@ def none_own(_: object) -> bool:
 def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Cell[RunRecord]:
     """Make a cell of all runs of one row and column.
 
-    Of each seed it counts the newest finished attempt, or the newest if none has finished.
+    Of each seed it counts the newest finished attempt, or the newest if none has finished. An id
+    ends with the number of the attempt, if that is not the first: -r2.
     """
-    by_seed: dict[int, RunRecord] = {}
-    for record in sorted(records, key=lambda r: (r.seed, r.status == "done", _attempt(r))):
-        by_seed[record.seed] = record
-    runs = tuple(by_seed.values())
-    names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
-    others = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
+
+    def order(run: RunRecord) -> tuple[int, bool, int]:
+        attempt = re.search(r"-r(\d+)$", run.run_id)
+        return run.seed, run.status == "done", int(attempt[1]) if attempt else 1
+
+    records = sorted(records, key=order)
+    runs = tuple({run.seed: run for run in records}.values())
+    done = {(run.run_id, run.seed) for run in runs if run.status == "done"}
+    others = [run for run in records if run.status != "done" and (run.run_id, run.seed) in done]
     unfinished = tuple(
-        f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}"
-        for run in sorted(others, key=lambda run: run.seed)
+        f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}" for run in others
     )
     return Cell(runs, unfinished, any(map(is_own, [*runs, *others])))
-
-
-def _attempt(record: RunRecord) -> int:
-    """Return which attempt a run is, 1 for the first: the number behind -r in its id."""
-    found = re.search(r"-r(\d+)$", record.run_id)
-    return int(found[1]) if found else 1
 
 
 def sort_rows(cells: Mapping[str, Cell[RunRecord]], measure: Measure) -> dict[str, Cell[RunRecord]]:
     """Sort rows so that the best come first; those without a number to rank come last."""
     sign = 1 if measure.lowest_is_best else -1
 
-    def key(name: str) -> tuple[bool, bool, float]:
+    def order(name: str) -> tuple[bool, bool, float]:
         mean = cells[name].mean(measure)
         return cells[name].value(measure) is None, mean is None, sign * (mean or 0.0)
 
-    return {name: cells[name] for name in sorted(cells, key=key)}
-
-
-def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:
-    """Average a row over tasks; None if any is missing."""
-    found = [value for task in tasks if (value := values.get(task)) is not None]
-    return statistics.mean(found) if len(found) == len(tasks) else None
-
-
-def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
-    """Average a row over tasks, in which results at chance count; None if a task has none."""
-    return mean_over(tasks, {task: cell.number() for task, cell in cells.items()})
-
-
-def average_interval(
-    values: Sequence[float], intervals: Sequence[Interval | None]
-) -> Interval | None:
-    """Return the interval of an average over tasks, whose errors are independent.
-
-    Args:
-        values: the number of each task.
-        intervals: their intervals; the average has one if all have.
-    """
-    known = [interval for interval in intervals if interval is not None]
-    if not known or len(known) < len(values):
-        return None
-    if len(known) == 1:
-        return known[0]
-    half = math.hypot(*((high - low) / 2 for low, high in known)) / len(values)
-    mean = statistics.mean(values)
-    return mean - half, mean + half
+    return {name: cells[name] for name in sorted(cells, key=order)}

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lra.record.schema import is_cpu
+from lra.report.averages import AVERAGES, FIVE, mean_over
 from lra.report.data import Data
 from lra.report.published import PublishedRow, published_perplexities
 from lra.report.repeats import Repeat, repeats
-from lra.report.scores import AVERAGES, mean_over
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.runtime.progress import duration
@@ -31,7 +31,7 @@ _PRINTED = (
 def published_table(rows: Sequence[PublishedRow]) -> Table:
     """Tabulate published results, their averages recomputed."""
     texts = {
-        "printed average": [row.average_text for row in rows],
+        "printed average": [_write_average(row) for row in rows],
         "source": [row.source for row in rows],
         "note": [row.note or None for row in rows],
     }
@@ -48,6 +48,18 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
         f"of them. The printed average stands next to them, with the tasks that give it."
     )
     return Table("published", "Published results", caption, columns, beneath=len(rows))
+
+
+def _write_average(row: PublishedRow) -> str | None:
+    """Write the printed average with its rule or, if that is wrong, with the row's real average."""
+    if not row.printed_average:
+        return None
+    if row.average_rule != "wrong":
+        return f"{row.printed_average} ({row.average_rule or 'not checked'})"
+    averages = [mean_over(tasks, row.values) for tasks in (BENCHMARK, FIVE)]
+    real = next((average for average in averages if average is not None), None)
+    gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
+    return f"{row.printed_average} (wrong: {gives})"
 
 
 def perplexity_tables(tasks: Collection[str]) -> list[Table]:
