@@ -12,14 +12,8 @@ from lra.record.changes import section_of, select_sections, write_changes
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName, UserError
 
-SHOWN = 2
-"""Changed settings that a name always shows."""
 LONGEST_SLUG = 120
 """Most letters of a file's name, without its ending."""
-
-Changes = frozenset[str]
-"""Settings of the model and its training that a run changes of its preset, as `--set` takes them,
-without those that cannot change a result."""
 
 
 class Measurement(Protocol):
@@ -62,17 +56,16 @@ def bench_anchor(record: Measurement) -> str:
     return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
 
 
-def changes_of(run: RunRecord) -> Changes:
-    """Return the settings that a run changes of its preset, without those of the task."""
-    return frozenset(
-        write_changes(
-            {
-                name: value
-                for name, value in run.changes.items()
-                if section_of(name) != "task" and can_change_a_result(name)
-            }
-        )
-    )
+def changes_of(run: RunRecord) -> tuple[str, ...]:
+    """Return the settings that a run changes of its preset, as `--set` takes them, without those of
+    the task and those that cannot change a result.
+    """
+    changes = {
+        name: value
+        for name, value in run.changes.items()
+        if section_of(name) != "task" and can_change_a_result(name)
+    }
+    return tuple(sorted(write_changes(changes)))
 
 
 def without_training(run: RunRecord) -> RunRecord:
@@ -84,9 +77,8 @@ def without_training(run: RunRecord) -> RunRecord:
 class RowNames:
     """The names of runs that are shown together: each has one, in all tables and figures.
 
-    A run goes by its label or by the settings that it changes; of more than SHOWN, by those that
-    not all rows of its mixer share. A label that several rows have is followed by the same. The
-    code of a plug-in is named where its mixer has several.
+    A run goes by its mixer and its label or, without one, the settings that it changes. The code of
+    a plug-in is named where its mixer has several.
 
     Args:
         runs: all runs that are shown.
@@ -97,14 +89,6 @@ class RowNames:
         self._codes: dict[str, set[str | None]] = {}
         for record in (*runs, *bench):
             self._codes.setdefault(record.mixer, set()).add(record.mixer_code)
-        self._rows: dict[tuple[str | None, ...], set[tuple[str | None, Changes]]] = {}
-        for run in runs:
-            self._rows.setdefault(_group(run), set()).add((run.mixer_code, changes_of(run)))
-        self._shared = {
-            group: frozenset.intersection(*(changes for _, changes in rows if changes))
-            for group, rows in self._rows.items()
-            if any(changes for _, changes in rows)
-        }
         self._hashes: dict[tuple[str, ...], set[str]] = {}
         for run in runs:
             self._hashes.setdefault(self._reads_as(run), set()).add(run.config_hash)
@@ -112,8 +96,8 @@ class RowNames:
     def of(self, run: RunRecord) -> str:
         """Return the name of a run's row.
 
-        Runs whose settings files changed in between read the same on the same data: their hashes
-        tell them apart.
+        Hashes tell apart what reads the same on the same data: runs whose settings files changed in
+        between, or other settings of one label.
         """
         name, *_ = reads_as = self._reads_as(run)
         is_shared = len(self._hashes[reads_as]) > 1
@@ -121,36 +105,19 @@ class RowNames:
 
     def of_mixer(self, record: RunRecord | Measurement) -> str:
         """Return the name of a mixer with settings of its own preset."""
-        return _join(record.mixer, self._code(record))
+        return self._name(record.mixer, record)
 
     def _reads_as(self, run: RunRecord) -> tuple[str, ...]:
-        data = run.data.source, run.data.fingerprint
-        return self._name(run), run.preset, run.protocol, run.task, *data
+        name = self._name(run.mixer, run, *changes_of(run))
+        if run.label is not None:
+            name = self._name(f"{run.mixer}: {run.label}", run)
+        return name, run.preset, run.protocol, run.task, run.data.source, run.data.fingerprint
 
-    def _name(self, run: RunRecord) -> str:
-        group, changes = _group(run), changes_of(run)
-        start = run.mixer if run.label is None else f"{run.mixer}: {run.label}"
-        if run.label is not None and len(self._rows[group]) == 1:
-            return start
-        shown = changes - self._shared.get(group, frozenset()) if len(changes) > SHOWN else changes
-        shown = shown or changes
-        more = len(changes) - len(shown)
-        details = ", ".join(sorted(shown)) + (f" and {more} more" if more else "")
-        return _join(start, self._code(run), details)
-
-    def _code(self, record: RunRecord | Measurement) -> str:
+    def _name(self, start: str, record: RunRecord | Measurement, *details: str) -> str:
         code = record.mixer_code
-        return f"code {code[:8]}" if code and len(self._codes[record.mixer]) > 1 else ""
-
-
-def _group(run: RunRecord) -> tuple[str | None, ...]:
-    """Return what runs have in common that only their settings or code tell apart."""
-    return run.mixer, run.label, run.preset, run.protocol
-
-
-def _join(start: str, *details: str) -> str:
-    text = ", ".join(filter(None, details))
-    return f"{start} ({text})" if text else start
+        has_several = len(self._codes[record.mixer]) > 1
+        details = (f"code {code[:8]}", *details) if code and has_several else details
+        return f"{start} ({', '.join(details)})" if details else start
 
 
 def mixer_of(row: str) -> str:
