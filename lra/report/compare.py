@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lra.record.run import RunRecord
-from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import complete
 from lra.report.scores import Cell
@@ -20,6 +20,7 @@ from lra.runtime.errors import UserError
 RESAMPLES = 10_000
 SIGNIFICANCE = 0.05
 """P-value above which a difference is within noise."""
+_HEADINGS = ("task", "points", "95 % interval", "seeds", "p", "verdict")
 _NOISE = (
     "A difference is within noise if its 95 % interval includes 0 or if p is above "
     f"{SIGNIFICANCE:g}."
@@ -107,22 +108,18 @@ def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
 
     seeds, examples = differences.shape
     mean = differences.mean()
-    over_seeds = differences.mean(axis=1) - mean
-    over_examples = differences.mean(axis=0) - mean
-    rest = differences - mean - over_seeds[:, None] - over_examples
-    freedom = {"examples": max(1, examples - 1), "seeds": seeds - 1}
-    freedom["rest"] = freedom["examples"] * freedom["seeds"]
-    squares = {
-        "examples": seeds * np.square(over_examples).sum() / freedom["examples"],
-        "seeds": examples * np.square(over_seeds).sum() / freedom["seeds"],
-        "rest": np.square(rest).sum() / freedom["rest"],
-    }
-    total = squares["examples"] + max(0.0, squares["seeds"] - squares["rest"])
+    over_seeds = differences.mean(axis=1, keepdims=True) - mean
+    over_examples = differences.mean(axis=0, keepdims=True) - mean
+    rest = differences - mean - over_seeds - over_examples
+    # Of examples, seeds and the rest: degrees of freedom, and mean squares.
+    free = np.array([max(1, examples - 1), seeds - 1, max(1, examples - 1) * (seeds - 1)])
+    sums = [seeds * np.square(over_examples).sum(), examples * np.square(over_seeds).sum()]
+    squares = np.array([*sums, np.square(rest).sum()]) / free
+    total = squares[0] + max(0.0, squares[1] - squares[2])
     if total == 0:
         return 100 * float(mean), 100 * float(mean), float(mean == 0)
-    parts = sum(square**2 / freedom[name] for name, square in squares.items())
     # The difference of squares may leave fewer degrees of freedom than the seeds alone have.
-    degrees = max(total**2 / parts, seeds - 1)
+    degrees = max(total**2 / (squares**2 / free).sum(), seeds - 1)
     error = math.sqrt(total / differences.size)
     reach = float(t.ppf(0.975, degrees)) * error
     p_value = 2 * float(t.sf(abs(mean) / error, degrees))
@@ -137,11 +134,7 @@ def compare_cells(data: Data, first: Cell[RunRecord], second: Cell[RunRecord]) -
     one, other = (data.predictions_on_same(cell.runs) for cell in (first, second))
     seeds = sorted(one.keys() & other.keys())
     if not seeds:
-        every = [", ".join(map(str, sorted(found))) or "none" for found in (one, other)]
-        return (
-            f"have no seed in common that is finished and has predictions.csv (seeds: {every[0]}; "
-            f"{every[1]})"
-        )
+        return "have no seed in common that is finished and has predictions.csv"
     if not one[seeds[0]].same_examples(other[seeds[0]]):
         return "were tested on different examples"
     right = [[found[seed].right == 1 for seed in seeds] for found in (one, other)]
@@ -154,57 +147,44 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
     Raises: UserError if a mixer has no runs, fewer than two are named, or nothing can be compared.
     """
     boards = [board for board in data.boards if not board.of_positions]
-    rows = {row for board in boards for row in board.rows}
-    names = [complete(name, rows, "mixer among the runs", "--compare") for name in given]
+    known = {row for board in boards for row in board.rows}
+    names = [complete(name, known, "mixer among the runs", "--compare") for name in given]
     first, *others = dict.fromkeys(names)
     if not others:
         raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
-    parts: list[str] = []
+    tables: dict[str, list[list[str]]] = {}
     counts: set[int] = set()
     left_out: list[str] = []
-    for board, other in ((board, other) for board in boards for other in others):
-        found = _compare_rows(data, board, first, other)
-        done = {task: one for task, one in found.items() if isinstance(one, Comparison)}
-        left_out += [
-            f"{task} ({board.name}): {first} and {other} {reason}"
-            for task, reason in found.items()
-            if task not in done
-        ]
-        if done:
-            title = f"{first} less {other}. {board.name}"
-            parts.append(wrap(f"{title}: difference of test accuracy in percentage points"))
-            parts.append(fit_table(_tabulate(done, first, other)).text)
-            counts |= {one.seeds for one in done.values()}
-    if not parts:
-        reason = "; ".join(left_out) or "they have no runs on the same task and data"
+    for board, other in itertools.product(boards, others):
+        one, two = board.rows.get(first, {}), board.rows.get(other, {})
+        for task in (task for task in board.tasks if task in one and task in two):
+            found = compare_cells(data, one[task], two[task])
+            if isinstance(found, str):
+                left_out.append(f"{task} ({board.name}): {first} and {other} {found}")
+            else:
+                title = f"{first} less {other}. {board.name}"
+                tables.setdefault(title, []).append([task, *_write(found, first, other)])
+                counts.add(found.seeds)
+    if not tables:
+        reason = "; ".join(left_out) or "they have no runs on the same data"
         raise UserError(f"--compare {' '.join(given)}: nothing to compare. {reason}")
+    parts: list[str] = []
+    for title, rows in tables.items():
+        columns = map(text_column, _HEADINGS, zip(*rows, strict=True))
+        parts.append(wrap(f"{title}: difference of test accuracy in percentage points"))
+        parts.append(fit_table(Table("", "", "", [*columns])).text)
     if left_out:
         parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", "    ") for t in left_out)]))
     kinds = [_ONE_SEED] * (1 in counts) + [_SEVERAL_SEEDS] * (max(counts) > 1)
     return "\n\n".join([*parts, wrap(" ".join([_NOISE, *kinds]))])
 
 
-def _compare_rows(data: Data, board: Board, first: str, other: str) -> dict[str, Comparison | str]:
-    """Compare two rows of a board on each task on which both have runs."""
-    one, two = board.rows.get(first, {}), board.rows.get(other, {})
-    return {
-        task: compare_cells(data, one[task], two[task])
-        for task in board.tasks
-        if task in one and task in two
-    }
-
-
-def _tabulate(found: Mapping[str, Comparison], first: str, other: str) -> Table:
-    better = [first if one.difference > 0 else other for one in found.values()]
-    columns = {
-        "task": list(found),
-        "points": [f"{one.difference:+.2f}" for one in found.values()],
-        "95 % interval": [f"{one.low:+.2f} to {one.high:+.2f}" for one in found.values()],
-        "seeds": [str(one.seeds) for one in found.values()],
-        "p": [f"{one.p_value:.2g}" for one in found.values()],
-        "verdict": [
-            "within noise" if one.is_noise else f"{name} is better"
-            for name, one in zip(better, found.values(), strict=True)
-        ],
-    }
-    return Table("", "", "", [text_column(name, texts) for name, texts in columns.items()])
+def _write(found: Comparison, first: str, other: str) -> list[str]:
+    better = first if found.difference > 0 else other
+    return [
+        f"{found.difference:+.2f}",
+        f"{found.low:+.2f} to {found.high:+.2f}",
+        str(found.seeds),
+        f"{found.p_value:.2g}",
+        "within noise" if found.is_noise else f"{better} is better",
+    ]
