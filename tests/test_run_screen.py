@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-import run_task
-from conftest import tiny_arguments
 from lra.record.run import RunRecord, folder_of
 from lra.report.published import describe_published
 from lra.report.run_screen import write_screen
@@ -157,9 +154,6 @@ def test_a_stopped_run_says_how_far_it_is_and_how_to_resume(results: Path) -> No
         "  resume: python run_task.py --task listops --mixer tnn --preset quick \\",
         "    --device cpu",
     ]
-    save(results / "shipped", quick())
-    text = " ".join(screen(results, run))
-    assert "  1 shipped seed of these settings: 60.10 %" in text
 
 
 def test_a_failed_run_says_why_and_proposes_what_may_help(results: Path) -> None:
@@ -193,19 +187,3 @@ def test_bits_of_a_text_or_of_a_known_law(tmp_path: Path) -> None:
     assert lines[0] == "periodic / tnn / quick, seed 0: 1.400 bits per token on the test set"
     assert "  best trivial baseline 4.000 bits per token (uniform)" in lines
     assert "  best possible 1.103 bits per token (ideal predictor)" in lines
-
-
-@pytest.mark.thorough
-def test_the_command_prints_the_screen_and_repeats_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert run_task.main(tiny_arguments(tmp_path, "--max-steps", "12")) == 3
-    stopped = capsys.readouterr().out
-    assert "stopped by --max-steps at step 12 of 20" in stopped
-    assert run_task.main(tiny_arguments(tmp_path)) == 0
-    done = capsys.readouterr().out
-    assert re.search(r"test accuracy \d+\.\d\d %(, [a-z ]+)?\n? +\(\d+ of 50; 95 % int", done)
-    assert max(map(len, done.splitlines())) <= 80 or str(tmp_path) in done
-    assert run_task.main(tiny_arguments(tmp_path)) == 0
-    assert capsys.readouterr().out == done

@@ -208,14 +208,11 @@ def is_at_preset(cells: Cells) -> bool:
 
 
 def rows_at_preset(board: Board) -> dict[str, Cells]:
-    """Choose the rows of the preset's settings; of a mixer those without a label, if it has any."""
-    plain = {name: cells for name, cells in board.rows.items() if is_at_preset(cells)}
-    runs = {name: next(iter(cells.values())).runs[0] for name, cells in plain.items()}
-    unlabelled = {run.mixer for run in runs.values() if run.label is None}
+    """Choose the rows without a label that have the settings of the preset."""
     return {
         name: cells
-        for name, cells in plain.items()
-        if runs[name].label is None or runs[name].mixer not in unlabelled
+        for name, cells in board.rows.items()
+        if is_at_preset(cells) and all(c.runs[0].label is None for c in cells.values())
     }
 
 

@@ -191,15 +191,13 @@ def _describe_seeds(record: RunRecord, cell: Cell[RunRecord], shipped: Collectio
         shipped: the ids of the shipped ones.
     """
     measure, *_ = measures_of([record])
-    found = [run for run in cell.runs if measure.of(run) is not None]
-    others = [run for run in found if run is not record]
+    others = [run for run in cell.runs if run is not record and measure.of(run) is not None]
+    if not others or measure.of(record) is None:
+        return ""
     kinds = Counter("shipped" if run.run_id in shipped else "other" for run in others)
     counts = " and ".join(f"{n} {kind} seed{'s' * (n > 1)}" for kind, n in sorted(kinds.items()))
-    start = f"{counts} of these settings" if len(others) == len(found) else f"with {counts}"
-    several = " (mean ± standard deviation)" if len(found) > 1 else ""
-    remarks = [word for word in cell.remarks(measure) if word != AT_CHANCE]
-    mean = f"{cell.spread_text(measure)} {_unit(record)}{several}"
-    return f"{start}: {', '.join([mean, *remarks])}" if others else ""
+    mean = f"{cell.spread_text(measure)} {_unit(record)}"
+    return f"with {counts}: {mean} (mean ± standard deviation)"
 
 
 def _describe_rank(
