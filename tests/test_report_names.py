@@ -42,7 +42,7 @@ WIDE = changed("model.dim=8", mixer="M", mixer_code=CODES[0], label="wide")
          ["tnn: x [settings model.di]", "tnn: x [settings train.lr]"]),
         ([WIDE], ["M: wide"]),
         ([changed(mixer="M", mixer_code=code) for code in CODES[:2]],
-         ["M (code aaaaaaaa)", "M (code bbbbbbbb)"]),
+         ["M [code aaaaaaaa]", "M [code bbbbbbbb]"]),
     ],
 )  # fmt: skip
 def test_names_say_in_what_rows_differ(runs: list[RunRecord], names: list[str]) -> None:

@@ -9,7 +9,7 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
 from lra.report.averages import FIVE
-from lra.report.names import RowNames, changes_of, slugify, without_training
+from lra.report.names import RowNames, slugify, without_training
 from lra.report.scores import Cell, IsOwn, Measure, cell_of, measures_of, none_own, sort_rows
 from tasks.base import BENCHMARK
 
@@ -204,7 +204,7 @@ def leading_board(boards: Sequence[Board]) -> Board | None:
 
 def is_at_preset(cells: Cells) -> bool:
     """Whether the runs of a row have the settings of their preset."""
-    return not any(changes_of(run) for cell in cells.values() for run in cell.runs)
+    return not any(run.row_changes for cell in cells.values() for run in cell.runs)
 
 
 def rows_at_preset(board: Board) -> dict[str, Cells]:

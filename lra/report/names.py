@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lra.config.request import can_change_a_result
-from lra.record.changes import section_of, select_sections, write_changes
+from lra.record.changes import select_sections
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName, UserError
 
@@ -56,18 +55,6 @@ def bench_anchor(record: Measurement) -> str:
     return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
 
 
-def changes_of(run: RunRecord) -> tuple[str, ...]:
-    """Return the settings that a run changes of its preset, as `--set` takes them, without those of
-    the task and those that cannot change a result.
-    """
-    changes = {
-        name: value
-        for name, value in run.changes.items()
-        if section_of(name) != "task" and can_change_a_result(name)
-    }
-    return tuple(sorted(write_changes(changes)))
-
-
 def without_training(run: RunRecord) -> RunRecord:
     """Return a run as if it were trained by the settings of its preset, to name its row by."""
     changed = [*select_sections(run.changes, "mixer", "model", "pretrain")]
@@ -105,19 +92,16 @@ class RowNames:
 
     def of_mixer(self, record: RunRecord | Measurement) -> str:
         """Return the name of a mixer with settings of its own preset."""
-        return self._name(record.mixer, record)
+        return self._add_code(record.mixer, record)
 
     def _reads_as(self, run: RunRecord) -> tuple[str, ...]:
-        name = self._name(run.mixer, run, *changes_of(run))
-        if run.label is not None:
-            name = self._name(f"{run.mixer}: {run.label}", run)
-        return name, run.preset, run.protocol, run.task, run.data.source, run.data.fingerprint
+        data = run.data.source, run.data.fingerprint
+        return self._add_code(run.method, run), run.preset, run.protocol, run.task, *data
 
-    def _name(self, start: str, record: RunRecord | Measurement, *details: str) -> str:
+    def _add_code(self, name: str, record: RunRecord | Measurement) -> str:
         code = record.mixer_code
         has_several = len(self._codes[record.mixer]) > 1
-        details = (f"code {code[:8]}", *details) if code and has_several else details
-        return f"{start} ({', '.join(details)})" if details else start
+        return f"{name} [code {code[:8]}]" if code and has_several else name
 
 
 def mixer_of(row: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,23 +11,12 @@ from pathlib import Path
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.changes import select_sections
 from lra.record.intervals import wilson_interval
-from lra.record.run import RunRecord, folder_of
-from lra.record.schema import is_shipped
+from lra.record.run import RunRecord, choose_attempts, folder_of
+from lra.record.schema import is_shipped, was_busy
 from lra.record.scores import unit_of
 from lra.record.table import read_runs
 from lra.report.flags import run_flags
-from lra.report.names import RowNames
 from lra.report.published import describe_published
-from lra.report.scores import (
-    AT_CHANCE,
-    Cell,
-    best_baseline,
-    cell_of,
-    is_at_chance,
-    is_busy,
-    measures_of,
-    sort_rows,
-)
 from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
@@ -36,6 +26,9 @@ NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""
 LOWER_RATE = 4
 """Divisor of the learning rate that is proposed after a run has diverged."""
+
+Row = tuple[str, str, str | None]
+"""What all seeds of a row share: its name, and the hashes of settings and of a plug-in's code."""
 
 
 def write_screen(
@@ -61,27 +54,28 @@ def write_screen(
         for place, run in read_runs(results_dir, shipped=True, task=record.task)[0]
         if place != folder and _compares(run, record)
     ]
-    runs = [*(run for _, run in others), record]
     shipped = {run.run_id for place, run in others if is_shipped(place, results_dir)}
-    names = RowNames(runs)
-    groups: dict[str, list[RunRecord]] = {}
-    for run in sorted(runs, key=lambda run: (names.of(run), run.run_id)):
-        groups.setdefault(names.of(run), []).append(run)
-    rows = {name: cell_of(group) for name, group in groups.items()}
-    name = names.of(record)
+    rows: dict[Row, list[RunRecord]] = {}
+    for run in [*(run for _, run in others), record]:
+        rows.setdefault(_row_of(run), []).append(run)
+    rows = {row: choose_attempts(runs) for row, runs in rows.items()}
     own = [_describe_targets(record), _describe_training(record)]
     own += [[text] for text in _list_faults(record)]
+    own += [[_describe_seeds(record, rows[_row_of(record)], shipped)]]
     references = [*_list_references(record), f"record: {as_typed(str(folder))}"]
     label, command = _propose_command(results_dir, record, data_dir, flags)
     lines = [
-        *wrap_parts(_describe_result(record, name), width, separator=" ", indent=""),
+        *wrap_parts(_describe_result(record), width, separator=" ", indent=""),
         *(line for parts in own for line in wrap_parts(parts, width)),
-        *wrap_parts([_describe_seeds(record, rows[name], shipped)], width),
-        *_wrap_rows(*_describe_rank(record, name, rows), width),
+        *_wrap_rows(*_describe_rank(record, rows), width),
         *(line for text in references for line in wrap_parts([text], width)),
         *wrap_command(f"  {label}", command, width),
     ]
     return "\n".join(["", *lines, ""])
+
+
+def _row_of(run: RunRecord) -> Row:
+    return run.method, run.config_hash, run.mixer_code
 
 
 def _compares(run: RunRecord, record: RunRecord) -> bool:
@@ -95,15 +89,20 @@ def _compares(run: RunRecord, record: RunRecord) -> bool:
     return describe(run) == describe(record) and len(rules) < 2  # noqa: PLR2004
 
 
+def _write(score: float, record: RunRecord) -> str:
+    """Write a score as results of a run's task are written."""
+    return f"{score:.{2 if record.positions is None else 3}f}"
+
+
 def _unit(record: RunRecord) -> str:
     scores = record.positions
     return "%" if scores is None else f"bits per {unit_of(scores.text_bytes)}"
 
 
-def _describe_result(record: RunRecord, name: str) -> list[str]:
+def _describe_result(record: RunRecord) -> list[str]:
     """Say which run this is, and how it ended or what it scored."""
     protocol = "" if record.protocol == DEFAULT_PROTOCOL else f"protocol {record.protocol}, "
-    run = f"{record.task} / {name} / {record.preset}, {protocol}seed {record.seed}:"
+    run = f"{record.task} / {record.method} / {record.preset}, {protocol}seed {record.seed}:"
     if record.status != "done":
         ends = {"stopped": record.message, "diverged": "diverged", "oom": "out of memory"}
         at = f"at step {record.steps:,} of {record.total_steps:,}"
@@ -125,8 +124,8 @@ def _describe_result(record: RunRecord, name: str) -> list[str]:
 
 def _judge(record: RunRecord) -> str:
     """Say of an accuracy that it is no better than one answer to all, or than a baseline."""
-    verdicts = [AT_CHANCE] if is_at_chance(record) else []
-    name, accuracy = best_baseline(record) or ("", 0.0)
+    verdicts = ["at chance"] if record.is_at_chance else []
+    name, accuracy = record.best_baseline or ("", 0.0)
     if name != "majority class" and (record.test_accuracy or 0.0) < accuracy:
         verdicts.append("below a trivial baseline")
     return f", {' and '.join(verdicts)}" if verdicts else ""
@@ -149,7 +148,7 @@ def _describe_targets(record: RunRecord) -> list[str]:
 def _describe_training(record: RunRecord) -> list[str]:
     """List what this run alone has measured."""
     speed = record.steps_per_second
-    busy = " (busy machine)" if is_busy(record) else ""
+    busy = " (busy machine)" if was_busy(record.threads, record.gpu_shared) else ""
     validation = "not validated yet"
     if record.val_accuracy is not None and record.best_step is not None:
         split = "validation" if record.selected_on == "val" else "selected on the test set:"
@@ -182,54 +181,57 @@ def _list_faults(record: RunRecord) -> Iterator[str]:
         )
 
 
-def _describe_seeds(record: RunRecord, cell: Cell[RunRecord], shipped: Collection[str]) -> str:
+def _describe_seeds(record: RunRecord, seeds: Sequence[RunRecord], shipped: Collection[str]) -> str:
     """Describe the mean over the seeds of the same settings; empty without other seeds.
 
     Args:
         record: the run.
-        cell: all seeds of its settings.
+        seeds: all seeds of its settings, the run included.
         shipped: the ids of the shipped ones.
     """
-    measure, *_ = measures_of([record])
-    others = [run for run in cell.runs if run is not record and measure.of(run) is not None]
-    if not others or measure.of(record) is None:
+    scores = [run.score for run in seeds if run.score is not None]
+    if record.score is None or len(scores) == 1:
         return ""
+    others = [run for run in seeds if run is not record and run.score is not None]
     kinds = Counter("shipped" if run.run_id in shipped else "other" for run in others)
     counts = " and ".join(f"{n} {kind} seed{'s' * (n > 1)}" for kind, n in sorted(kinds.items()))
-    mean = f"{cell.spread_text(measure)} {_unit(record)}"
-    return f"with {counts}: {mean} (mean ± standard deviation)"
+    mean, deviation = statistics.mean(scores), statistics.stdev(scores)
+    spread = f"{_write(mean, record)} ± {_write(deviation, record)} {_unit(record)}"
+    return f"with {counts}: {spread} (mean ± standard deviation)"
 
 
 def _describe_rank(
-    record: RunRecord, name: str, rows: Mapping[str, Cell[RunRecord]]
+    record: RunRecord, rows: Mapping[Row, Sequence[RunRecord]]
 ) -> tuple[str, list[str]]:
-    """Describe the place of a run's row: a sentence, and rows with their numbers.
+    """Describe the place of a run's row: a sentence, and rows with their means.
 
     Rows that failed or are at chance have no place. Equal numbers share one.
     """
-    measure, *_ = measures_of([record])
-    texts = {
-        row: measure.text(value)
-        for row, cell in sort_rows(rows, measure).items()
-        if (value := cell.value(measure)) is not None
-    }
-    if not texts.keys() - {name}:
+    means: dict[Row, float] = {}
+    for row, runs in rows.items():
+        done = [run for run in runs if run.score is not None]
+        has_failed = any(run.has_failed for run in runs)
+        if done and not has_failed and not all(run.is_at_chance for run in done):
+            means[row] = statistics.mean(run.score or 0.0 for run in done)
+    own, sign = _row_of(record), -1 if record.positions is None else 1
+    if not means.keys() - {own}:
         return "", []
-    order = list(texts)
+    order = sorted(means, key=lambda row: (sign * means[row], row[0]))
+    texts = {row: f"{row[0]} {_write(means[row], record)}" for row in order}
     protocol = "" if record.protocol == DEFAULT_PROTOCOL else f" and protocol {record.protocol}"
     data = " with the same data" if select_sections(record.changes, "task") else ""
     among = f"of {len(order)} mixers and variants at this preset{protocol}{data}:"
-    has_result = measure.of(record) is not None
-    if has_result and name in texts:
-        rank = list(texts.values()).index(texts[name]) + 1
-        start = max(0, order.index(name) - NEIGHBOURS)
-        shown = order[start : order.index(name) + NEIGHBOURS + 1]
-        own = {name: f"> {name} {texts[name]} <"}
-        return f"rank {rank} {among}", [own.get(row, f"{row} {texts[row]}") for row in shown]
-    reason = "a seed diverged or ran out of memory" if has_result else "no result"
-    reason = AT_CHANCE if rows[name].is_at_chance else reason
-    best = [f"{row} {texts[row]}" for row in order[: 2 * NEIGHBOURS + 1]]
-    return f"not ranked ({reason}); best {among}", best
+    if record.score is not None and own in means:
+        written = [_write(means[row], record) for row in order]
+        rank = written.index(_write(means[own], record)) + 1
+        texts[own] = f"> {texts[own]} <"
+        start = max(0, order.index(own) - NEIGHBOURS)
+        shown = order[start : order.index(own) + NEIGHBOURS + 1]
+        return f"rank {rank} {among}", [texts[row] for row in shown]
+    reason = "no result" if record.score is None else "a seed diverged or ran out of memory"
+    reason = "at chance" if record.is_at_chance else reason
+    shown = order[: 2 * NEIGHBOURS + 1]
+    return f"not ranked ({reason}); best {among}", [texts[row] for row in shown]
 
 
 def _wrap_rows(sentence: str, rows: Sequence[str], width: int) -> list[str]:
@@ -243,15 +245,14 @@ def _wrap_rows(sentence: str, rows: Sequence[str], width: int) -> list[str]:
 def _list_references(record: RunRecord) -> Iterator[str]:
     """List the best trivial baseline, the best possible result and the published one."""
     scores = record.positions
-    digits = 2 if scores is None else 3
-    if (baseline := best_baseline(record)) is not None:
-        name, value = baseline
-        yield f"best trivial baseline {value:.{digits}f} {_unit(record)} ({name})"
+    if record.best_baseline is not None:
+        name, value = record.best_baseline
+        yield f"best trivial baseline {_write(value, record)} {_unit(record)} ({name})"
     if scores is None:
         yield describe_published(record)
     elif scores.lowest_bits:
         name, value = max(scores.lowest_bits.items(), key=lambda one: one[1])
-        yield f"best possible {value:.{digits}f} {_unit(record)} ({name})"
+        yield f"best possible {_write(value, record)} {_unit(record)} ({name})"
 
 
 def _propose_command(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from lra.record.intervals import wilson_interval
-from lra.record.run import RunRecord
+from lra.record.run import RunRecord, choose_attempts
 from lra.record.schema import MeasuredRecord, was_busy
 from lra.record.scores import PositionScores, TestedRecord, unit_of
 from lra.runtime.console import MISSING
 
-CHANCE_SIGMA = 2.326
-"""A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
 AT_CHANCE = "at chance"
 """Remark on a number that is at chance."""
 
@@ -109,30 +106,9 @@ def validation_of(results: Sequence[Result]) -> Measure:
     return Measure("validation bits per token", bits, digits=3, lowest_is_best=True)
 
 
-def best_baseline(result: Result) -> tuple[str, float] | None:
-    """Return the best trivial baseline and its number, by the first of `measures_of`."""
-    if result.positions is not None:
-        return min(result.positions.baseline_bits.items(), key=lambda one: one[1], default=None)
-    return max(result.baselines.items(), key=lambda one: one[1], default=None)
-
-
 def is_busy(record: MeasuredRecord) -> bool:
     """Say whether other processes kept the machine busy while a record was made."""
     return was_busy(record.threads, record.gpu_shared)
-
-
-def is_at_chance(run: Result) -> bool:
-    """Whether a finished run is no better than one answer to all, by a test of proportions."""
-    majority = run.baselines.get("majority class")
-    chance = majority if run.largest_class is None else run.largest_class
-    if chance is None or run.test_accuracy is None or not run.test_examples:
-        return False
-    sigma = math.sqrt(chance * (100.0 - chance) / run.test_examples)
-    return run.test_accuracy < chance + CHANCE_SIGMA * sigma
-
-
-def _status(result: Result) -> str:
-    return result.status if isinstance(result, RunRecord) else "done"
 
 
 @dataclass(frozen=True)
@@ -161,7 +137,7 @@ class Cell(Generic[AnyResult]):
 
     def number(self, measure: Measure = ACCURACY) -> float | None:
         """Return the number for averages over tasks: the mean; None if a run failed."""
-        has_failed = any(_status(run) in ("diverged", "oom") for run in self.runs)
+        has_failed = any(isinstance(run, RunRecord) and run.has_failed for run in self.runs)
         return None if has_failed else self.mean(measure)
 
     def value(self, measure: Measure = ACCURACY) -> float | None:
@@ -197,7 +173,8 @@ class Cell(Generic[AnyResult]):
 
     def remarks(self, measure: Measure = ACCURACY) -> list[str]:
         """List what holds for the number besides: chance, runs without a result, faults."""
-        counts = Counter(_status(run) for run in self.runs if run.test_accuracy is None)
+        runs = [run for run in self.runs if isinstance(run, RunRecord)]
+        counts = Counter(run.status for run in runs if run.test_accuracy is None)
         ends = [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
         faulty = sum(bool(run.test_non_finite) for run in self.runs)
         faults = [f"{faulty} with non-finite logits"] if faulty else []
@@ -205,7 +182,7 @@ class Cell(Generic[AnyResult]):
 
     def chance_text(self, measure: Measure = ACCURACY) -> str:
         """Say that all runs are at chance, or how many: "1 of 5 at chance"; empty if none is."""
-        number = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
+        number = sum(run.is_at_chance for run in self.runs) if measure.has_chance else 0
         share = "" if self.is_at_chance else f"{number} of {len(self.numbers())} "
         return share + AT_CHANCE if number else ""
 
@@ -213,14 +190,14 @@ class Cell(Generic[AnyResult]):
     def is_at_chance(self) -> bool:
         """Whether every finished run is at chance, and there is one."""
         done = [run for run in self.runs if run.test_accuracy is not None]
-        return bool(done) and all(map(is_at_chance, done))
+        return bool(done) and all(run.is_at_chance for run in done)
 
     @property
     def merit(self) -> float:
         """Mean validation result of the finished runs, the higher the better; -inf without any."""
-        done = Cell(tuple(run for run in self.runs if _status(run) == "done"))
-        measure = validation_of(done.runs)
-        mean = done.mean(measure)
+        measure = validation_of(self.runs)
+        done = [run for run in self.runs if isinstance(run, RunRecord) and run.status == "done"]
+        mean = Cell(tuple(done)).mean(measure)
         return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
 
 
@@ -230,18 +207,8 @@ def none_own(_: object) -> bool:
 
 
 def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Cell[RunRecord]:
-    """Make a cell of all runs of one row and column.
-
-    Of each seed it counts the newest finished attempt, or the newest if none has finished. An id
-    ends with the number of the attempt, if that is not the first: -r2.
-    """
-
-    def order(run: RunRecord) -> tuple[int, bool, int]:
-        attempt = re.search(r"-r(\d+)$", run.run_id)
-        return run.seed, run.status == "done", int(attempt[1]) if attempt else 1
-
-    records = sorted(records, key=order)
-    runs = tuple({run.seed: run for run in records}.values())
+    """Make a cell of all runs of one row and column, of which it counts one for each seed."""
+    runs = tuple(choose_attempts(records))
     done = {(run.run_id, run.seed) for run in runs if run.status == "done"}
     others = [run for run in records if run.status != "done" and (run.run_id, run.seed) in done]
     unfinished = tuple(

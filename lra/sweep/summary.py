@@ -10,7 +10,6 @@ from lra.record.run import RunRecord
 from lra.report.scores import (
     ACCURACY,
     AT_CHANCE,
-    best_baseline,
     cell_of,
     measures_of,
     validation_of,
@@ -117,7 +116,7 @@ def results_table(states: Sequence[RunState], width: int) -> list[str]:
     trivial = {
         _heading(task, record, is_grid): measures_of([record])[0].text(found[1])
         for task, record in records.items()
-        if (found := best_baseline(record))
+        if (found := record.best_baseline)
     }
     rows.append({"mixer": "best trivial baseline", **trivial})
     is_mean = any(len(found) > 1 for by_task in groups.values() for found in by_task.values())
