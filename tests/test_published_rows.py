@@ -14,9 +14,9 @@ import yaml
 import run_task
 from lra.classifier import packing
 from lra.config.schema import RunConfig
-from lra.report.averages import FIVE
 from lra.report.published import SOURCES, PublishedRow, choose_published, published_rows
 from lra.report.repeats import Repeat, repeats
+from lra.report.scores import FIVE
 from lra.report.tables.published import published_table
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data

@@ -9,9 +9,8 @@ import statistics
 import pytest
 
 from lra.record.run import RunRecord
-from lra.report.averages import AVERAGES, BEST, FIVE, SECOND, average, rank_numbers
 from lra.report.boards import Board, boards
-from lra.report.scores import cell_of
+from lra.report.scores import AVERAGES, BEST, FIVE, SECOND, average, cell_of, rank_numbers
 from lra.report.tables.results import accuracy_table
 from made_results import made_records, next_token_run, record
 from tasks.base import BENCHMARK

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lra.record.benchmark import BenchRecord
 from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
-from lra.report.averages import FIVE
 from lra.report.boards import boards
+from lra.report.scores import FIVE
 from lra.report.tables.results import leaderboard
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table

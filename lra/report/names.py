@@ -5,32 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from lra.record.benchmark import BenchRecord
 from lra.record.changes import select_sections
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName, UserError
 
 LONGEST_SLUG = 120
 """Most letters of a file's name, without its ending."""
-
-
-class Measurement(Protocol):
-    """What names need of a record of `lra.bench`."""
-
-    @property
-    def mixer(self) -> str:
-        """The mixer's name."""
-        ...
-
-    @property
-    def mixer_code(self) -> str | None:
-        """What tells a plug-in's code from other code; None for a mixer of the suite."""
-        ...
-
-    def path(self, root: Path, /) -> Path:
-        """Return the record's file in a folder."""
-        ...
 
 
 def slugify(*parts: str) -> str:
@@ -49,7 +31,7 @@ def run_anchor(run: RunRecord) -> str:
     return f"run-{run.task}-{run.mixer}-{run.run_id}{end}"
 
 
-def bench_anchor(record: Measurement) -> str:
+def bench_anchor(record: BenchRecord) -> str:
     """Return the name of a measurement in the page."""
     path = record.path(Path())
     return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
@@ -72,7 +54,7 @@ class RowNames:
         bench: measurements that are shown beside them.
     """
 
-    def __init__(self, runs: Sequence[RunRecord], bench: Sequence[Measurement] = ()) -> None:
+    def __init__(self, runs: Sequence[RunRecord], bench: Sequence[BenchRecord] = ()) -> None:
         self._codes: dict[str, set[str | None]] = {}
         for record in (*runs, *bench):
             self._codes.setdefault(record.mixer, set()).add(record.mixer_code)
@@ -90,7 +72,7 @@ class RowNames:
         is_shared = len(self._hashes[reads_as]) > 1
         return f"{name} [settings {run.config_hash[:8]}]" if is_shared else name
 
-    def of_mixer(self, record: RunRecord | Measurement) -> str:
+    def of_mixer(self, record: RunRecord | BenchRecord) -> str:
         """Return the name of a mixer with settings of its own preset."""
         return self._add_code(record.mixer, record)
 
@@ -98,7 +80,7 @@ class RowNames:
         data = run.data.source, run.data.fingerprint
         return self._add_code(run.method, run), run.preset, run.protocol, run.task, *data
 
-    def _add_code(self, name: str, record: RunRecord | Measurement) -> str:
+    def _add_code(self, name: str, record: RunRecord | BenchRecord) -> str:
         code = record.mixer_code
         has_several = len(self._codes[record.mixer]) > 1
         return f"{name} [code {code[:8]}]" if code and has_several else name

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from common.progress import progress
 from lra.config.settings_files import published_presets
-from lra.report.averages import AVERAGES, average, mean_over, rounded
 from lra.report.boards import Board, Cells, is_at_preset
 from lra.report.data import Data
 from lra.report.figures.bubbles import bubble_figures
@@ -22,6 +21,7 @@ from lra.report.figures.lines import curve_figures, line_figures
 from lra.report.names import complete, matching_names, slugify
 from lra.report.page.page import files_before, write_files
 from lra.report.published import FAIL, PublishedRow, choose_published, rows_of
+from lra.report.scores import AVERAGES, average, mean_over, rounded
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.latex import breakable, replace_unknown, write_table

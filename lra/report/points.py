@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
-from lra.report.averages import AVERAGES, average_interval
 from lra.report.boards import Board
 from lra.report.data import Data
-from lra.report.scores import ACCURACY, Cell, Measure
+from lra.report.scores import ACCURACY, AVERAGES, Cell, Measure, average_interval
 from lra.report.tables.probes import Probe
 from lra.report.tables.speeds import PresetSpeed, preset_speeds
 from lra.runtime.console import MISSING

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.report.averages import FIVE
 from lra.report.boards import Board, rows_at_preset
 from lra.report.data import Data
 from lra.report.figures.drawing import (
@@ -26,7 +25,7 @@ from lra.report.figures.drawing import (
 )
 from lra.report.points import Bubbles, Point, bubbles_of_board, has_outlier, number_of
 from lra.report.published import closest_mean
-from lra.report.scores import Interval
+from lra.report.scores import FIVE, Interval
 from lra.report.styles import RowStyles, styles_of
 from lra.report.tables.speeds import preset_speeds
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
-from lra.report.averages import AVERAGES
 from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.names import run_anchor
 from lra.report.points import Bubbles, Field, Point, bubbles_of_board, bubbles_of_probe
 from lra.report.published import PublishedRow
+from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_tables, probes
 from lra.report.tables.published import perplexity_tables, published_table

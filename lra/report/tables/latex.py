@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from lra.report.averages import BEST, SECOND, rounded
-from lra.report.scores import AT_CHANCE
+from lra.report.scores import AT_CHANCE, BEST, SECOND, rounded
 from lra.report.tables.table import Column, Entry, Table
 from lra.report.tables.terminal import letters, notes_on, seed_counts, usual_seeds
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lra.record.schema import is_cpu
-from lra.report.averages import AVERAGES, FIVE, mean_over
 from lra.report.data import Data
 from lra.report.published import PublishedRow, published_perplexities
 from lra.report.repeats import Repeat, repeats
+from lra.report.scores import AVERAGES, FIVE, mean_over
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.runtime.progress import duration

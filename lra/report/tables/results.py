@@ -14,11 +14,20 @@ from lra.config.settings_files import published_presets
 from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
 from lra.record.table import to_frame
-from lra.report.averages import AVERAGES, FIVE, average
 from lra.report.boards import Board, Cells, rows_at_preset
 from lra.report.data import Data
 from lra.report.names import slugify
-from lra.report.scores import ACCURACY, NEXT_TOKEN, VALIDATION_LOSS, Cell, Measure, Result
+from lra.report.scores import (
+    ACCURACY,
+    AVERAGES,
+    FIVE,
+    NEXT_TOKEN,
+    VALIDATION_LOSS,
+    Cell,
+    Measure,
+    Result,
+    average,
+)
 from lra.report.tables.speeds import PresetSpeeds
 from lra.report.tables.table import (
     Column,

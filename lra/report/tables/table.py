@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord
-from lra.report.averages import BEST, SECOND, rank_numbers
 from lra.report.names import run_anchor
-from lra.report.scores import Cell, Interval, Measure
+from lra.report.scores import BEST, SECOND, Cell, Interval, Measure, rank_numbers
 from lra.runtime.console import MISSING, markdown_table
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
