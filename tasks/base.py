@@ -262,9 +262,6 @@ class Task(abc.ABC):
     draws_data: ClassVar[bool] = False
     """Whether the task can draw new examples, of other lengths or difficulty."""
     info: TaskInfo
-    advice: str = ""
-    """What to do where a model is right on training data and wrong on other data; empty where
-    nothing is known."""
 
     @abc.abstractmethod
     def prepare(self, data_dir: Path) -> Dataset:

@@ -24,8 +24,6 @@ from tasks.order import evaluation_batches
 
 logger = logging.getLogger(__name__)
 
-RIGHT, WRONG = 90.0, 50.0
-"""Accuracies in percent from which a model is called right, and below which it is called wrong."""
 MOST_UNREAD = 2**24
 """Largest number of positions whose losses an evaluation keeps on the device."""
 
