@@ -21,7 +21,6 @@ from lra.runtime.errors import UnknownName
 from tasks.base import BENCHMARK
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published.csv"
-PERPLEXITIES = PUBLISHED.with_name("published_perplexities.csv")
 SOURCES = PUBLISHED.with_name("sources.yaml")
 FAIL = "FAIL"
 """A result that the source prints as at chance or not trained."""
@@ -89,12 +88,6 @@ def choose_published(named: str | None) -> list[PublishedRow]:
 def rows_of(mixers: Collection[str]) -> list[PublishedRow]:
     """Return the published rows of mixers of this suite."""
     return [row for row in published_rows() if row.mixer in mixers]
-
-
-def published_perplexities(tasks: Collection[str]) -> list[dict[str, str]]:
-    """Read the rows of published_perplexities.csv on some tasks."""
-    with PERPLEXITIES.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["task"] in tasks]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from lra.report.published import PublishedRow
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_tables, probes
-from lra.report.tables.published import perplexity_tables, published_table
+from lra.report.tables.published import published_table
 from lra.report.tables.results import (
     accuracy_columns,
     conditions_of,
@@ -205,9 +205,7 @@ def views(published: Sequence[PublishedRow]) -> list[View]:
 
     def published_sheets(data: Data) -> Iterator[Sheet]:
         if published:
-            tasks = {board.tasks[0] for board in data.boards if board.of_positions}
             yield Sheet(published_table(published))
-            yield from map(Sheet, perplexity_tables(tasks))
 
     return [
         View("results", "Results", "Which mixer is best, and is its lead real?", result_sheets),

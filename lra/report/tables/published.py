@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lra.record.schema import is_cpu
 from lra.report.data import Data
-from lra.report.published import PublishedRow, published_perplexities
+from lra.report.published import PublishedRow
 from lra.report.repeats import Repeat, repeats
 from lra.report.scores import AVERAGES, FIVE, mean_over
-from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.runtime.progress import duration
 from tasks.base import BENCHMARK
@@ -60,27 +59,6 @@ def _write_average(row: PublishedRow) -> str | None:
     real = next((average for average in averages if average is not None), None)
     gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
     return f"{row.printed_average} (wrong: {gives})"
-
-
-def perplexity_tables(tasks: Collection[str]) -> list[Table]:
-    """Tabulate published perplexities of tasks, if there are any."""
-    rows = published_perplexities(tasks)
-    if not rows:
-        return []
-    of = " and ".join(dict.fromkeys(f"{row['corpus']} per {row['unit']}" for row in rows))
-    columns = [text_column("method", [row["method"] for row in rows])]
-    for name in ("valid", "test"):
-        entries = [Entry(row[name], float(row[name]), is_ranked=True) for row in rows]
-        columns.append(Column(name, entries, lowest_is_best=True))
-    names = {"million parameters": "parameters_millions", "source": "source", "note": "note"}
-    columns += [text_column(n, [row[key] or None for row in rows]) for n, key in names.items()]
-    caption = (
-        f"Perplexity on {of}, as the source printed it. results/sources.yaml lists the sources by "
-        f"their keys. These perplexities cannot be compared with bits per byte, or with "
-        f"perplexities of bytes or words. {RANKS}"
-    )
-    title = "Published perplexities"
-    return [Table("published-perplexities", title, caption, columns, beneath=len(rows))]
 
 
 def reproduce_table(data: Data) -> Table:
