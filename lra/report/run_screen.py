@@ -209,10 +209,11 @@ def _describe_rank(
     """
     means: dict[Row, float] = {}
     for row, runs in rows.items():
-        done = [run for run in runs if run.score is not None]
+        scores = [run.score for run in runs if run.score is not None]
         has_failed = any(run.has_failed for run in runs)
-        if done and not has_failed and not all(run.is_at_chance for run in done):
-            means[row] = statistics.mean(run.score or 0.0 for run in done)
+        is_at_chance = all(run.is_at_chance for run in runs if run.score is not None)
+        if scores and not has_failed and not is_at_chance:
+            means[row] = statistics.mean(scores)
     own, sign = _row_of(record), -1 if record.positions is None else 1
     if not means.keys() - {own}:
         return "", []
