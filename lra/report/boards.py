@@ -193,9 +193,10 @@ def leading_board(boards: Sequence[Board]) -> Board | None:
     """
 
     def order(board: Board) -> tuple[int, int]:
-        counts = (sum(t in FIVE and c.value() is not None for t, c in row.items())
-                  for row in board.rows.values())  # fmt: skip
-        return max(counts, default=0), -PRESETS.index(board.preset)
+        ranked = [
+            [t for t in FIVE if t in c and c[t].value() is not None] for c in board.rows.values()
+        ]
+        return max(map(len, ranked), default=0), -PRESETS.index(board.preset)
 
     main = [board for board in boards if board.is_main and board.preset in PRESETS]
     return max(main, key=order, default=None)

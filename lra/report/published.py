@@ -14,7 +14,7 @@ from typing import Any
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, can_change_a_result
-from lra.config.settings_files import ALL, CONFIGS, published_presets, read_file
+from lra.config.settings_files import ALL, published_presets, read_file
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName
@@ -105,9 +105,9 @@ class PublishedRun:
         return self.changes.get(task, self.changes.get(ALL, []))
 
 
-def published_runs(mixer: str, configs: Path = CONFIGS) -> dict[str, PublishedRun]:
+def published_runs(mixer: str) -> dict[str, PublishedRun]:
     """Read the runs that repeat published rows of a mixer, by the method of the row."""
-    rows: Mapping[str, Any] = read_file("mixers", mixer, configs).rows
+    rows: Mapping[str, Any] = read_file("mixers", mixer).rows
     return {method: PublishedRun(mixer, **(body or {})) for method, body in rows.items()}
 
 
