@@ -167,14 +167,18 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
             classifier=classifier or Classifier,
         ).execute()
         if group.is_main_process:
-            from lra.report.run_screen import Screen
+            from lra.report.run_screen import write_screen
 
             flags = [] if options.device == "auto" else ["--device", options.device]
-            screen = Screen(
-                results_dir=options.results_dir, record=record, config=config, flags=flags,
-                data_dir=options.data_dir, width=terminal_width(),
-            )  # fmt: skip
-            write_out(f"{screen}")
+            write_out(
+                write_screen(
+                    options.results_dir,
+                    record,
+                    terminal_width(),
+                    data_dir=options.data_dir,
+                    flags=flags,
+                )
+            )
         if group.world_size > 1 and record.status == "stopped":
             return 0  # torchrun starts whatever else again
         return EXIT_CODES[record.status]

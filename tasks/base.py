@@ -168,9 +168,6 @@ class Task(abc.ABC):
     info: TaskInfo
     counts: Mapping[str, int | None] = MappingProxyType({})
     """Number of examples of each split, as the options say; None for all that there are."""
-    advice: str = ""
-    """What to do where a model is right on training data and wrong on other data; empty where
-    nothing is known."""
 
     @abc.abstractmethod
     def prepare(self, data_dir: Path) -> Dataset:

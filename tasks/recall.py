@@ -168,7 +168,6 @@ class Recall(GeneratedTask):
             self.shares = _choose_segments(longest)
         else:
             self.shares = {split: {Segment(length, pairs): 1} for split in SPLITS}
-            self.advice = "train on several lengths (docs/probes.md): --set task.mixture=true"
         segments = {segment for shares in self.shares.values() for segment in shares}
         for segment in sorted(segments, reverse=True):
             _check_segment(segment, vocab_size)

@@ -12,7 +12,7 @@ import run_task
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.measured import Speeds, speeds_csv
-from lra.report.published import repeats
+from lra.report.repeats import repeats
 from lra.report.tables.published import reproduce_table
 from lra.train import training_time
 from lra.train.stopping import StopRequest

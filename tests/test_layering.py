@@ -13,8 +13,9 @@ ORDER = (
     "lra.report.paper", "lra.report.page", "lra.report.readme", "lra.report.run_screen",
     "lra.report.screen", "lra.report.compare", "lra.report.commands",
     "lra.report.figures", "lra.report.styles", "lra.report.points", "lra.report.tables",
-    "lra.report.published", "lra.report.measured", "lra.report.data", "lra.report.boards",
-    "lra.report.scores", "lra.report.names", "lra.report",
+    "lra.report.repeats", "lra.report.measured", "lra.report.data", "lra.report.boards",
+    "lra.report.scores", "lra.report.published", "lra.report.names", "lra.report.flags",
+    "lra.report", "lra.generate", "lra.evaluate",
     "lra.check", "lra.prepare", "lra.train",
     "lra.classifier", "lra.record", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",
@@ -33,7 +34,7 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 """Packages of which the first never imports the second."""
 
 LATE = {
-    "lra.report.published": "torch, for reports without settings of published runs",
+    "lra.report.repeats": "torch, for reports without settings of published runs",
     "lra.report.tables.published": "torch, for reports without estimates of time",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",

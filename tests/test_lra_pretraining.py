@@ -27,7 +27,7 @@ from made_data import SMALLER, place_made_data
 from requested import resolve
 from run_checks import assert_same_run
 from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
-from tasks.splits import Sequences
+from tasks.splits import PackedSequences, Sequences
 from tasks.unlabelled import MaskedInputs, NextInputs, build_pretraining_data
 
 CPU = torch.device("cpu")

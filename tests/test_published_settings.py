@@ -13,7 +13,7 @@ from lra.classifier.match_params import count_parameters
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.config.settings_files import Entry, SettingsFile, list_files
-from lra.report.published import repeats
+from lra.report.repeats import repeats
 from requested import compose, resolve
 from tasks.base import BENCHMARK
 

@@ -1,8 +1,7 @@
-"""What rows are called: labels, what differs, and how flags find them."""
+"""What rows are called: by mixer, settings, label and code; no two settings have one name."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -16,12 +15,6 @@ from lra.report.names import RowNames
 from made_results import record
 
 CODES = [digit * 16 for digit in "abc"]
-COMMON = ("mixer.decay=0.9", "model.dim=8", "model.depth=2")
-
-
-def rows(*runs: RunRecord) -> list[str]:
-    (board,) = boards(runs)
-    return list(board.rows)
 
 
 def changed(*overrides: str, **more: object) -> RunRecord:
@@ -30,34 +23,35 @@ def changed(*overrides: str, **more: object) -> RunRecord:
     return record(**{"overrides": list(overrides), "config_hash": text or "abc", **more})
 
 
-GRID = itertools.product(("mixer.decay=0.8", "mixer.decay=0.9"), ("model.dim=8", "model.dim=9"),
-                         ("train.lr=1", "train.lr=2"))  # fmt: skip
+WIDE = changed("model.dim=8", mixer="M", mixer_code=CODES[0], label="wide")
 
 
 @pytest.mark.parametrize(
     ("runs", "names"),
     [
-        # The rate has three values; what all these rows have in common tells nothing.
-        ([changed(*COMMON, f"train.lr={rate}") for rate in (1, 2, 3)],
-         [f"tnn (train.lr={rate} and 3 more)" for rate in (1, 2, 3)]),
         ([changed(), changed("train.lr=1"), changed("train.lr=1", "model.dim=8")],
          ["tnn", "tnn (model.dim=8, train.lr=1)", "tnn (train.lr=1)"]),
-        ([changed(*COMMON)], ["tnn (mixer.decay=0.9, model.depth=2 and 1 more)"]),
-        # Rows that differ in more settings show more.
-        ([changed("model.depth=2", *three) for three in GRID],
-         [f"tnn (mixer.decay={decay}, model.dim={dim}, train.lr={rate} and 1 more)"
-          for decay in (0.8, 0.9) for dim in (8, 9) for rate in (1, 2)]),
         # Flags in another order, and settings that change no result, make no row.
         ([changed("model.dim=8", "train.lr=1"), changed("train.lr=1", "model.dim=8", seed=1)],
          ["tnn (model.dim=8, train.lr=1)"]),
         ([record(), record(overrides=["train.cuda_graphs=true"], seed=1)], ["tnn"]),
-        # Settings files that changed in between do.
+        # Settings files that changed in between do, and other settings of one label.
         ([record(), record(seed=1, config_hash="other")],
          ["tnn [settings abc]", "tnn [settings other]"]),
+        ([changed("model.dim=8", label="x"), changed("train.lr=2", label="x")],
+         ["tnn: x [settings model.di]", "tnn: x [settings train.lr]"]),
+        ([WIDE], ["M: wide"]),
+        ([changed(mixer="M", mixer_code=code) for code in CODES[:2]],
+         ["M [code aaaaaaaa]", "M [code bbbbbbbb]"]),
     ],
 )  # fmt: skip
 def test_names_say_in_what_rows_differ(runs: list[RunRecord], names: list[str]) -> None:
-    assert rows(*runs) == names
+    (board,) = boards(runs)
+    assert list(board.rows) == names
+
+
+def test_a_command_repeats_settings_and_label() -> None:
+    assert command(WIDE).endswith("--set model.dim=8 --label wide")
 
 
 SETTINGS = st.dictionaries(
@@ -80,42 +74,9 @@ def test_no_two_settings_have_one_name(
     runs = {
         (tuple(sorted(values.items())), code): changed(
             *(f"{key}={value}" for key, value in values.items()),
-            mixer="M", mixer_code=code, mixer_from=code and f"{code}.py:M", label=label,
+            mixer="M", mixer_code=code, label=label, config_hash=f"{number:08}",
         )
-        for values, code, label in drawn
+        for number, (values, code, label) in enumerate(drawn)
     }  # fmt: skip
     names = RowNames(list(runs.values()))
     assert len({names.of(run) for run in runs.values()}) == len(runs)
-    assert all("[settings" not in names.of(run) for run in runs.values())
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        (["a.py"], ["M"]),
-        (["a.py", "there/b.py"], ["M (a.py)", "M (b.py)"]),
-        (["a.py", "a.py"], ["M (code aaaaaaaa)", "M (code bbbbbbbb)"]),
-        ([None, "b.py"], ["M (b.py)", "M (code aaaaaaaa)"]),
-    ],
-)
-def test_the_code_of_a_plug_in_is_named_where_there_are_several(
-    files: Sequence[str | None], expected: list[str]
-) -> None:
-    runs = [
-        changed(mixer="M", mixer_code=code, mixer_from=file and f"{file}:M")
-        for file, code in zip(files, CODES, strict=False)
-    ]
-    assert rows(*runs) == expected
-
-
-def test_a_label_takes_the_place_of_code_and_settings_where_it_is_unique() -> None:
-    wide = changed("model.dim=8", mixer="M", mixer_code=CODES[0], label="wide")
-    assert rows(wide, changed(mixer="M", mixer_code=CODES[1])) == ["M (code bbbbbbbb)", "M: wide"]
-    assert command(wide).endswith("--set model.dim=8 --label wide")
-    runs = [changed(f"train.lr={rate}", *COMMON, label="wide") for rate in (1, 2)]
-    assert rows(*runs) == [f"tnn: wide (train.lr={rate} and 3 more)" for rate in (1, 2)]
-    codes = [changed(mixer="M", mixer_code=code, label="wide") for code in CODES[:2]]
-    assert rows(*codes) == ["M: wide (code aaaaaaaa)", "M: wide (code bbbbbbbb)"]
-    alike = [changed("train.lr=1", label="x"), changed("train.lr=2", label="x"),
-             changed(label="x (train.lr=2)")]  # fmt: skip
-    assert len(rows(*alike)) == 3, "a label that reads as settings joins no rows"

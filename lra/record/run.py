@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from lra.record.changes import Origins, SettingName, Settings, write_changes
+from lra.config.request import can_change_a_result
+from lra.record.changes import Origins, SettingName, Settings, section_of, write_changes
 from lra.record.schema import (
     Amount,
     Count,
@@ -129,11 +132,27 @@ class RunRecord(TestedRecord):
         return self.mixer_code is not None or self.task_code is not None
 
     @property
+    def row_changes(self) -> tuple[str, ...]:
+        """The changed settings as `--set` takes them, sorted, without those of the task and those
+        that cannot change a result.
+        """
+        changes = self.changes.items()
+        kept = {k: v for k, v in changes if section_of(k) != "task" and can_change_a_result(k)}
+        return tuple(sorted(write_changes(kept)))
+
+    @property
     def method(self) -> str:
-        """The mixer's name, with the run's label, or of a plug-in with the start of its digest."""
+        """The name of the run's row: its mixer with its label or, without one, what it changes."""
         if self.label is not None:
             return f"{self.mixer}: {self.label}"
-        return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
+        return (
+            f"{self.mixer} ({', '.join(changes)})" if (changes := self.row_changes) else self.mixer
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the run diverged or ran out of memory."""
+        return self.status in ("diverged", "oom")
 
     @property
     def test_text(self) -> str:
@@ -154,6 +173,19 @@ def load_record(path: Path) -> RunRecord:
     Raises: UserError naming the file and what is wrong with it.
     """
     return read_record(RunRecord, path)
+
+
+def choose_attempts(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Choose a run of each seed: the newest finished attempt or, if none has finished, the newest.
+
+    The id of an attempt that is not the first ends with its number: -r2.
+    """
+
+    def order(run: RunRecord) -> tuple[int, bool, int]:
+        attempt = re.search(r"-r(\d+)$", run.run_id)
+        return run.seed, run.status == "done", int(attempt[1]) if attempt else 1
+
+    return [*{run.seed: run for run in sorted(records, key=order)}.values()]
 
 
 def folder_of(results_dir: Path, record: RunRecord) -> Path:

@@ -20,6 +20,9 @@ from lra.record.schema import (
     ShortText,
 )
 
+CHANCE_SIGMA = 2.326
+"""A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
+
 
 class PositionLoss(Record):
     """The mean loss of targets at a range of positions of their windows."""
@@ -175,3 +178,25 @@ class TestedRecord(MeasuredRecord):
     def test_examples(self) -> int | None:
         """Number of independent test results, by which intervals are calculated."""
         return self.test_total if self.tokens is None else self.tokens.examples
+
+    @property
+    def score(self) -> float | None:
+        """What results are ranked by: test accuracy in percent or, of positions, their bits."""
+        return self.test_accuracy if self.positions is None else self.positions.bits
+
+    @property
+    def best_baseline(self) -> tuple[str, float] | None:
+        """The best trivial baseline and its score."""
+        if self.positions is not None:
+            return min(self.positions.baseline_bits.items(), key=lambda one: one[1], default=None)
+        return max(self.baselines.items(), key=lambda one: one[1], default=None)
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether the accuracy is no better than one answer to all, by a test of proportions."""
+        majority = self.baselines.get("majority class")
+        chance = majority if self.largest_class is None else self.largest_class
+        if chance is None or self.test_accuracy is None or not self.test_examples:
+            return False
+        sigma = math.sqrt(chance * (100.0 - chance) / self.test_examples)
+        return self.test_accuracy < chance + CHANCE_SIGMA * sigma

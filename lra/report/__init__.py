@@ -4,16 +4,3 @@
 Functions in `tables` make a `Table` of them; `figures` and `page` draw the lines that a table has.
 What a user sees is made by `screen` and `run_screen` (terminal), `page`, `paper` and `readme`.
 """
-
-__all__ = [
-    "compare",
-    "data",
-    "names",
-    "paper",
-    "published",
-    "readme",
-    "run_screen",
-    "scores",
-    "screen",
-    "styles",
-]

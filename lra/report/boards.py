@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
-from lra.report.names import RowNames, changes_of, slugify
+from lra.report.names import RowNames, slugify, without_training
 from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of, none_own, sort_rows
 from tasks.base import BENCHMARK
 
-PRESETS = ("paper", "budget", "quick")
+PRESETS = (PAPER, "budget", "quick")
 """Presets whose boards may lead, the preferred one first."""
-FEWEST_STEPS = 200
-"""Runs whose flags ask for fewer optimizer steps are trials."""
-TRIALS, OWN_TASKS = f"trials of fewer than {FEWEST_STEPS} steps", "other tasks than the benchmark's"
 _SOURCES = ("official", "generated", "generated, clean law", "unofficial")
 """Kinds of data, in the order in which main tables prefer them."""
-_FIRST = ("paper", "s4")
-"""The preset and the protocol whose boards come first."""
-_LENGTHS = {"train.steps", "train.epochs", "train.minutes"}
-"""Settings that say how long training takes."""
 
 Cells = Mapping[str, Cell[RunRecord]]
 """The cells of a row, by task."""
@@ -49,10 +43,9 @@ class Board:
     @property
     def tasks(self) -> list[str]:
         """The columns: in a main table every task of the benchmark, then the user's own tasks."""
-        present = self.conditions.keys()
         is_whole = self.is_main and not self.of_positions
-        listed = [task for task in BENCHMARK if is_whole or task in present]
-        return listed + sorted(present - set(BENCHMARK))
+        listed = [task for task in BENCHMARK if is_whole or task in self.conditions]
+        return listed + sorted(self.conditions.keys() - {*BENCHMARK})
 
     @property
     def records(self) -> list[RunRecord]:
@@ -127,103 +120,70 @@ def boards(
         is_own: says which runs are the user's own.
     """
     names = names or RowNames(records)
-    made = _boards_of([r for r in records if r.positions is None], names, is_own)
-    of_positions = [r for r in records if r.positions is not None]
-    for task in sorted({r.task for r in of_positions}):
-        found = _boards_of([r for r in of_positions if r.task == task], names, is_own)
-        made += [replace(board, of_positions=True) for board in found]
-    return made
-
-
-def _boards_of(
-    records: Sequence[RunRecord], names: RowNames, is_own: IsOwn[RunRecord]
-) -> list[Board]:
+    groups: dict[tuple[str, bool, str, bool, str], list[RunRecord]] = {}
+    for r in sorted(records, key=lambda r: r.run_id):
+        setting = r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
+        groups.setdefault(("" if r.positions is None else r.task, *setting), []).append(r)
     found: list[Board] = []
-    settings = {(r.preset, r.protocol) for r in records}
-    for preset, protocol in sorted(settings, key=_setting_order):
-        chosen = [r for r in records if (r.preset, r.protocol) == (preset, protocol)]
-        by_reason: dict[str, dict[str, list[RunRecord]]] = {}
-        for task in sorted({r.task for r in chosen}):
-            for reason, group in _by_condition([r for r in chosen if r.task == task]):
-                by_reason.setdefault(reason, {})[task] = group
-        for reason, by_task in sorted(by_reason.items()):
-            conditions = {task: _describe(group) for task, group in by_task.items()}
-            rows = _rows([r for group in by_task.values() for r in group], names, is_own)
-            found.append(Board(preset, protocol, rows, conditions, reason))
+    for (positions, _, preset, _, protocol), runs in sorted(groups.items()):
+        columns: dict[str, dict[str, list[RunRecord]]] = {}
+        for task in sorted({r.task for r in runs}):
+            for reason, group in _divide([r for r in runs if r.task == task]):
+                columns.setdefault(reason, {})[task] = group
+        for reason, by_task in sorted(columns.items()):
+            rows: dict[str, dict[str, list[RunRecord]]] = {}
+            for r in (r for group in by_task.values() for r in group):
+                rows.setdefault(names.of(r), {}).setdefault(r.task, []).append(r)
+            cells = {
+                name: {task: cell_of(same, is_own) for task, same in row.items()}
+                for name, row in sorted(rows.items())
+            }
+            conditions = {task: ", ".join(_describe(group)) for task, group in by_task.items()}
+            found.append(Board(preset, protocol, cells, conditions, reason, bool(positions)))
     return found
 
 
-def _setting_order(setting: tuple[str, str]) -> tuple[object, ...]:
-    return tuple((part != first, part) for part, first in zip(setting, _FIRST, strict=True))
+def _divide(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]]]:
+    """Divide the runs of one task by their data and by what selected their checkpoints.
 
-
-def _by_condition(records: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
-    """Divide the runs of one task by their data, with the reasons; the first group has none."""
-    rules: dict[tuple[str, str], set[str]] = {}
-    for r in records:
-        known = rules.setdefault((r.data.source, r.data.fingerprint), set())
-        known |= {r.selected_on} if r.selected_on else set()
+    Yields: the runs of the main board with no reason, and then others with how they differ.
+    """
+    rules = {
+        (r.data.source, r.data.fingerprint): r.selected_on
+        for r in sorted(records, key=lambda r: r.selected_on or "")
+    }
     groups: dict[tuple[str, str, str], list[RunRecord]] = {}
     for r in records:
-        data = (r.data.source, r.data.fingerprint)
+        data = r.data.source, r.data.fingerprint
         # A run that ended before its first validation goes with others on its data.
-        rule = r.selected_on or max(rules[data], default="val")
-        groups.setdefault((*data, rule), []).append(r)
+        groups.setdefault((*data, r.selected_on or rules[data] or "val"), []).append(r)
 
-    def order(item: tuple[tuple[str, str, str], list[RunRecord]]) -> tuple[object, ...]:
-        (source, fingerprint, rule), group = item
+    def order(key: tuple[str, str, str]) -> tuple[object, ...]:
+        source, fingerprint, rule = key
         rank = _SOURCES.index(source) if source in _SOURCES else len(_SOURCES)
-        return rank, rule != "val", len(_task_changes(group)), -len(group), source, fingerprint
+        group = groups[key]
+        return rank, rule != "val", len(_describe(group)), -len(group), source, fingerprint
 
-    (_, first), *others = sorted(groups.items(), key=order)
-    divided = {"": first}
-    for (_, fingerprint, _), group in others:
-        reason = ", ".join(_differences(first, group))
-        if reason in divided:
-            reason += f" (data {fingerprint[:8]})"
-        divided[reason] = group
-    return list(divided.items())
-
-
-def _differences(main: Sequence[RunRecord], other: Sequence[RunRecord]) -> list[str]:
-    reasons = []
-    if other[0].data.source != main[0].data.source:
-        reasons.append(f"{other[0].data.source} data instead of {main[0].data.source}")
-    if _selected_on(other) != _selected_on(main):
-        reasons.append(f"selected on {_selected_on(other)} instead of {_selected_on(main)}")
-    reasons += sorted(_task_changes(other) - _task_changes(main))
-    if not reasons:
-        prints = [runs[0].data.fingerprint[:8] for runs in (other, main)]
-        reasons.append(f"other data of the same description ({prints[0]} instead of {prints[1]})")
-    return reasons
+    keys = sorted(groups, key=order)
+    main = _describe(groups[keys[0]])
+    reasons = {""}
+    yield "", groups[keys[0]]
+    for key in keys[1:]:
+        reason = ", ".join(part for part in _describe(groups[key]) if part not in main)
+        if reason in reasons:
+            reason = ", ".join(filter(None, [reason, f"data {key[1][:8]}"]))
+        reasons.add(reason)
+        yield reason, groups[key]
 
 
-def _selected_on(records: Iterable[RunRecord]) -> str:
-    return next((r.selected_on for r in records if r.selected_on is not None), "val")
-
-
-def _task_changes(records: Sequence[RunRecord]) -> set[str]:
-    """Return the changes of the task's options that all of these runs have in common."""
-    changes = [set(write_changes(select_sections(r.changes, "task"))) for r in records]
-    return set.intersection(*changes)
-
-
-def _describe(records: Sequence[RunRecord]) -> str:
-    parts = [f"{records[0].data.source} data", f"selected on {_selected_on(records)}"]
-    return ", ".join([*parts, *sorted(_task_changes(records))])
-
-
-def _rows(
-    records: Sequence[RunRecord], names: RowNames, is_own: IsOwn[RunRecord]
-) -> dict[str, dict[str, Cell[RunRecord]]]:
-    """Group runs into cells, by name and task."""
-    groups: dict[str, dict[str, list[RunRecord]]] = {}
-    for record in sorted(records, key=lambda r: (names.of(r), r.task, r.run_id)):
-        groups.setdefault(names.of(record), {}).setdefault(record.task, []).append(record)
-    return {
-        name: {task: cell_of(runs, is_own) for task, runs in by_task.items()}
-        for name, by_task in groups.items()
-    }
+def _describe(records: Sequence[RunRecord]) -> list[str]:
+    """Describe the data of runs, what selected their checkpoints, and the options of the task that
+    all of them change.
+    """
+    rule = next((r.selected_on for r in records if r.selected_on is not None), "val")
+    changes = [{*write_changes(select_sections(r.changes, "task"))} for r in records]
+    common = sorted(set.intersection(*changes))
+    return [f"{records[0].data.source} data", f"selected on {rule}", *common]
 
 
 def leading_board(boards: Sequence[Board]) -> Board | None:
@@ -231,83 +191,51 @@ def leading_board(boards: Sequence[Board]) -> Board | None:
 
     Path-X does not count, nor do results at chance.
     """
+
+    def order(board: Board) -> tuple[int, int]:
+        ranked = [
+            [t for t in FIVE if t in c and c[t].value() is not None] for c in board.rows.values()
+        ]
+        return max(map(len, ranked), default=0), -PRESETS.index(board.preset)
+
     main = [board for board in boards if board.is_main and board.preset in PRESETS]
-    main.sort(key=lambda board: PRESETS.index(board.preset))
-
-    def fullest(board: Board) -> int:
-        counts = (
-            sum(bool(c.numbers()) and not c.is_at_chance for t, c in cells.items() if t in FIVE)
-            for cells in board.rows.values()
-        )
-        return max(counts, default=0)
-
-    return max(main, key=fullest, default=None)  # of equals the first
+    return max(main, key=order, default=None)
 
 
 def is_at_preset(cells: Cells) -> bool:
     """Whether the runs of a row have the settings of their preset."""
-    return not any(changes_of(run) for cell in cells.values() for run in cell.runs)
+    return not any(run.row_changes for cell in cells.values() for run in cell.runs)
 
 
 def rows_at_preset(board: Board) -> dict[str, Cells]:
-    """Choose the rows of the preset's settings; of a mixer those without a label, if it has any."""
-    plain = {
-        method: [run for cell in cells.values() for run in cell.runs]
-        for method, cells in board.rows.items()
-        if is_at_preset(cells)
-    }
-    unlabelled = {run.mixer for found in plain.values() for run in found if run.label is None}
+    """Choose the rows without a label that have the settings of the preset."""
     return {
-        method: board.rows[method]
-        for method, found in plain.items()
-        if all(run.label is None or run.mixer not in unlabelled for run in found)
+        name: cells
+        for name, cells in board.rows.items()
+        if is_at_preset(cells) and all(c.runs[0].label is None for c in cells.values())
     }
-
-
-def is_trial(run: RunRecord) -> bool:
-    """Whether flags asked for so few steps that the run is a trial."""
-    return bool(_LENGTHS & {*run.changed}) and run.total_steps < FEWEST_STEPS
-
-
-def split_board(board: Board) -> list[Board]:
-    """Divide a board into the benchmark's tasks, other tasks, and trials of few steps."""
-    parts: dict[str, dict[str, dict[str, Cell[RunRecord]]]] = {}
-    for row, cells in board.rows.items():
-        for task, cell in cells.items():
-            kind = "" if task in BENCHMARK or board.of_positions else OWN_TASKS
-            kind = TRIALS if all(map(is_trial, cell.runs)) else kind
-            parts.setdefault(kind, {}).setdefault(row, {})[task] = cell
-    return [
-        replace(board.with_rows(rows), reason=", ".join(filter(None, [board.reason, kind])))
-        for kind, rows in sorted(parts.items())
-    ]
 
 
 def choose_from_grids(board: Board) -> Board:
-    """Join the user's own rows of each grid of settings into one.
+    """Join the user's own rows that differ in settings of training alone.
 
-    Rows of a mixer are a grid if they differ in settings of training, or in the values of the same
-    other settings. On each task the joined row has the cell with the best validation result.
+    On each task the joined row has the cell with the best validation result.
     """
-    grids: dict[Hashable, list[str]] = {}
-    for name in board.own_rows:
-        run = next(iter(board.rows[name].values())).runs[0]
-        changed = frozenset(select_sections(run.changes, "mixer", "model", "pretrain"))
-        grids.setdefault((run.mixer, run.mixer_code, run.label, changed), []).append(name)
     rows = dict(board.rows)
-    for names in grids.values():
-        if len(names) > 1:
-            joined = [rows.pop(name) for name in names]
-            rows[_name_grid(names)] = {
+    runs = {
+        name: without_training(next(iter(rows[name].values())).runs[0]) for name in board.own_rows
+    }
+    names = RowNames([*runs.values()])
+    grids: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        grids.setdefault(names.of(run), []).append(name)
+    for name, members in grids.items():
+        if len(members) > 1:
+            joined = [rows.pop(member) for member in members]
+            best = f"best of {len(members)} by validation"
+            shown = f"{name[:-1]}, {best})" if name.endswith(")") else f"{name} ({best})"
+            rows[shown] = {
                 task: max((c[task] for c in joined if task in c), key=lambda cell: cell.merit)
                 for task in sorted({task for cells in joined for task in cells})
             }
     return replace(board, rows=dict(sorted(rows.items())))
-
-
-def _name_grid(names: Sequence[str]) -> str:
-    """Name a grid: "tnn (best of 3 by validation)", with the details that all names have."""
-    start, *_ = names[0].partition(" (")
-    details = [name.partition(" (")[2].removesuffix(")").split(", ") for name in names]
-    common = [text for text in details[0] if text and all(text in texts for texts in details)]
-    return f"{start} ({', '.join([*common, f'best of {len(names)} by validation'])})"

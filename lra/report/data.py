@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from common.errors import DataError
 from lra.record.benchmark import BenchRecord, all_bench_records
@@ -21,10 +23,7 @@ from tasks.base import PROBES
 
 DEFAULT_RELATIVE_TO = "tnn"
 
-
-def _key(record: RunRecord) -> tuple[str, str, str, str]:
-    """Tell runs apart, a shipped one also from the unfinished one of the user's own beside it."""
-    return record.task, record.mixer, record.run_id, record.status
+Content = TypeVar("Content")
 
 
 class Data:
@@ -47,25 +46,21 @@ class Data:
     ) -> None:
         self.folder = folder
         runs, self.faults = read_runs(folder, "--results-dir", shipped=True)
-        bench: dict[Path, tuple[Path, BenchRecord]] = {}
+        found: dict[object, tuple[Path, RunRecord | BenchRecord]]
+        found = {_key(record): (place, record) for place, record in runs}
         for root in (shipped_dir(folder), folder):
             measured, more = all_bench_records(root)
             self.faults += more
-            bench |= {record.path(Path()): (root, record) for record in measured}
-        self._folders = {_key(record): place for place, record in runs}
-        self._bench_roots = {name: root for name, (root, _) in bench.items()}
-        self.every: list[RunRecord | BenchRecord] = [
-            *(record for _, record in runs), *(record for _, record in bench.values()),
-        ]  # fmt: skip
+            found |= {_key(record): (record.path(root), record) for record in measured}
+        self._paths = {key: path for key, (path, _) in found.items()}
+        self.every = [record for _, record in found.values()]
         """All records, those that are not kept included."""
         kept = [record for record in self.every if is_kept is None or is_kept(record)]
         self.records = [record for record in kept if isinstance(record, RunRecord)]
         self.bench = [record for record in kept if isinstance(record, BenchRecord)]
         self.names = RowNames(self.records, self.bench)
         self._relative_to = relative_to
-        self._predictions: dict[Path, Predictions | None] = {}
-        self._evaluations: dict[Path, list[EvaluationRecord]] = {}
-        self._metrics: dict[Path, list[MetricsLine]] = {}
+        self._contents: dict[Path, Any] = {}
 
     @cached_property
     def boards(self) -> list[Board]:
@@ -91,9 +86,7 @@ class Data:
 
     def path(self, record: RunRecord | BenchRecord) -> Path:
         """Return the folder of a run, or the file of a measurement."""
-        if isinstance(record, RunRecord):
-            return self._folders[_key(record)]
-        return record.path(self._bench_roots[record.path(Path())])
+        return self._paths[_key(record)]
 
     def is_own(self, record: RunRecord | BenchRecord) -> bool:
         """Whether a record is the user's own: whether it is not in the folder of shipped ones."""
@@ -108,27 +101,20 @@ class Data:
         if text not in self.faults:
             self.faults.append(text)
 
-    def metrics(self, record: RunRecord) -> list[MetricsLine]:
-        """Read the metrics of a run, in order of steps."""
-        path = self.path(record) / "metrics.jsonl"
-        if path not in self._metrics:
-            self._metrics[path], faults = read_metrics(path)
+    def _read_once(self, path: Path, read: Callable[[Path], tuple[Content, list[str]]]) -> Content:
+        if path not in self._contents:
+            self._contents[path], faults = read(path)
             for fault in faults:
                 self.add_fault(fault)
-        return self._metrics[path]
+        return self._contents[path]
+
+    def metrics(self, record: RunRecord) -> list[MetricsLine]:
+        """Read the metrics of a run, in order of steps."""
+        return self._read_once(self.path(record) / "metrics.jsonl", read_metrics)
 
     def evaluations(self, record: RunRecord) -> list[EvaluationRecord]:
         """Read the records of evaluations of a run's model out of distribution."""
-        folder = self.path(record)
-        if folder not in self._evaluations:
-            self._evaluations[folder], faults = evaluations_of(folder)
-            for fault in faults:
-                self.add_fault(fault)
-        return self._evaluations[folder]
-
-    def has_predictions(self, record: RunRecord) -> bool:
-        """Whether a run is finished and has a file of predictions."""
-        return record.status == "done" and has_file(self.path(record) / "predictions.csv")
+        return self._read_once(self.path(record), evaluations_of)
 
     def predictions(self, record: RunRecord) -> Predictions | None:
         """Read the predictions of a finished run.
@@ -136,14 +122,7 @@ class Data:
         Returns: the predictions; None if there is no such file, or if it contradicts the record.
         """
         path = self.path(record) / "predictions.csv"
-        if path not in self._predictions:
-            self._predictions[path] = None
-            if self.has_predictions(record):
-                try:
-                    self._predictions[path] = read_predictions(record, path)
-                except (DataError, ValueError, KeyError, OSError, OverflowError) as error:
-                    self.add_fault(f"{path}: not the predictions of its run: {error}")
-        return self._predictions[path]
+        return self._read_once(path, functools.partial(_read_predictions, record))
 
     def predictions_on_same(self, runs: Sequence[RunRecord]) -> dict[int, Predictions]:
         """Read the predictions of runs on the same examples, by seed.
@@ -160,3 +139,19 @@ class Data:
             else:
                 self.add_fault(f"{self.path(run)}: its predictions are of other examples")
         return found
+
+
+def _key(record: RunRecord | BenchRecord) -> object:
+    """Tell records apart, also a shipped run from one's own unfinished one beside it."""
+    if isinstance(record, BenchRecord):
+        return record.path(Path())
+    return record.task, record.mixer, record.run_id, record.status
+
+
+def _read_predictions(record: RunRecord, path: Path) -> tuple[Predictions | None, list[str]]:
+    if record.status != "done" or not has_file(path):
+        return None, []
+    try:
+        return read_predictions(record, path), []
+    except (DataError, ValueError, KeyError, OSError, OverflowError) as error:
+        return None, [f"{path}: not the predictions of its run: {error}"]

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
-from lra.config.request import can_change_a_result
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import section_of, write_changes
+from lra.record.changes import select_sections
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName, UserError
 
-SHOWN = 2
-"""Changed settings that a name shows; more only where rows differ in no fewer."""
 LONGEST_SLUG = 120
 """Most letters of a file's name, without its ending."""
-
-Changes = frozenset[tuple[str, str]]
-"""Settings of the model and its training that a run changes of its preset, by name and as `--set`
-takes them, without those that cannot change a result."""
 
 
 def slugify(*parts: str) -> str:
@@ -44,23 +37,17 @@ def bench_anchor(record: BenchRecord) -> str:
     return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
 
 
-def changes_of(run: RunRecord) -> Changes:
-    """Return the settings that a run changes of its preset, without those of the task."""
-    changes = {
-        name: value
-        for name, value in run.changes.items()
-        if section_of(name) != "task" and can_change_a_result(name)
-    }
-    return frozenset(zip(changes, write_changes(changes), strict=True))
+def without_training(run: RunRecord) -> RunRecord:
+    """Return a run as if it were trained by the settings of its preset, to name its row by."""
+    changed = [*select_sections(run.changes, "mixer", "model", "pretrain")]
+    return run.model_copy(update={"changed": changed, "config_hash": ""})
 
 
 class RowNames:
     """The names of runs that are shown together: each has one, in all tables and figures.
 
-    A run goes by its label, which other seeds of settings that were changed share, or by the
-    settings changed; of more than SHOWN, by those in which the rows of its mixer differ. A label
-    that several rows have is followed by the same. The code of a plug-in is named where there are
-    several of its class.
+    A run goes by its mixer and its label or, without one, the settings that it changes. The code of
+    a plug-in is named where its mixer has several.
 
     Args:
         runs: all runs that are shown.
@@ -68,116 +55,35 @@ class RowNames:
     """
 
     def __init__(self, runs: Sequence[RunRecord], bench: Sequence[BenchRecord] = ()) -> None:
-        self._codes = _names_of_codes([*runs, *bench])
-        self._labels: dict[tuple[str, str], set[str]] = {}
-        for run in runs:
-            if run.label is not None:
-                self._labels.setdefault((run.mixer, run.config_hash), set()).add(run.label)
-        self._rows: dict[tuple[object, ...], set[tuple[str | None, Changes]]] = {}
-        for run in runs:
-            self._rows.setdefault(self._group(run), set()).add((run.mixer_code, changes_of(run)))
-        self._settings = {
-            group: _distinct_texts({changes for _, changes in rows})
-            for group, rows in self._rows.items()
-        }
-        self._hashes: dict[tuple[object, ...], set[str]] = {}
+        self._codes: dict[str, set[str | None]] = {}
+        for record in (*runs, *bench):
+            self._codes.setdefault(record.mixer, set()).add(record.mixer_code)
+        self._hashes: dict[tuple[str, ...], set[str]] = {}
         for run in runs:
             self._hashes.setdefault(self._reads_as(run), set()).add(run.config_hash)
 
     def of(self, run: RunRecord) -> str:
         """Return the name of a run's row.
 
-        Runs whose settings files changed in between read the same on the same data: their hashes
-        tell them apart.
+        Hashes tell apart what reads the same on the same data: runs whose settings files changed in
+        between, or other settings of one label.
         """
-        is_shared = len(self._hashes[self._reads_as(run)]) > 1
-        return self._name(run) + (f" [settings {run.config_hash[:8]}]" if is_shared else "")
+        name, *_ = reads_as = self._reads_as(run)
+        is_shared = len(self._hashes[reads_as]) > 1
+        return f"{name} [settings {run.config_hash[:8]}]" if is_shared else name
 
     def of_mixer(self, record: RunRecord | BenchRecord) -> str:
         """Return the name of a mixer with settings of its own preset."""
-        return _named(record.mixer, [self._codes[record.mixer, record.mixer_code]])
+        return self._add_code(record.mixer, record)
 
-    def _name(self, run: RunRecord) -> str:
-        group, label = self._group(run), self._label(run)
-        details = [
-            self._codes[run.mixer, run.mixer_code],
-            self._settings[group][changes_of(run)],
-        ]
-        if label is None:
-            return _named(run.mixer, details)
-        return _named(f"{run.mixer}: {label}", details if len(self._rows[group]) > 1 else [])
-
-    def _label(self, run: RunRecord) -> str | None:
-        """Return the label of a run, or the only one that other seeds of its settings have.
-
-        Settings of the preset have a name of their own, the mixer's, that no label takes from them.
-        """
-        if run.label is not None or not changes_of(run):
-            return run.label
-        labels = self._labels.get((run.mixer, run.config_hash), set())
-        return next(iter(labels)) if len(labels) == 1 else None
-
-    def _group(self, run: RunRecord) -> tuple[object, ...]:
-        """Return what runs have in common that only their settings or code tell apart."""
-        return run.mixer, self._label(run), run.preset, run.protocol
-
-    def _reads_as(self, run: RunRecord) -> tuple[object, ...]:
+    def _reads_as(self, run: RunRecord) -> tuple[str, ...]:
         data = run.data.source, run.data.fingerprint
-        return self._name(run), run.preset, run.protocol, run.task, *data
+        return self._add_code(run.method, run), run.preset, run.protocol, run.task, *data
 
-
-def _named(start: str, details: Sequence[str]) -> str:
-    text = ", ".join(filter(None, details))
-    return f"{start} ({text})" if text else start
-
-
-def _names_of_codes(
-    records: Sequence[RunRecord | BenchRecord],
-) -> dict[tuple[str, str | None], str]:
-    """Name the codes of mixers: by the file, if no other code of the class was in one so called."""
-    files: dict[str, dict[str | None, set[str]]] = {}
-    for record in records:
-        found = files.setdefault(record.mixer, {}).setdefault(record.mixer_code, set())
-        if isinstance(record, RunRecord) and record.mixer_from:
-            found.add(PurePath(record.mixer_from.rpartition(":")[0]).name)
-    return {
-        (mixer, code): _name_of_code(code, by_code)
-        for mixer, by_code in files.items()
-        for code in by_code
-    }
-
-
-def _name_of_code(code: str | None, files: Mapping[str | None, set[str]]) -> str:
-    if code is None or len(files) == 1:
-        return ""
-    others = {name for other, names in files.items() if other != code for name in names}
-    own = files[code]
-    return next(iter(own)) if len(own) == 1 and not own & others else f"code {code[:8]}"
-
-
-def _distinct_texts(rows: Collection[Changes]) -> dict[Changes, str]:
-    """Write the settings of each row so that no two read the same."""
-    values: dict[str, set[Changes]] = {name: set() for row in rows for name, _ in row}
-    for key, found in values.items():
-        found |= {frozenset(one for one in row if one[0] == key) for row in rows}
-    # The settings with most values tell most rows apart.
-    differing = [key for key, found in values.items() if len(found) > 1]
-    differing.sort(key=lambda key: (-len(values[key]), key))
-    texts: dict[Changes, str] = {}
-    for count in range(SHOWN, max(SHOWN, len(differing)) + 1):
-        texts = {row: _text(row, differing[:count]) for row in rows}
-        if len(set(texts.values())) == len(rows):
-            break
-    return texts
-
-
-def _text(row: Changes, names: Collection[str]) -> str:
-    """Write the settings of a row: all, or of more than SHOWN those of some names."""
-    every = sorted(row)
-    chosen = every if len(row) <= SHOWN else [one for one in every if one[0] in names]
-    shown = chosen or every[:SHOWN]
-    more = f" and {len(every) - len(shown)} more" if len(shown) < len(every) else ""
-    return ", ".join(text for _, text in shown) + more
+    def _add_code(self, name: str, record: RunRecord | BenchRecord) -> str:
+        code = record.mixer_code
+        has_several = len(self._codes[record.mixer]) > 1
+        return f"{name} [code {code[:8]}]" if code and has_several else name
 
 
 def mixer_of(row: str) -> str:

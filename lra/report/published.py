@@ -1,56 +1,29 @@
-"""What papers report: their results, the settings that repeat them, and where ours differ.
-
-results/published.csv has the results. The settings files hold each published value with its source,
-and ours with the reason where it differs (`lra.config.settings_files`).
-"""
+"""What papers report: the rows of results/published.csv, and the one that a run compares with."""
 
 from __future__ import annotations
 
 import csv
 import functools
 import re
-import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import statistics
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from typing import Any
 
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
-from lra.config.request import (
-    DEFAULT_PROTOCOL,
-    PAPER,
-    RunRequest,
-    can_change_a_result,
-    parse_changes,
-)
-from lra.config.settings_files import (
-    ALL,
-    CONFIGS,
-    STARTS,
-    Entry,
-    list_files,
-    published_presets,
-)
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, can_change_a_result
+from lra.config.settings_files import ALL, published_presets, read_file
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
-from lra.report.scores import FIVE, mean_over
-from lra.runtime.console import MISSING
-from lra.runtime.errors import UnknownName, UserError
+from lra.runtime.errors import UnknownName
 from tasks.base import BENCHMARK
 
-if TYPE_CHECKING:
-    from lra.config.schema import RunConfig
-
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published.csv"
-PERPLEXITIES = PUBLISHED.with_name("published_perplexities.csv")
 SOURCES = PUBLISHED.with_name("sources.yaml")
 FAIL = "FAIL"
 """A result that the source prints as at chance or not trained."""
-WRONG = "wrong"
-"""Rule of a printed average that none of the known rules gives."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +39,7 @@ class PublishedRow:
     """The average that the source prints, or nothing."""
     average_rule: str
     """The rule that gives the printed average: "of 6", "of 5", "of 5, no ListOps", "of 6, FAIL as
-    50" or WRONG; empty if no average is printed, or nothing else."""
+    50" or "wrong"; empty if no average is printed, or nothing else."""
     source: str
     """Key of the source in sources.yaml."""
     note: str
@@ -77,18 +50,6 @@ class PublishedRow:
         return {
             t: float(text) if text not in ("", FAIL) else None for t, text in self.printed.items()
         }
-
-    @property
-    def average_text(self) -> str:
-        """The printed average with its rule or, if that is WRONG, with the row's real average."""
-        if not self.printed_average:
-            return MISSING
-        if self.average_rule != WRONG:
-            return f"{self.printed_average} ({self.average_rule or 'not checked'})"
-        averages = [mean_over(tasks, self.values) for tasks in (BENCHMARK, FIVE)]
-        real = next((average for average in averages if average is not None), None)
-        gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
-        return f"{self.printed_average} (wrong: {gives})"
 
 
 def published_rows() -> list[PublishedRow]:
@@ -129,25 +90,14 @@ def rows_of(mixers: Collection[str]) -> list[PublishedRow]:
     return [row for row in published_rows() if row.mixer in mixers]
 
 
-def published_perplexities(tasks: Collection[str]) -> list[dict[str, str]]:
-    """Read the rows of published_perplexities.csv on some tasks."""
-    with PERPLEXITIES.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["task"] in tasks]
-
-
-def _by_task(changes: Any) -> Any:
-    return {ALL: changes} if isinstance(changes, list) else changes
-
-
-class PublishedRun(BaseModel):
-    """The run that repeats a row of results/published.csv."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+@dataclass(frozen=True)
+class PublishedRun:
+    """The run that repeats a row, as the settings file of its mixer describes it."""
 
     mixer: str
     protocol: str = DEFAULT_PROTOCOL
     preset: str = PAPER
-    changes: Annotated[Mapping[str, list[str]], BeforeValidator(_by_task)] = {ALL: []}
+    changes: Mapping[str, list[str]] = field(default_factory=dict)
     """Changed settings, as for --set, by task or for `ALL` others."""
 
     def changes_on(self, task: str) -> list[str]:
@@ -155,166 +105,67 @@ class PublishedRun(BaseModel):
         return self.changes.get(task, self.changes.get(ALL, []))
 
 
-def published_runs(configs: Path = CONFIGS) -> dict[str, PublishedRun]:
-    """Read the runs that repeat published rows, by the method of the row.
-
-    Raises: UserError for a row that is not of that form.
-    """
-    found: dict[str, PublishedRun] = {}
-    for mixer, file in list_files("mixers", configs).items():
-        for method, body in file.rows.items():
-            try:
-                found[method] = PublishedRun.model_validate({"mixer": mixer, **(body or {})})
-            except (TypeError, ValidationError) as error:
-                said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-                raise UserError(f"{file.shown}: rows: {method}: {said}") from None
-    return found
+def published_runs(mixer: str) -> dict[str, PublishedRun]:
+    """Read the runs that repeat published rows of a mixer, by the method of the row."""
+    rows: Mapping[str, Any] = read_file("mixers", mixer).rows
+    return {method: PublishedRun(mixer, **(body or {})) for method, body in rows.items()}
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """A published result on one task, and the settings that repeat it."""
+def closest_row(record: RunRecord) -> PublishedRow | None:
+    """Choose the published row that comes closest to a run on its task; None without any.
 
-    row: PublishedRow
-    task: str
-    config: RunConfig
-    overrides: Sequence[str]
-
-    def command(self, task: str | None = None) -> str:
-        """Write the command that makes the run, with a word in place of the task."""
-        line = ["python", "run_task.py", "--task", task or self.task]
-        line += ["--mixer", self.config.mixer_name]
-        if self.config.protocol != DEFAULT_PROTOCOL:
-            line += ["--protocol", self.config.protocol]
-        if self.config.preset != PAPER:
-            line += ["--preset", self.config.preset]
-        return shlex.join([*line, *(part for text in self.overrides for part in ("--set", text))])
-
-
-def repeats() -> Iterator[Repeat]:
-    """List the published results that the suite has the settings of, FAIL apart."""
-    from lra.config.compose import compose
-
-    by_method = {row.method: row for row in published_rows()}
-    for method, run in published_runs().items():
-        for task in BENCHMARK:
-            if by_method[method].values[task] is not None:
-                overrides = run.changes_on(task)
-                request = RunRequest(
-                    task=task, mixer=run.mixer, preset=run.preset, protocol=run.protocol,
-                    changes=parse_changes(overrides),
-                )  # fmt: skip
-                yield Repeat(by_method[method], task, compose(request), overrides)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A setting that is not what its source states, or parameters that start in another way."""
-
-    owner: str
-    """Mixer or task."""
-    setting: str
-    where: str
-    """Tasks, protocol or preset that the setting is for; empty for all."""
-    entry: Entry
-
-
-def list_differences(configs: Path = CONFIGS) -> Iterator[Difference]:
-    """List where our settings differ from what their sources state, tasks before mixers."""
-    files = {**list_files("tasks", configs), **list_files("mixers", configs)}
-    for owner, file in files.items():
-        groups: dict[Entry, list[str]] = {}
-        for one in file.entries:
-            if one.has_other:
-                same = replace(one, origin="", source="", task=ALL)
-                groups.setdefault(same, []).append(one.task)
-        for entry, tasks in groups.items():
-            kind = "initial " if entry.section == STARTS else f"{entry.section}."
-            limits = (("preset", entry.preset), ("protocol", entry.protocol))
-            where = [task for task in tasks if task != ALL]
-            where += [f"{of} {name}" for of, name in limits if name not in (None, PAPER)]
-            yield Difference(owner, f"{kind}{entry.key}", ", ".join(where), entry)
-
-
-@dataclass(frozen=True)
-class ClosestResult:
-    """A published accuracy of a run's mixer on its task."""
-
-    row: PublishedRow
-    accuracy: str
-    """Percent, as printed."""
-    differences: list[str]
-    """How the published experiment differs from the run: "full size" for one."""
-    mixer: str
-
-    @property
-    def text(self) -> str:
-        """The accuracy with its source, and the method where it is not named like the mixer."""
-        has_name = _letters(self.row.method) == _letters(self.mixer)
-        method = "" if has_name else f"{self.row.method} "
-        return f"{method}{self.accuracy} % ({cite(self.row.source)})"
-
-
-def closest_result(record: RunRecord) -> ClosestResult | None:
-    """Choose the published accuracy that comes closest to a run; None if none is of its mixer.
-
-    The row whose settings the run has comes first, then the one that has the mixer's name, then
-    the first one.
+    The row whose settings the run has comes first, then one of its protocol, then the one that has
+    the mixer's name, then the first one.
     """
     if record.has_own_code:
         return None  # a user's own, though it may have the name of one of ours
-    runs = {method: run for method, run in published_runs().items() if run.mixer == record.mixer}
+    runs = published_runs(record.mixer)
+
+    def distance(row: PublishedRow) -> tuple[bool, ...]:
+        run = runs.get(row.method)
+        is_other_protocol = run is None or run.protocol != record.protocol
+        is_other = is_other_protocol or bool(_other_settings(run, record))
+        return is_other, is_other_protocol, _letters(row.method) != _letters(record.mixer)
+
     rows = [
         row
         for row in rows_of({record.mixer})
         if row.values.get(record.task) is not None
         and (row.method not in runs or runs[row.method].preset in (PAPER, record.preset))
     ]
-    if not rows:
-        return None
-    row = min(rows, key=lambda row: _distance(row, runs.get(row.method), record))
-    differences = _differences(runs.get(row.method), record)
-    return ClosestResult(row, row.printed[record.task], differences, record.mixer)
+    return min(rows, key=distance, default=None)
 
 
 def closest_mean(record: RunRecord) -> float | None:
-    """Return the mean over five tasks in percent of the row that comes closest to a run.
+    """Return the mean over five tasks in percent of the row that comes closest to a run."""
+    row = closest_row(record)
+    values = [] if row is None else [row.values[task] for task in BENCHMARK[:-1]]
+    known = [value for value in values if value is not None]
+    return statistics.mean(known) if known and len(known) == len(values) else None
 
-    Returns: None if no row is of its mixer, or if the row lacks a task.
+
+def describe_published(record: RunRecord) -> str:
+    """Write the closest published accuracy, its source, and how its experiment differs from a run;
+    the method where it is not named like the mixer. Empty without one.
     """
-    closest = closest_result(record)
-    return None if closest is None else mean_over(FIVE, closest.row.values)
-
-
-def _distance(row: PublishedRow, run: PublishedRun | None, record: RunRecord) -> tuple[bool, ...]:
-    """Order rows by how little they have in common with a run, the closest first."""
-    is_other_method = _letters(row.method) != _letters(record.mixer)
-    if run is None:
-        return True, True, True, is_other_method
-    is_other_protocol = run.protocol != record.protocol
-    has_changes = set(run.changes_on(record.task)) != _changes(record)
-    is_other_preset = run.preset != record.preset
-    return has_changes or is_other_protocol, is_other_protocol, is_other_preset, is_other_method
-
-
-def _differences(run: PublishedRun | None, record: RunRecord) -> list[str]:
-    found = [] if record.preset in published_presets() else ["full size"]
+    if (row := closest_row(record)) is None:
+        return ""
+    run = published_runs(record.mixer).get(row.method)
+    parts = ["published"] + ["full size"] * (record.preset not in published_presets())
     if run is not None and run.protocol != record.protocol:
-        found.append(f"protocol {run.protocol}")
-    if set(run.changes_on(record.task) if run else ()) != _changes(record):
-        found.append("other settings")
-    return found + ["official data"] * (record.data.source == "unofficial")
+        parts.append(f"protocol {run.protocol}")
+    parts += _other_settings(run, record)
+    parts += ["official data"] * (record.data.source == "unofficial")
+    source = _sources().get(row.source, {})
+    cited = f"{source['authors']}, {source['year']}" if "authors" in source else row.source
+    method = "" if _letters(row.method) == _letters(record.mixer) else f"{row.method} "
+    return f"{', '.join(parts)}: {method}{row.printed[record.task]} % ({cited})"
 
 
-def _changes(record: RunRecord) -> set[str]:
+def _other_settings(run: PublishedRun | None, record: RunRecord) -> list[str]:
     changes = {name: value for name, value in record.changes.items() if can_change_a_result(name)}
-    return set(write_changes(changes))
-
-
-def cite(source: str) -> str:
-    """Name the authors and the year of a key of sources.yaml; the key where they are not known."""
-    entry = _sources().get(source, {})
-    return f"{entry['authors']}, {entry['year']}" if "authors" in entry else source
+    published = [] if run is None else run.changes_on(record.task)
+    return ["other settings"] * ({*write_changes(changes)} != {*published})
 
 
 @functools.cache

@@ -19,11 +19,12 @@ from lra.report.figures.bubbles import leaderboard_figures
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.lines import line_figures
 from lra.report.measured import speeds_csv
+from lra.report.repeats import differences_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.probes import Probe, probe_tables, probes
-from lra.report.tables.published import differences_csv, reproduce_table
+from lra.report.tables.published import reproduce_table
 from lra.report.tables.results import leaderboard, leaderboard_csv, position_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,17 +10,13 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Generic, TypeVar
 
-from lra.record.benchmark import BenchRecord
-from lra.record.evaluation import EvaluationRecord
 from lra.record.intervals import wilson_interval
-from lra.record.run import RunRecord
-from lra.record.schema import was_busy
-from lra.record.scores import PositionScores, unit_of
+from lra.record.run import RunRecord, choose_attempts
+from lra.record.schema import MeasuredRecord, was_busy
+from lra.record.scores import PositionScores, TestedRecord, unit_of
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
 
-CHANCE_SIGMA = 2.326
-"""A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
 AT_CHANCE = "at chance"
 """Remark on a number that is at chance."""
 BEST, SECOND = "best", "second"
@@ -30,10 +25,10 @@ FIVE = BENCHMARK[:-1]
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
 """Tasks of each average."""
 
-Result = RunRecord | EvaluationRecord
+Result = TestedRecord
 """The result of a run, or of its model's evaluation on other data."""
-AnyResult = TypeVar("AnyResult", RunRecord, EvaluationRecord)
-AnyRecord = TypeVar("AnyRecord", RunRecord, BenchRecord)
+AnyResult = TypeVar("AnyResult", bound=TestedRecord)
+AnyRecord = TypeVar("AnyRecord", bound=MeasuredRecord)
 Interval = tuple[float, float]
 """Lower and upper end."""
 IsOwn = Callable[[AnyRecord], bool]
@@ -58,12 +53,8 @@ def rank_numbers(
 ) -> dict[int, str]:
     """Mark the best and the second best of two numbers or more, compared as printed.
 
-    Args:
-        values: the numbers; None where there is none.
-        digits: decimals that are printed. Equal numbers have the same mark.
-        lowest_is_best: whether the lowest number is the best one, not the highest.
-        margin: the largest difference that means nothing. With it the highest number is marked as
-            the best if all others are lower by more; otherwise it and those within are second.
+    With a margin, the largest difference that means nothing, the highest number is the best if all
+    others are lower by more; otherwise it and those within are second.
     """
     known = {i: value for i, value in enumerate(values) if value is not None}
     if len(known) < 2:  # noqa: PLR2004
@@ -101,10 +92,6 @@ class Measure:
         return {name: value for one in results for name, value in self.beneath(one).items()}
 
 
-def _trivial_accuracies(result: Result) -> Mapping[str, float]:
-    return {f"trivial baseline: {name}": value for name, value in result.baselines.items()}
-
-
 def _scores(result: Result) -> PositionScores:
     return result.positions or PositionScores()
 
@@ -119,7 +106,7 @@ ACCURACY = Measure(
     "test accuracy in percent",
     lambda result: result.test_accuracy,
     has_chance=True,
-    beneath=_trivial_accuracies,
+    beneath=lambda result: {f"trivial baseline: {n}": v for n, v in result.baselines.items()},
 )
 NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
 """Accuracy where targets are positions, which is no measure of chance."""
@@ -133,12 +120,16 @@ def measures_of(results: Sequence[Result]) -> list[Measure]:
     """Return what tables of results show: accuracy, or where targets are positions bits and
     perplexity.
     """
-    if all(one.positions is None for one in results):
+    positions = [one.positions for one in results if one.positions is not None]
+    if not positions:
         return [ACCURACY]
-    sizes = [one.positions.text_bytes for one in results if one.positions is not None]
-    name = f"bits per {unit_of(max(filter(None, sizes), default=None))}"
+    unit = unit_of(max((one.text_bytes for one in positions if one.text_bytes), default=None))
     bits = Measure(
-        name, lambda r: _scores(r).bits, digits=3, lowest_is_best=True, beneath=_bits_beneath
+        f"bits per {unit}",
+        lambda result: _scores(result).bits,
+        digits=3,
+        lowest_is_best=True,
+        beneath=_bits_beneath,
     )
     return [bits, PERPLEXITY]
 
@@ -146,7 +137,7 @@ def measures_of(results: Sequence[Result]) -> list[Measure]:
 def validation_of(results: Sequence[Result]) -> Measure:
     """Measure what settings and checkpoints are chosen by."""
     if all(one.positions is None for one in results):
-        return Measure("validation accuracy", lambda r: getattr(r, "val_accuracy", None))
+        return Measure("validation accuracy", lambda result: getattr(result, "val_accuracy", None))
 
     def bits(result: Result) -> float | None:
         loss = _scores(result).val_loss
@@ -155,26 +146,9 @@ def validation_of(results: Sequence[Result]) -> Measure:
     return Measure("validation bits per token", bits, digits=3, lowest_is_best=True)
 
 
-def best_baseline(result: Result) -> tuple[str, float] | None:
-    """Return the best trivial baseline and its number, by the first of `measures_of`."""
-    if result.positions is not None:
-        return min(result.positions.baseline_bits.items(), key=lambda one: one[1], default=None)
-    return max(result.baselines.items(), key=lambda one: one[1], default=None)
-
-
-def is_busy(record: RunRecord | BenchRecord) -> bool:
+def is_busy(record: MeasuredRecord) -> bool:
     """Say whether other processes kept the machine busy while a record was made."""
     return was_busy(record.threads, record.gpu_shared)
-
-
-def is_at_chance(run: Result) -> bool:
-    """Whether a finished run is no better than one answer to all, by a test of proportions."""
-    majority = run.baselines.get("majority class")
-    chance = majority if run.largest_class is None else run.largest_class
-    if chance is None or run.test_accuracy is None or not run.test_examples:
-        return False
-    sigma = math.sqrt(chance * (100.0 - chance) / run.test_examples)
-    return run.test_accuracy < chance + CHANCE_SIGMA * sigma
 
 
 @dataclass(frozen=True)
@@ -182,8 +156,8 @@ class Cell(Generic[AnyResult]):
     """Runs that differ in seed alone, as one cell of a table; see `cell_of`."""
 
     runs: tuple[AnyResult, ...] = ()
-    unfinished_runs: tuple[RunRecord, ...] = ()
-    """Runs of the user's own that have no result, in place of which shipped ones are counted."""
+    unfinished: tuple[str, ...] = ()
+    """How runs of the user's own ended in whose place shipped results are counted."""
     has_own: bool = False
     """Whether any of these runs is the user's own, rather than a shipped one."""
 
@@ -203,7 +177,7 @@ class Cell(Generic[AnyResult]):
 
     def number(self, measure: Measure = ACCURACY) -> float | None:
         """Return the number for averages over tasks: the mean; None if a run failed."""
-        has_failed = any(run.status in ("diverged", "oom") for run in self.runs)
+        has_failed = any(isinstance(run, RunRecord) and run.has_failed for run in self.runs)
         return None if has_failed else self.mean(measure)
 
     def value(self, measure: Measure = ACCURACY) -> float | None:
@@ -216,7 +190,7 @@ class Cell(Generic[AnyResult]):
         if mean is not None and deviation is not None:
             return mean - deviation, mean + deviation
         totals = [run.test_examples for run in self.runs if measure.of(run) is not None]
-        if mean is None or measure is not ACCURACY or not totals or not totals[0]:
+        if mean is None or measure is not ACCURACY or not totals[0]:
             return None
         return wilson_interval(mean / 100, totals[0])
 
@@ -231,15 +205,16 @@ class Cell(Generic[AnyResult]):
         if not count:
             return ", ".join(remarks) or MISSING
         text = self.spread_text(measure) if shows_spread else measure.text(self.mean(measure))
-        brackets = [f"n={count}"] * shows_spread + self.unfinished
-        text += f" ({'; '.join(brackets)})" if brackets else ""
+        if brackets := [f"n={count}"] * shows_spread + [*self.unfinished]:
+            text += f" ({'; '.join(brackets)})"
         if remarks[:1] == [AT_CHANCE]:
             return ", ".join([f"{AT_CHANCE}: {text}", *remarks[1:]])
         return ", ".join([text, *remarks])
 
     def remarks(self, measure: Measure = ACCURACY) -> list[str]:
         """List what holds for the number besides: chance, runs without a result, faults."""
-        counts = Counter(run.status for run in self.runs if run.test_accuracy is None)
+        runs = [run for run in self.runs if isinstance(run, RunRecord)]
+        counts = Counter(run.status for run in runs if run.test_accuracy is None)
         ends = [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
         faulty = sum(bool(run.test_non_finite) for run in self.runs)
         faults = [f"{faulty} with non-finite logits"] if faulty else []
@@ -247,7 +222,7 @@ class Cell(Generic[AnyResult]):
 
     def chance_text(self, measure: Measure = ACCURACY) -> str:
         """Say that all runs are at chance, or how many: "1 of 5 at chance"; empty if none is."""
-        number = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
+        number = sum(run.is_at_chance for run in self.runs) if measure.has_chance else 0
         share = "" if self.is_at_chance else f"{number} of {len(self.numbers())} "
         return share + AT_CHANCE if number else ""
 
@@ -255,24 +230,15 @@ class Cell(Generic[AnyResult]):
     def is_at_chance(self) -> bool:
         """Whether every finished run is at chance, and there is one."""
         done = [run for run in self.runs if run.test_accuracy is not None]
-        return bool(done) and all(map(is_at_chance, done))
+        return bool(done) and all(run.is_at_chance for run in done)
 
     @property
     def merit(self) -> float:
         """Mean validation result of the finished runs, the higher the better; -inf without any."""
-        done = replace(self, runs=tuple(run for run in self.runs if run.status == "done"))
-        measure = validation_of(done.runs)
-        mean = done.mean(measure)
+        measure = validation_of(self.runs)
+        done = [run for run in self.runs if isinstance(run, RunRecord) and run.status == "done"]
+        mean = Cell(tuple(done)).mean(measure)
         return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
-
-    @property
-    def unfinished(self) -> list[str]:
-        """How the user's own runs without a result ended, in one text; empty without such runs."""
-        ends = [
-            f"{run.status} at step {run.steps:,} of {run.total_steps:,}"
-            for run in self.unfinished_runs
-        ]
-        return [f"your run{'s' * (len(ends) > 1)}: {', '.join(ends)}"] if ends else []
 
 
 def none_own(_: object) -> bool:
@@ -281,35 +247,25 @@ def none_own(_: object) -> bool:
 
 
 def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Cell[RunRecord]:
-    """Make a cell of all runs of one row and column.
-
-    Of each seed it counts the newest finished attempt, or the newest if none has finished.
-    """
-    by_seed: dict[int, RunRecord] = {}
-    for record in sorted(records, key=lambda r: (r.seed, r.status == "done", _attempt(r))):
-        by_seed[record.seed] = record
-    runs = tuple(by_seed.values())
-    names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
-    unfinished = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
-    has_own = any(map(is_own, [*runs, *unfinished]))
-    return Cell(runs, tuple(sorted(unfinished, key=lambda r: r.seed)), has_own)
-
-
-def _attempt(record: RunRecord) -> int:
-    """Return which attempt a run is, 1 for the first: the number behind -r in its id."""
-    found = re.search(r"-r(\d+)$", record.run_id)
-    return int(found[1]) if found else 1
+    """Make a cell of all runs of one row and column, of which it counts one for each seed."""
+    runs = tuple(choose_attempts(records))
+    done = {(run.run_id, run.seed) for run in runs if run.status == "done"}
+    others = [run for run in records if run.status != "done" and (run.run_id, run.seed) in done]
+    unfinished = tuple(
+        f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}" for run in others
+    )
+    return Cell(runs, unfinished, any(map(is_own, [*runs, *others])))
 
 
 def sort_rows(cells: Mapping[str, Cell[RunRecord]], measure: Measure) -> dict[str, Cell[RunRecord]]:
     """Sort rows so that the best come first; those without a number to rank come last."""
     sign = 1 if measure.lowest_is_best else -1
 
-    def key(name: str) -> tuple[bool, bool, float]:
+    def order(name: str) -> tuple[bool, bool, float]:
         mean = cells[name].mean(measure)
         return cells[name].value(measure) is None, mean is None, sign * (mean or 0.0)
 
-    return {name: cells[name] for name in sorted(cells, key=key)}
+    return {name: cells[name] for name in sorted(cells, key=order)}
 
 
 def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:
@@ -326,11 +282,8 @@ def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
 def average_interval(
     values: Sequence[float], intervals: Sequence[Interval | None]
 ) -> Interval | None:
-    """Return the interval of an average over tasks, whose errors are independent.
-
-    Args:
-        values: the number of each task.
-        intervals: their intervals; the average has one if all have.
+    """Return the interval of an average over tasks, whose errors are independent; None if any
+    number has no interval.
     """
     known = [interval for interval in intervals if interval is not None]
     if not known or len(known) < len(values):

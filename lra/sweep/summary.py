@@ -12,7 +12,6 @@ from lra.record.run import RunRecord
 from lra.report.scores import (
     ACCURACY,
     AT_CHANCE,
-    best_baseline,
     cell_of,
     measures_of,
     validation_of,
@@ -136,7 +135,7 @@ def results_table(states: Sequence[RunState], width: int) -> list[str]:
             row[_heading(task, records.get(task), "test" * is_grid)] = _describe_cell(found)
     rows.append({"mixer": "best trivial baseline"})
     for task, record in records.items():
-        if found := best_baseline(record):
+        if found := record.best_baseline:
             text = measures_of([record])[0].text(found[1])
             rows[-1][_heading(task, record, "test" * is_grid)] = text
     is_mean = any(len(found) > 1 for by_task in groups.values() for found in by_task.values())

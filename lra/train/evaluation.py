@@ -20,9 +20,6 @@ from tasks.order import evaluation_batches
 
 logger = logging.getLogger(__name__)
 
-RIGHT, WRONG = 90.0, 50.0
-"""Accuracies in percent from which a model is called right, and below which it is called wrong."""
-
 
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     """Return the context that forward passes of a precision run in: fp32 or bf16."""

@@ -106,9 +106,9 @@ def tables() -> Values:
     from lra.report.boards import choose_from_grids
     from lra.report.data import Data
     from lra.report.readme import BLOCKS, make_items
+    from lra.report.repeats import differences_csv
     from lra.report.tables.evaluations import evaluation_tables
     from lra.report.tables.probes import probe_tables, probes
-    from lra.report.tables.published import differences_csv
     from lra.report.tables.results import accuracy_table
     from lra.report.tables.speeds import against_reference
     from lra.report.tables.table import Table

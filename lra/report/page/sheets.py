@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
-from lra.report.boards import Board, choose_from_grids, is_trial, split_board
+from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.names import run_anchor
 from lra.report.points import Bubbles, Field, Point, bubbles_of_board, bubbles_of_probe
@@ -19,7 +19,7 @@ from lra.report.published import PublishedRow
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_tables, probes
-from lra.report.tables.published import perplexity_tables, published_table
+from lra.report.tables.published import published_table
 from lra.report.tables.results import (
     accuracy_columns,
     conditions_of,
@@ -63,17 +63,17 @@ class Sheet:
     """Column that the rows are sorted by at first; empty: the one with most numbers."""
     newest: tuple[bool, float] | None = None
     """Of the user's own runs, the newest finished one or, without any, the newest: whether it is
-    finished and no trial, and its time. The page opens with the newest of all sheets."""
+    finished, and its time. The page opens with the newest of all sheets."""
 
 
 def result_sheets(data: Data) -> Iterator[Sheet]:
     """Tabulate the accuracies, or bits, of each board, the leaderboard first."""
     every = sorted(data.boards, key=lambda board: board is not data.leading_board)
-    for board in (part for whole in every for part in split_board(whole)):
+    for board in every:
         shown = choose_from_grids(board)
         table = position_table(shown) if board.of_positions else _accuracy_table(data, shown)
         own = {
-            (run.status == "done" and not is_trial(run), data.time(run)): run.task
+            (run.status == "done", data.time(run)): run.task
             for run in shown.records
             if data.is_own(run)
         }
@@ -205,9 +205,7 @@ def views(published: Sequence[PublishedRow]) -> list[View]:
 
     def published_sheets(data: Data) -> Iterator[Sheet]:
         if published:
-            tasks = {board.tasks[0] for board in data.boards if board.of_positions}
             yield Sheet(published_table(published))
-            yield from map(Sheet, perplexity_tables(tasks))
 
     return [
         View("results", "Results", "Which mixer is best, and is its lead real?", result_sheets),

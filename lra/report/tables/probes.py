@@ -19,7 +19,7 @@ from lra.record.changes import select_sections
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards import Board
 from lra.report.data import Data
-from lra.report.names import RowNames, natural_order, slugify
+from lra.report.names import RowNames, natural_order, slugify, without_training
 from lra.report.scores import ACCURACY, Cell, cell_of
 from lra.report.tables.results import OVER_N_SEEDS, RANKS
 from lra.report.tables.table import (
@@ -156,12 +156,7 @@ def _name_rows(data: Data, records: Sequence[RunRecord]) -> dict[Path, str]:
 
     Attempts of one row differ in other settings, such as the learning rate.
     """
-    compared = [
-        run.model_copy(
-            update={"changed": [*select_sections(run.changes, "mixer", "model")], "config_hash": ""}
-        )
-        for run in records
-    ]
+    compared = [without_training(run) for run in records]
     names = RowNames(compared)
     return {data.path(run): names.of(run) for run in compared}
 

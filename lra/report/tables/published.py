@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from common.progress import duration
-from common.strict_yaml import plain
 from lra.record.schema import is_cpu
 from lra.report.data import Data
-from lra.report.published import (
-    PublishedRow,
-    Repeat,
-    list_differences,
-    published_perplexities,
-    repeats,
-)
-from lra.report.scores import AVERAGES, mean_over
-from lra.report.tables.results import RANKS
+from lra.report.published import PublishedRow
+from lra.report.repeats import Repeat, repeats
+from lra.report.scores import AVERAGES, FIVE, mean_over
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
-from lra.runtime.console import csv_table
 from tasks.base import BENCHMARK
 
 if TYPE_CHECKING:
@@ -38,7 +30,7 @@ _PRINTED = (
 def published_table(rows: Sequence[PublishedRow]) -> Table:
     """Tabulate published results, their averages recomputed."""
     texts = {
-        "printed average": [row.average_text for row in rows],
+        "printed average": [_write_average(row) for row in rows],
         "source": [row.source for row in rows],
         "note": [row.note or None for row in rows],
     }
@@ -57,43 +49,16 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
     return Table("published", "Published results", caption, columns, beneath=len(rows))
 
 
-def perplexity_tables(tasks: Collection[str]) -> list[Table]:
-    """Tabulate published perplexities of tasks, if there are any."""
-    rows = published_perplexities(tasks)
-    if not rows:
-        return []
-    of = " and ".join(dict.fromkeys(f"{row['corpus']} per {row['unit']}" for row in rows))
-    columns = [text_column("method", [row["method"] for row in rows])]
-    for name in ("valid", "test"):
-        entries = [Entry(row[name], float(row[name]), is_ranked=True) for row in rows]
-        columns.append(Column(name, entries, lowest_is_best=True))
-    names = {"million parameters": "parameters_millions", "source": "source", "note": "note"}
-    columns += [text_column(n, [row[key] or None for row in rows]) for n, key in names.items()]
-    caption = (
-        f"Perplexity on {of}, as the source printed it. results/sources.yaml lists the sources by "
-        f"their keys. These perplexities cannot be compared with bits per byte, or with "
-        f"perplexities of bytes or words. {RANKS}"
-    )
-    title = "Published perplexities"
-    return [Table("published-perplexities", title, caption, columns, beneath=len(rows))]
-
-
-def differences_csv() -> str:
-    """Write as CSV each setting that is not what its source states, with the reason."""
-    import pandas as pd
-
-    rows = [
-        {
-            "mixer or task": one.owner,
-            "setting": one.setting,
-            "where": one.where,
-            "published": plain(one.entry.theirs),
-            "ours": plain(one.entry.value),
-            "reason": one.entry.why,
-        }
-        for one in list_differences()
-    ]
-    return csv_table(pd.DataFrame(rows))
+def _write_average(row: PublishedRow) -> str | None:
+    """Write the printed average with its rule or, if that is wrong, with the row's real average."""
+    if not row.printed_average:
+        return None
+    if row.average_rule != "wrong":
+        return f"{row.printed_average} ({row.average_rule or 'not checked'})"
+    averages = [mean_over(tasks, row.values) for tasks in (BENCHMARK, FIVE)]
+    real = next((average for average in averages if average is not None), None)
+    gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
+    return f"{row.printed_average} (wrong: {gives})"
 
 
 def reproduce_table(data: Data) -> Table:

@@ -1,0 +1,28 @@
+"""The flags that repeat a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lra.config.request import DEFAULT_PROTOCOL, PAPER
+from lra.record.changes import write_changes
+from lra.record.run import RunRecord
+
+
+def run_flags(record: RunRecord, changes: Mapping[str, Any] | None = None) -> list[str]:
+    """Write the flags of run_task.py that make a run of the same settings and seed.
+
+    Args:
+        record: the run.
+        changes: settings that are to be other ones.
+    """
+    words = ["--task", record.task_from or record.task]
+    words += ["--mixer", record.mixer_from or record.mixer]
+    defaults = {"preset": PAPER, "protocol": DEFAULT_PROTOCOL, "seed": 0}
+    for name, default in defaults.items():
+        value = getattr(record, name)
+        words += [f"--{name}", str(value)] if value != default else []
+    for text in write_changes({**record.changes, **(changes or {})}):
+        words += ["--set", text]
+    return words if record.label is None else [*words, "--label", record.label]
