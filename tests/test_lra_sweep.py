@@ -353,49 +353,6 @@ def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
 
 # Processes
 
-CRASHING = """
-import os
-import torch
-from torch import nn
-
-class Crashing(nn.Module):
-    '''how: what happens soon, but not in the trial of a plug-in.'''
-    def __init__(self, context, *, how: str = "exit"):
-        super().__init__()
-        self.how, self.calls = how, 0
-        self.scale = nn.Parameter(torch.ones(context.dim))
-
-    def forward(self, x, mask=None):
-        self.calls += self.training
-        if self.calls > 12 and not os.path.exists("mended"):
-            if self.how == "oom":
-                raise torch.OutOfMemoryError("out of memory")
-            if self.how == "error":
-                raise KeyError("broken")
-            os.kill(os.getpid(), 9)
-        return x * self.scale
-"""
-
-
-@pytest.mark.thorough
-def test_one_that_fails_touches_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("crashing.py").write_text(CRASHING)
-    grid = ("--grid", "mixer.how=kill,error,oom")
-    crashing = arguments(tmp_path, *grid, mixers="crashing.py:Crashing", seeds="0")
-    assert main([*crashing, "--per-device", "2"]) == INCOMPLETE
-    out = capsys.readouterr().out
-    assert "killed by SIGKILL" in out
-    assert "KeyError: 'broken'" in out
-    assert "out of memory on cpu" in out
-    assert main(crashing) == INCOMPLETE  # at once: nothing is tried again
-    assert "3 runs planned, 0 to carry out" in capsys.readouterr().err
-    Path("mended").touch()
-    assert main([*crashing, "--per-device", "2", "--retry-failed"]) == 0
-    assert [r.status for r in records_of(tmp_path)] == ["done"] * 3
-
 
 @pytest.mark.thorough
 def test_ctrl_c_stops_all_runs(tmp_path: Path) -> None:

@@ -82,7 +82,6 @@ class InThisProcess:
         if self.device.type == "cpu" and case.keeps_memory():
             keep_freed_memory()
         self.subject = case.build()
-        self.repetitions = self.subject.repetitions
         if self.device.type == "cpu":
             return_freed_memory()  # what setting up has freed is none of the base
         self.base = memory_mib(self.device)
@@ -92,7 +91,7 @@ class InThisProcess:
         self._hand_back()
 
     def seconds(self) -> float:
-        """Run the case twice; return how long the second time took.
+        """Run the case twice; return how long a unit took the second time.
 
         The first time brings back into the caches what others put out of them.
         """
@@ -103,7 +102,7 @@ class InThisProcess:
         self._synchronize()
         spent = time.perf_counter() - start
         self._hand_back()
-        return spent
+        return spent / self.subject.repetitions
 
     def memory(self) -> dict[str, float | None]:
         """Return the memory of this process in all runs so far, as fields of the record."""
@@ -143,7 +142,7 @@ class InOwnProcess:
     """
 
     def __init__(self, case: Case) -> None:
-        self.name = case.mixer
+        self.case = case
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, torch.get_num_threads()))
@@ -156,7 +155,7 @@ class InOwnProcess:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         try:
-            self.repetitions = self._ask(case)
+            self._ask(case)
         except BaseException:
             self.close()
             raise
@@ -189,7 +188,7 @@ class InOwnProcess:
             if code == -signal.SIGKILL:  # so the system ends what takes too much memory
                 raise MemoryError("the system ended the process") from None
             raise UserError(
-                f"{self.name}: the process that measures it ended with exit code {code}"
+                f"{self.case.mixer}: the process that measures it ended with exit code {code}"
             ) from None
         if isinstance(answer, BaseException):
             raise answer
@@ -211,10 +210,10 @@ def _serve(pipe: Connection, threads: int) -> None:
         place: InThisProcess | None = None
         while True:
             question = pipe.recv()
+            answer = None
             try:
                 if place is None:
                     place = InThisProcess(question)
-                    answer = place.repetitions
                 else:
                     answer = getattr(place, question)()
             except Exception as error:

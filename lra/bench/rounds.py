@@ -147,14 +147,13 @@ def make_record(
     mixers: tuple[str, ...], timed: TimedCase, reference: TimedCase | None = None
 ) -> BenchRecord:
     """Describe a case that was timed with some mixers, beside its reference if it has one."""
-    repetitions = timed.place.repetitions if timed.place else 1
-    slow, middle, fast = quartiles([repetitions / seconds for seconds in timed.seconds])
+    slow, middle, fast = quartiles([1 / seconds for seconds in timed.seconds])
     pairs = list(zip(reference.seconds if reference else (), timed.seconds, strict=False))
     low, ratio, high = quartiles([theirs / ours for theirs, ours in pairs])
     settings = timed.case.settings()
     if settings.get("lengths") == "task" and timed.seconds:
         # Batches of different work have no typical time, so their total time counts.
-        middle = repetitions * len(timed.seconds) / sum(timed.seconds)
+        middle = len(timed.seconds) / sum(timed.seconds)
         if pairs:
             ratio = sum(theirs for theirs, _ in pairs) / sum(ours for _, ours in pairs)
     device = choose_device(timed.case.device)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -52,19 +53,12 @@ def refuse_control_characters(facts: dict[str, Any]) -> dict[str, Any]:
 
     Raises: ValueError for control characters, and for too many letters.
     """
-    text = _printable("".join(_texts(facts)))
-    if len(text) > LONGEST_FACTS:
+    text = json.dumps(facts, ensure_ascii=False).replace(r"\\", "").replace(r"\"", "")
+    if "\\" in text:  # the start of an escaped control character
+        raise ValueError("holds control characters")
+    if len(_printable(text)) > LONGEST_FACTS:
         raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_FACTS:,}")
     return facts
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _texts([*value.keys(), *value.values()])
-    elif isinstance(value, list):
-        yield from (text for part in value for text in _texts(part))
 
 
 GitFacts = Annotated[dict[str, Any], AfterValidator(refuse_control_characters)]
