@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from lra.record.run import RunRecord
-from lra.report.boards import Board, boards
+from lra.report.boards import Board, boards, choose_from_grids
 from lra.report.scores import AVERAGES, BEST, FIVE, SECOND, average, cell_of, rank_numbers
 from lra.report.tables.results import accuracy_table
 from made_results import made_records, next_token_run, record
@@ -132,6 +132,20 @@ def test_presets_protocols_and_next_tokens_never_mix() -> None:
     assert [board.of_positions for board in found] == [False, False, False, True]
     small = ["not with published ones" in accuracy_table(board).caption for board in found[:3]]
     assert small == [False, False, True]
+
+
+def test_ones_own_rows_of_other_training_join_and_validation_chooses() -> None:
+    runs = [
+        record(overrides=[*model, f"train.lr={rate}"], val_accuracy=validation, test_accuracy=test)
+        for model, rate, validation, test in (
+            ([], 1, 50.0, 40.0), ([], 2, 51.0, 39.0), (["model.dim=8"], 1, 60.0, 45.0))
+    ]  # fmt: skip
+    (board,) = boards(runs, is_own=lambda _: True)
+    rows = choose_from_grids(board).rows
+    assert {name: cells["listops"].mean() for name, cells in rows.items()} == {
+        "tnn (best of 2 by validation)": 39.0, "tnn (model.dim=8, train.lr=1)": 45.0,
+    }  # fmt: skip
+    assert choose_from_grids(*boards(runs)).rows.keys() == board.rows.keys(), "shipped ones do not"
 
 
 def test_no_average_over_a_hole() -> None:
