@@ -7,24 +7,27 @@ are made as a whole.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from common.files import write_atomically
-from lra.report.boards import Board, choose_from_grids
+from lra.report.boards import Board, choose_from_grids, rows_at_preset
+from lra.report.charts import Chart, Field, bubbles_of_board, lines_of_table
 from lra.report.data import Data
-from lra.report.figures.bubbles import leaderboard_figures
-from lra.report.figures.drawing import ReportFigure
-from lra.report.figures.lines import line_figures
+from lra.report.drawing import Figure
 from lra.report.measured import speeds_csv
-from lra.report.styles import styles_of_data
+from lra.report.published import closest_mean
+from lra.report.scores import FIVE
+from lra.report.styles import assign_styles
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
-from lra.report.tables.probes import Probe, probe_tables, probes
+from lra.report.tables.probes import Probe, probe_table, probes
 from lra.report.tables.published import differences_csv, reproduce_table
-from lra.report.tables.results import leaderboard, leaderboard_csv, position_table
+from lra.report.tables.results import RANKS, leaderboard, leaderboard_csv, position_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
 from lra.runtime.errors import UnknownName, UserError
@@ -43,7 +46,7 @@ _FIGURE = re.compile(r"[a-z0-9.-]+-[0-9a-f]{8}\.svg")
 TOP = 10
 """Rows of the leaderboard that README.md shows."""
 
-Item = Table | ReportFigure
+Item = Table | Figure
 
 
 def _main_boards(data: Data, *, of_positions: bool = False) -> list[Board]:
@@ -54,57 +57,99 @@ def _leading(data: Data) -> list[Board]:
     return [] if data.leading_board is None else [data.leading_board]
 
 
-def _leaderboard(data: Data) -> list[Table]:
-    return [
-        leaderboard(b, preset_speeds(data.bench, b.preset, b.protocol, data.relative_to))
-        for b in _leading(data)
+def _leaderboard(data: Data, most_rows: int | None = None) -> list[Table]:
+    speeds = [
+        preset_speeds(data.bench, b.preset, b.protocol, data.relative_to) for b in _leading(data)
     ]
+    tables = map(leaderboard, _leading(data), speeds)
+    return [dataclasses.replace(table, most_rows=most_rows) for table in tables]
 
 
-def _draw(data: Data, tables: Iterable[Table], most: int) -> list[ReportFigure]:
-    styles = styles_of_data(data)
-    return [figure for table in tables for figure in line_figures(table, styles)][:most]
+def leaderboard_figures(data: Data) -> list[Figure]:
+    """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
+
+    A second panel has the published means of the same mixers over the same speeds.
+
+    Returns: the figure; none if no row has a mean and a speed.
+    """
+    figures: list[Figure] = []
+    for board in _leading(data):
+        rows = rows_at_preset(board)
+        found = bubbles_of_board(data, dataclasses.replace(board, rows=rows)).points
+        measured = [p for p in found if p["panel"] == "mean of 5" and "relative" in p]
+        if not measured:
+            continue
+        published = [
+            point | {"panel": "published: full size", "score": mean, "low": None, "high": None}
+            for point in measured
+            if (mean := closest_mean(rows[point["row"]][FIVE[0]].runs[0])) is not None
+        ]
+        here = f"measured here: preset {board.preset}"
+        speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
+        chart = Chart(
+            "bubbles", "", [here, "published: full size"],
+            [Field("relative", f"training speed, {speeds.relative_to} = 1", is_logarithmic=True),
+             Field("score", "mean accuracy, %"), Field("measured_memory", "peak memory, MiB")],
+            {"x": "relative", "y": "score", "size": "measured_memory"},
+            [*({**point, "panel": here} for point in measured), *published],
+        )  # fmt: skip
+        caption = (
+            f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
+            f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; bars show the "
+            f"standard deviation over seeds or, for a single seed, the 95 % interval of the test "
+            f"examples. Right: the mean that papers report for the same mixers at full size, under "
+            f"protocols that differ from paper to paper. Speeds and memory were measured here: "
+            f"steps per second, divided by those of {speeds.relative_to} (geometric mean over "
+            f"{speeds.tasks}), on {speeds.device}."
+        )
+        title = "Mean accuracy over training speed"
+        figures.append(_draw(f"leaderboard-{board.slug}", title, caption, chart))
+    return figures
 
 
-def _evaluations(data: Data) -> list[Table]:
-    return [table for board in _main_boards(data) for table in evaluation_tables(data, board)]
+def _draw(slug: str, title: str, caption: str, chart: Chart) -> Figure:
+    return Figure(slug, title, caption, chart, assign_styles(p["row"] for p in chart.points))
+
+
+def _draw_first(tables: Iterable[Table]) -> list[Figure]:
+    """Draw the first table that has lines."""
+    return [
+        _draw(
+            table.slug,
+            table.title,
+            f"{table.caption.replace(RANKS, '').strip()} Bars: standard deviations over seeds or, "
+            f"for a single seed, 95 % intervals.",
+            chart,
+        )
+        for table in tables
+        for chart in lines_of_table(table)
+    ][:1]
 
 
 def _probes(data: Data, task: str) -> list[Probe]:
     return [probe for probe in probes(data) if probe.task == task]
 
 
-def _probe_table(task: str) -> Callable[[Data], list[Table]]:
-    """Make a function that tabulates the accuracies of a probe."""
-    return lambda data: [probe_tables(data, probe)[0] for probe in _probes(data, task)]
+def _probe_tables(data: Data, task: str) -> list[Table]:
+    return [*map(probe_table, _probes(data, task))]
 
 
-def _probe_figure(task: str) -> Callable[[Data], list[ReportFigure]]:
-    """Make a function that draws the first variant of a probe over length."""
-    return lambda data: _draw(
-        data,
-        [
-            table
-            for probe in _probes(data, task)
-            for variant in probe.variants
-            for table in length_tables(data, variant.board)
-        ],
-        1,
-    )
+def _probe_figure(data: Data, task: str) -> list[Figure]:
+    return _draw_first(table for one in _probes(data, task) for table in length_tables(data, one))
 
 
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
     "leaderboard": _leaderboard,
-    "leaderboard-top": lambda data: [table.first_rows(TOP) for table in _leaderboard(data)],
-    "leaderboard-figure": lambda data: [
-        f for b in _leading(data) for f in leaderboard_figures(data, b, styles_of_data(data))
-    ],
-    "out-of-distribution-figure": lambda data: _draw(data, _evaluations(data), 1),
+    "leaderboard-top": partial(_leaderboard, most_rows=TOP),
+    "leaderboard-figure": leaderboard_figures,
+    "out-of-distribution-figure": lambda data: _draw_first(
+        table for board in _main_boards(data) for table in evaluation_tables(data, board)
+    ),
     "bits": lambda data: [
         position_table(choose_from_grids(b)) for b in _main_boards(data, of_positions=True)
     ],
-    **{task: _probe_table(task) for task in PROBES},
-    **{f"{task}-figure": _probe_figure(task) for task in PROBES},
+    **{task: partial(_probe_tables, task=task) for task in PROBES},
+    **{f"{task}-figure": partial(_probe_figure, task=task) for task in PROBES},
     "reproduce": lambda data: [reproduce_table(data)],
 }
 """Tables and figures that blocks may have, by name."""
@@ -126,7 +171,7 @@ def make_items(data: Data, names: Sequence[str]) -> list[Item]:
     return [one.without_empty_columns() if isinstance(one, Table) else one for one in items]
 
 
-def _path_of(data: Data, figure: ReportFigure) -> Path:
+def _path_of(data: Data, figure: Figure) -> Path:
     """Return the file of a figure; a hash of its numbers, in the name, shows if it is stale."""
     return data.folder / f"{figure.slug}-{figure.digest}.svg"
 
@@ -146,7 +191,7 @@ def _write_block(data: Data, items: Sequence[Item], readme: Path) -> str:
 
 def _blocks(
     data: Data, readme: Path, content: str
-) -> Iterator[tuple[re.Match[str], str, list[ReportFigure]]]:
+) -> Iterator[tuple[re.Match[str], str, list[Figure]]]:
     """Make the blocks of a file: their places in its content, their texts and their figures.
 
     Raises: UserError for a block without an end, and for a name that does not exist.
@@ -164,7 +209,7 @@ def _blocks(
             if name not in BLOCKS:
                 raise UnknownName("table or figure", name, BLOCKS, str(readme))
         items = make_items(data, names)
-        figures = [item for item in items if isinstance(item, ReportFigure)]
+        figures = [item for item in items if isinstance(item, Figure)]
         yield place, _write_block(data, items, readme), figures
 
 
@@ -214,7 +259,7 @@ def write_readmes(data: Data, root: Path) -> None:
     Raises: UserError for a block that cannot be made; nothing is written then.
     """
     contents = {root / file: make(data) for file, make in CSVS.items()}
-    drawn: dict[Path, ReportFigure] = {}
+    drawn: dict[Path, Figure] = {}
     for file in FILES:
         content = _read(root / file)
         parts: list[str] = []
@@ -225,7 +270,7 @@ def write_readmes(data: Data, root: Path) -> None:
             drawn |= {_path_of(data, figure): figure for figure in figures}
         contents[root / file] = "".join([*parts, content[end:]])
     for path, figure in drawn.items():
-        write_atomically(path, figure.svg())
+        write_atomically(path, figure.svg().encode())
     for path, content in contents.items():
         write_atomically(path, content.encode())
     for path in data.folder.glob("*.svg"):

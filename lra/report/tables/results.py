@@ -1,14 +1,11 @@
-"""Tables of results: accuracies of a board, its bits where targets are positions, the leaderboard.
-
-To add a column to the leaderboard and the page: a line in `COSTS`.
-"""
+"""Tables of results: accuracies of a board, the leaderboard, and bits of next tokens."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lra.config.settings_files import published_presets
 from lra.record.intervals import wilson_interval
@@ -43,6 +40,10 @@ from lra.runtime.console import csv_table
 
 OVER_N_SEEDS = "Each number is the mean ± standard deviation over n seeds."
 RANKS = "The best number of each column is bold, the second best is underlined."
+_JUDGED = (
+    "Bold: the best by more than chance can explain (95 %). Underlined: the best, and all that "
+    "cannot be told apart from it."
+)
 _MARKS = (
     "Bold: the best of its column, by more than 1.4 times the interval in the last row; smaller "
     "differences can be chance. Underlined, if no number is bold: the best, and all within "
@@ -53,27 +54,6 @@ _UNPUBLISHED = "retrieval"
 """The task whose shipped runs have data that is not published."""
 MEANS = {**AVERAGES, "mean of 4": tuple(task for task in FIVE if task != _UNPUBLISHED)}
 """Tasks of the averages of the leaderboard; everybody can have the data of the last one's."""
-
-
-def _count_parameters(cells: Cells) -> Entry:
-    """Write the parameters of a row's models, in thousands; they differ between tasks."""
-    counts = [run.params / 1000 for cell in cells.values() for run in cell.runs if run.params]
-    if not counts:
-        return Entry()
-    ends = dict.fromkeys(f"{count:,.0f}" for count in (min(counts), max(counts)))
-    return Entry(f"{' to '.join(ends)} k", max(counts))
-
-
-COSTS: Mapping[str, Callable[[Cells], Entry]] = {"parameters": _count_parameters}
-"""Columns of what the models of a row cost: functions of its cells by task."""
-
-
-def cost_columns(rows: Mapping[str, Cells], beneath: int) -> list[Column]:
-    """Make the columns of COSTS, for some rows and a number of empty ones beneath."""
-    return [
-        Column(name, [*map(count, rows.values()), *[Entry()] * beneath], lowest_is_best=True)
-        for name, count in COSTS.items()
-    ]
 
 
 def accuracy_columns(
@@ -99,15 +79,35 @@ def accuracy_columns(
         columns.append(result_column(task, ACCURACY, entries, below))
     for name, tasks in means.items() if board.is_main else ():
         values = [average(cells, tasks) for cells in board.rows.values()]
-        entries = [number_entry(value, ACCURACY.digits, is_ranked=True) for value in values]
+        entries = [number_entry(value, is_ranked=True) for value in values]
         columns.append(result_column(name, ACCURACY, entries, [None] * len(beneath)))
+    return [columns[0], *(_with_margin(board, column) for column in columns[1:])]
+
+
+def cost_columns(rows: Mapping[str, Cells], speeds: PresetSpeeds, beneath: int) -> list[Column]:
+    """Make columns of what the models of each row cost, with empty entries beneath.
+
+    Parameters are in thousands; they differ between tasks.
+    """
+    entries: list[Entry] = []
+    for cells in rows.values():
+        counts = [run.params / 1000 for cell in cells.values() for run in cell.runs if run.params]
+        ends = [f"{end:,.0f}" for end in (min(counts), max(counts))] if counts else []
+        text = f"{' to '.join(dict.fromkeys(ends))} k"
+        entries.append(Entry(text, max(counts)) if counts else Entry())
+    empty = [Entry()] * beneath
+    columns = [Column("parameters", [*entries, *empty], lowest_is_best=True)]
+    if speeds.by_mixer:
+        found = [speeds.by_mixer.get(name) for name in rows]
+        entries = [number_entry(one.mean if one else None) for one in found]
+        columns.append(Column(f"speed, {speeds.relative_to} = 1", [*entries, *empty]))
     return columns
 
 
 def accuracy_table(board: Board) -> Table:
     """Tabulate the accuracies of a board, with trivial baselines beneath."""
     baselines = {f"trivial baseline: {n}": found for n, found in board.trivial_baselines().items()}
-    caption = f"Test accuracy in percent. {OVER_N_SEEDS} {RANKS} {conditions_of(board)}".strip()
+    caption = f"Test accuracy in percent. {_JUDGED} {conditions_of(board)}".strip()
     columns = accuracy_columns(board, baselines)
     title = f"{board.name}: accuracy"
     return Table(f"accuracy-{board.slug}", title, caption, columns, len(baselines))
@@ -130,13 +130,13 @@ def conditions_of(board: Board) -> str:
     return " ".join(parts)
 
 
-def half_interval(board: Board, column: str) -> float | None:
+def _half_interval(board: Board, column: str) -> float | None:
     """Return half of the 95 % interval of a number near the middle of a column, in percent.
 
     An average over tasks has the interval of independent errors.
     """
     if column in MEANS:
-        halves = [half_interval(board, task) for task in MEANS[column]]
+        halves = [_half_interval(board, task) for task in MEANS[column]]
         known = [half for half in halves if half is not None]
         return math.hypot(*known) / len(halves) if len(known) == len(halves) else None
     found = [cells[column] for cells in board.rows.values() if column in cells]
@@ -148,9 +148,9 @@ def half_interval(board: Board, column: str) -> float | None:
     return (high - low) / 2
 
 
-def with_margin(board: Board, column: Column) -> Column:
+def _with_margin(board: Board, column: Column) -> Column:
     """Mark numbers of a column by the 95 % interval of their differences, if it is known."""
-    half = half_interval(board, column.name)
+    half = _half_interval(board, column.name)
     return dataclasses.replace(column, margin=None if half is None else math.sqrt(2) * half)
 
 
@@ -169,16 +169,12 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     baseline = own.best_trivial_baseline()
     names, *columns = accuracy_columns(own, baseline, MEANS, shows_spread=False)
     missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
-    below: list[str | None] = [None] * (len(baseline) + 1)
-    relative = [speeds.by_mixer.get(name) for name in rows]
+    parameters, *costs = cost_columns(rows, speeds, len(baseline) + 1)
     columns = [
         dataclasses.replace(names, entries=[*names.entries, Entry("95 % interval")]),
         *(_with_interval(own, column) for column in columns),
-        *cost_columns(rows, len(below)),
-        text_column(
-            f"speed, {speeds.relative_to} = 1",
-            [*(None if one is None else f"{one.relative:.2f}" for one in relative), *below],
-        ),
+        parameters,
+        *(text_column(column.name, [e.text for e in column.entries]) for column in costs),
     ]
     notes = [_count_seeds(rows), _name_baselines(own), conditions_of(own)]
     if "unofficial" in board.conditions.get(_UNPUBLISHED, ""):
@@ -189,7 +185,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         )
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")
-    if not columns[-1].is_empty:
+    if speeds.by_mixer:
         notes.append(
             f"Speed is the geometric mean over {speeds.tasks} of steps per second, divided by "
             f"those of {speeds.relative_to}, on {speeds.device}."
@@ -199,7 +195,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         title=f"Leaderboard: preset {board.preset}, protocol {board.protocol}",
         caption=f"Test accuracy in percent. {_MARKS}",
         columns=columns,
-        beneath=len(below),
+        beneath=len(baseline) + 1,
         notes=list(filter(None, notes)),
     ).without_empty_columns()
 
@@ -216,10 +212,9 @@ def _best_first(rows: Mapping[str, Cells]) -> dict[str, Cells]:
 
 def _with_interval(board: Board, column: Column) -> Column:
     """Add the interval of a column beneath it, and mark numbers by that of their differences."""
-    half = half_interval(board, column.name)
+    half = _half_interval(board, column.name)
     text = None if half is None or column.is_empty else f"± {half:.1f}"
-    entries = [*column.entries, Entry(text)]
-    return dataclasses.replace(with_margin(board, column), entries=entries)
+    return dataclasses.replace(column, entries=[*column.entries, Entry(text)])
 
 
 def _count_seeds(rows: Mapping[str, Cells]) -> str:
@@ -317,7 +312,16 @@ def position_table(board: Board) -> Table:
     columns = [name_column("mixer", [*cells, *below], board.own_rows)]
     for measure in measures:
         numbers = [beneath[measure.name].get(name) for name in below]
-        entries = _position_entries(list(cells.values()), measure, measures[0])
+        # The validation loss of a run that is not done has no rank.
+        entries = [
+            result_entry(cell, measure, is_ranked=bool(cell.numbers(measures[0])))
+            for cell in cells.values()
+        ]
+        if measure is not measures[0]:  # the number of seeds is said once
+            entries = [
+                dataclasses.replace(entry, text=cell.spread_text(measure), anchors=())
+                for entry, cell in zip(entries, cells.values(), strict=True)
+            ]
         columns.append(result_column(measure.name, measure, entries, numbers))
     for name, (cost, form) in _POSITION_COSTS.items():
         costs = [cost(cell) for cell in cells.values()]
@@ -328,17 +332,6 @@ def position_table(board: Board) -> Table:
         f"are those of training. {RANKS} {conditions_of(board)}"
     )
     return Table(slugify("bits", task, board.slug), board.name, caption, columns, len(below))
-
-
-def _position_entries(
-    cells: Sequence[Cell[RunRecord]], measure: Measure, bits: Measure
-) -> Iterator[Entry]:
-    """Write the bits of each row with the number of seeds, and its other numbers without."""
-    for cell in cells:
-        # The validation loss of a run that is not done has no rank.
-        entry = result_entry(cell, measure, is_ranked=bool(cell.numbers(bits)))
-        short = dataclasses.replace(entry, text=cell.spread_text(measure), anchors=())
-        yield entry if measure is bits else short
 
 
 def _position_measures(board: Board) -> list[Measure]:

@@ -1,0 +1,219 @@
+"""How charts look: Vega-Lite specifications, which the page shows and figures are drawn from.
+
+Points have the fields x, y, low, high, size, row, line, colour, shape, dash, width, opacity, stroke
+and tip.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lra.report.charts import Chart, Field
+from lra.report.styles import Styles
+
+POINTS = "points"
+"""Name of the data of a specification, which it comes without."""
+LARGEST_AREA = 500
+"""Area of the largest bubble, in square pixels."""
+FONT = "Liberation Sans, Arial, sans-serif"
+"""The first comes with vl-convert, so that all machines draw the same."""
+CONFIG = {
+    "background": "transparent",
+    "font": FONT,
+    "view": {"stroke": "transparent"},
+    "axis": {"titleFontWeight": 400, "titleFontSize": 13, "labelFontSize": 12},
+    "axisX": {"labelSeparation": 8, "labelBound": 16, "tickCount": 7},
+    "scale": {"zero": False},
+    "header": {"labelFontSize": 13},
+}
+NAMES: dict[str, Any] = {
+    "type": "text",
+    "encode": {
+        "enter": {
+            "text": {"field": "row"}, "fill": {"field": "colour"}, "fontSize": {"value": 11},
+            "font": {"value": FONT}, "fontWeight": {"value": 600},
+        }
+    },
+    "transform": [
+        {
+            "type": "label", "padding": 0,
+            "anchor": ["right", "left", "top", "bottom", "top-right", "bottom-right"] * 3,
+            "offset": [distance for distance in (12, 15, 18) for _ in range(6)],
+        }
+    ],
+}  # fmt: skip
+"""Vega's mark of the names of bubbles, where there is room: Vega-Lite has none."""
+_MOST_TICKS = 12
+"""Most numbers on the x axis that are named at its ticks."""
+_WIDEST_PANEL, _AXIS_ROOM, _LEGEND_ROOM = 450, 55, 150
+"""Pixels of the widest panel, with the labels of its axis; of these labels; and of a legend."""
+
+
+def _as_given(channel: str, field: str) -> Any:
+    """Encode what points have in a field as it is, such as a colour."""
+    import altair as alt
+
+    return getattr(alt, channel)(f"{field}:N", scale=None, legend=None)
+
+
+def _base(padding: int) -> Any:
+    import altair as alt
+
+    scale = alt.Scale(padding=padding, nice=False)
+    return alt.Chart(alt.NamedData(POINTS), width="container", height=380).encode(
+        x=alt.X("x:Q", scale=scale),
+        y=alt.Y("y:Q", scale=scale),
+        color=_as_given("Color", "colour"),
+        opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
+        tooltip="tip:N",
+    )
+
+
+def _intervals(base: Any) -> Any:
+    import altair as alt
+
+    return base.mark_rule(strokeWidth=1.2).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+
+
+def bubbles() -> Any:
+    """Draw a circle for each point, with its interval."""
+    import altair as alt
+
+    base = _base(padding=30)
+    area = alt.Scale(range=[0, LARGEST_AREA], zero=True)
+    circles = base.mark_circle(strokeWidth=2.5).encode(
+        size=alt.Size("size:Q", scale=area, legend=None),
+        stroke=alt.Stroke("stroke:N", scale=None, legend=None),
+    )
+    return _intervals(base) + circles
+
+
+def lines() -> Any:
+    """Draw a line for each name in the field `line`, with points and intervals."""
+    import altair as alt
+
+    base = _base(padding=16).encode(detail="line:N")
+    width = alt.StrokeWidth("width:Q", scale=None, legend=None)
+    joined = base.mark_line().encode(strokeDash=_as_given("StrokeDash", "dash"), strokeWidth=width)
+    points = base.mark_point(filled=True, size=50).encode(shape=_as_given("Shape", "shape"))
+    return joined + _intervals(base) + points
+
+
+def specifications() -> dict[str, Any]:
+    """Return the Vega-Lite specification of each kind of chart, without points."""
+    found = {draw.__name__: draw().to_dict(validate=False) for draw in (bubbles, lines)}
+    return {name: one | {"config": CONFIG} for name, one in found.items()}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart as a file, with a panel beside the other."""
+
+    slug: str
+    """The figure's name in files."""
+    title: str
+    caption: str
+    chart: Chart
+    styles: Styles
+
+    @property
+    def digest(self) -> str:
+        """Return a hash of the numbers that are drawn, for the names of files."""
+        return hashlib.sha256(repr((self.chart, self.title)).encode()).hexdigest()[:8]
+
+    def svg(self, width: float = 860) -> str:
+        """Draw the figure as SVG.
+
+        Args:
+            width: width of the figure in pixels, about.
+        """
+        from vl_convert import vega_to_svg, vegalite_to_vega
+
+        vega = vegalite_to_vega(self._specification(width))
+        for cell in vega["marks"] if self.chart.kind == "bubbles" else ():
+            for mark in [mark for mark in cell.get("marks", ()) if mark["type"] == "symbol"]:
+                names = copy.deepcopy(NAMES)
+                names["from"] = mark["from"]
+                names["encode"]["update"] = {n: mark["encode"]["update"][n] for n in ("x", "y")}
+                names["transform"][0]["size"] = {"signal": "[child_width, child_height]"}
+                cell["marks"].append(names)
+        return vega_to_svg(vega)
+
+    def pdf(self, width: float) -> bytes:
+        """Draw the figure as PDF of a width in points."""
+        from vl_convert import svg_to_pdf
+
+        return svg_to_pdf(self.svg(width))
+
+    def _specification(self, width: float) -> dict[str, Any]:
+        chart = self.chart
+        fields = {axis: _field(chart, name) for axis, name in chart.axes.items()}
+        fields["low"] = fields["y"]
+        numbers = {"low": "low", "high": "high", **chart.axes}
+        points = [
+            {**{axis: point.get(name) for axis, name in numbers.items()},
+             "line": point["row"], "opacity": 0.9, "stroke": "white", "width": 2,
+             **point, **self.styles[point["row"]]}
+            for point in chart.points
+        ]  # fmt: skip
+        points = [p for p in points if all(p[axis] is not None for axis in chart.axes)]
+        panels = [name for name in chart.panels if any(p["panel"] == name for p in points)]
+        columns = min(len(panels), math.ceil(width / _WIDEST_PANEL))
+        cell = specifications()["bubbles" if chart.kind == "bubbles" else "lines"]
+        config = cell.pop("config")
+        has_legend = chart.kind != "bubbles"
+        cell["width"] = (width - _LEGEND_ROOM * has_legend) / columns - _AXIS_ROOM
+        cell["height"] = 0.75 * cell["width"]
+        rows = list(dict.fromkeys(point["row"] for point in points))
+        for node in _nodes(cell):
+            if node.get("field") in fields:
+                field = fields[node["field"]]
+                node |= {"title": field.title}
+                if node["field"] == "size":
+                    node["legend"] = {"orient": "bottom", "tickCount": 2}
+                elif field.is_logarithmic:
+                    node["scale"] = {**node.get("scale", {}), "type": "log"}
+                if node["field"] == "x" and len(values := {p["x"] for p in points}) <= _MOST_TICKS:
+                    node["axis"] = {"values": sorted(values)}
+            elif has_legend and node.get("field") in ("colour", "dash"):
+                node |= {
+                    "scale": {
+                        "domain": rows, "range": [self.styles[row][node["field"]] for row in rows]
+                    },
+                    "legend": {"title": None, "symbolLimit": 0, "symbolType": "stroke",
+                               "symbolSize": 500, "symbolOpacity": 1, "labelLimit": 240},
+                    "field": "row", "sort": None,
+                }  # fmt: skip
+        return {
+            "data": cell.pop("data"),
+            "facet": {
+                "field": "panel",
+                "type": "nominal",
+                "title": None,
+                "sort": panels,
+                "header": {"labelExpr": "datum.label" if len(panels) > 1 else "''"},
+            },
+            "columns": columns,
+            "spec": cell,
+            "resolve": {"scale": {"x": "independent", "y": "independent"}},
+            "datasets": {POINTS: points},
+            "config": config,
+        }
+
+
+def _field(chart: Chart, name: str) -> Field:
+    return next(one for one in chart.fields if one.name == name)
+
+
+def _nodes(node: Any) -> Iterator[dict[str, Any]]:
+    """List all objects in a specification."""
+    children = node.values() if isinstance(node, Mapping) else node
+    if isinstance(node, dict):
+        yield node
+    for child in [one for one in children if isinstance(one, (dict, list))]:
+        yield from _nodes(child)
