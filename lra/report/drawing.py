@@ -170,16 +170,17 @@ class Figure:
         cell["width"] = (width - _LEGEND_ROOM * has_legend) / columns - _AXIS_ROOM
         cell["height"] = 0.75 * cell["width"]
         rows = list(dict.fromkeys(point["row"] for point in points))
+        places = sorted({point["x"] for point in points})
         for node in _nodes(cell):
             if node.get("field") in fields:
                 field = fields[node["field"]]
-                node |= {"title": field.title}
+                node["title"] = field.title.partition(", on ")[0]
                 if node["field"] == "size":
                     node["legend"] = {"orient": "bottom", "tickCount": 2}
                 elif field.is_logarithmic:
                     node["scale"] = {**node.get("scale", {}), "type": "log"}
-                if node["field"] == "x" and len(values := {p["x"] for p in points}) <= _MOST_TICKS:
-                    node["axis"] = {"values": sorted(values)}
+                if node["field"] == "x" and has_legend and len(places) <= _MOST_TICKS:
+                    node["axis"] = {"values": places}
             elif has_legend and node.get("field") in ("colour", "dash"):
                 node |= {
                     "scale": {

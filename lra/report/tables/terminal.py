@@ -13,8 +13,8 @@ from lra.runtime.console import MISSING, as_typed, printable
 from lra.runtime.terminal import GAP, plain_matrix, terminal_width, wrap_words
 
 OWN_MARK = ">"
-_LONGEST_TEXT = 20
-"""Most letters of a cell without a number; a longer one becomes a note."""
+LONGEST_TEXT = 20
+"""Most letters of a cell without a number in the terminal; a longer one becomes a note."""
 
 
 def wrap(text: str, indent: str = "") -> str:
@@ -65,9 +65,7 @@ def fit_table(table: Table, required: Collection[str] | None = None) -> Terminal
         if column in first or width <= left:
             shown.append(column)
             left -= width
-    rows = zip(*(column.entries for column in shown), strict=True)
-    notes = dict.fromkeys(note for row in rows for entry in row for note in _notes(entry, usual))
-    symbols = {note: letters(number) for number, note in enumerate(notes)}
+    symbols = {note: letters(number) for number, note in enumerate(list_notes(shown, usual))}
     cells = {column.name: _write_cells(column, symbols, usual)[1:] for column in shown}
     legend = [describe_seeds(usual, counts)] if (counts := seed_counts(shown)) else []
     if symbols:
@@ -101,7 +99,7 @@ def _write_cells(column: Column, symbols: dict[str, str], usual: int) -> list[st
     texts = [column.name]
     for number, entry in zip(numbers, column.entries, strict=True):
         deviation = "" if entry.deviation is None else f" ± {entry.deviation:.{column.digits}f}"
-        marks = " ".join(symbols.get(note, "a") for note in _notes(entry, usual))
+        marks = " ".join(symbols.get(note, "a") for note in notes_on(entry, usual))
         aligned = number if number[:1].isalpha() else number.rjust(room)
         texts.append(f"{aligned}{deviation} {marks}".rstrip())
     return texts
@@ -111,15 +109,7 @@ def _write_number(entry: Entry, digits: int) -> str:
     """Write a mean over seeds; of another entry the text, or the dash that stands in its place."""
     if entry.value is not None and entry.seeds:
         return f"{entry.value:.{digits}f}"
-    is_note = entry.value is None and len(entry.text or "") > _LONGEST_TEXT
-    return MISSING if entry.text is None or is_note else entry.text
-
-
-def _notes(entry: Entry, usual: int) -> list[str]:
-    if entry.value is None:
-        text = entry.text or ""
-        return [text] if len(text) > _LONGEST_TEXT else []
-    return [*notes_on(entry, usual), *entry.unfinished] if entry.seeds else []
+    return short_text(entry) or MISSING
 
 
 def letters(number: int) -> str:
@@ -159,7 +149,21 @@ def describe_seeds(usual: int, counts: Collection[int]) -> str:
     return f"Numbers are means ± standard deviations over {count_seeds(usual)} where not marked."
 
 
+def short_text(entry: Entry) -> str:
+    """Return the text of an entry; that of one without a number only if it is no note."""
+    is_note = entry.value is None and len(entry.text or "") > LONGEST_TEXT
+    return "" if is_note else entry.text or ""
+
+
 def notes_on(entry: Entry, usual: int) -> list[str]:
     """List the notes on an entry: its remarks, and its seeds where they are not the usual ones."""
-    is_usual = entry.seeds in (0, usual)
-    return [*entry.remarks, *([] if is_usual else [count_seeds(entry.seeds)])]
+    if entry.value is None:
+        return [entry.text] if entry.text and not short_text(entry) else []
+    seeds = [] if entry.seeds in (0, usual) else [count_seeds(entry.seeds)]
+    return [*entry.remarks, *seeds] if entry.seeds else []
+
+
+def list_notes(columns: Sequence[Column], usual: int) -> list[str]:
+    """List the notes on all entries of some columns, row by row."""
+    rows = zip(*(column.entries for column in columns), strict=True)
+    return list(dict.fromkeys(n for row in rows for entry in row for n in notes_on(entry, usual)))
