@@ -13,7 +13,6 @@ from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.scores import ACCURACY, AVERAGES, Cell, Measure, average_interval
 from lra.report.styles import BASELINE
-from lra.report.tables.probes import Probe
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Column, Table
 
@@ -59,7 +58,11 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
         titles[f"speed{number}"] = f"training speed, steps/s, on {device}"
         titles[f"minutes{number}"] = f"training time, minutes, on {device}"
         titles[f"memory{number}"] = f"peak memory, MiB, on {device}"
-    titles["parameters"] = "parameters"
+    titles |= {
+        "parameters": "parameters",
+        "width": "width, channels",
+        "state": "state of a sequence, numbers",
+    }
     panels = {task: (task,) for task in board.tasks}
     if board.is_main and not board.of_positions:
         panels |= AVERAGES
@@ -74,29 +77,7 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
                 point["relative"] = speed.by_task.get(tasks[0]) if len(tasks) == 1 else speed.mean
                 point["measured_memory"] = speed.memory
             points.append(point | _costs(devices, found))
-    return _describe("What accuracy costs", points, titles)
-
-
-def bubbles_of_probe(probe: Probe) -> Chart:
-    """Make a point for each row and variant of a probe."""
-    points: list[Point] = []
-    for variant in probe.variants:
-        for row in probe.rows:
-            cell = variant.cell(row)
-            point = _score(row, variant.heading, [cell], ACCURACY)
-            if point is not None:
-                states = [run.state_size for run in cell.runs if run.state_size is not None]
-                point["parameters"] = float(max(run.params for run in cell.runs))
-                point["width"] = float(cell.runs[0].settings.get("model.dim", 0))
-                point["state"] = statistics.mean(states) if states else None
-                points.append(point)
-    titles = {
-        SCORE: "test accuracy, %",
-        "parameters": "parameters",
-        "width": "width, channels",
-        "state": "state of a sequence, numbers",
-    }
-    return _describe("Accuracy over the size of models", points, titles)
+    return _describe(points, titles)
 
 
 def _score(
@@ -117,8 +98,14 @@ def _score(
 
 
 def _costs(devices: Sequence[str], cells: Sequence[Cell[RunRecord]]) -> Point:
-    """Return what training took on each device that made runs of all cells, and the parameters."""
-    found: Point = {"parameters": float(max(run.params for cell in cells for run in cell.runs))}
+    """Return what training took on each device that made runs of all cells, and models' sizes."""
+    runs = [run for cell in cells for run in cell.runs]
+    states = [run.state_size for run in runs if run.state_size is not None]
+    found: Point = {
+        "parameters": float(max(run.params for run in runs)),
+        "width": float(max(run.settings.get("model.dim") or 0 for run in runs)),
+        "state": float(max(states)) if states else None,
+    }
     for number, device in enumerate(devices):
         groups = [
             [run for run in cell.runs if run.device == device and run.status != "oom"]
@@ -135,7 +122,7 @@ def _costs(devices: Sequence[str], cells: Sequence[Cell[RunRecord]]) -> Point:
     return found
 
 
-def _describe(title: str, points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
+def _describe(points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
     """Choose the fields that any point has, and those that a chart shows at first.
 
     Of the costs that most rows of the user's own have, it is the first that half of all rows have.
@@ -153,11 +140,12 @@ def _describe(title: str, points: Sequence[Point], titles: Mapping[str, str]) ->
 
     costs = [one.name for one in fields if one.name != SCORE]
     if not costs:
-        return Chart("bubbles", title, [], [], {})
+        return Chart("bubbles", "What accuracy costs", [], [], {})
     areas = [*(name for name in costs if "memory" in name), SAME]
     axes = {"x": max(costs, key=merit), "y": SCORE, "size": max(areas, key=merit)}
     panels = list(dict.fromkeys(point["panel"] for point in points))
-    return Chart("bubbles", title, panels, [*fields, Field(SAME, "the same for all")], axes, points)
+    fields.append(Field(SAME, "the same for all"))
+    return Chart("bubbles", "What accuracy costs", panels, fields, axes, points)
 
 
 def has_outlier(values: Sequence[float]) -> bool:

@@ -13,8 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lra.report.charts import Chart, Field
+from lra.report.charts import Chart, Field, lines_of_table
 from lra.report.styles import Styles
+from lra.report.tables.results import RANKS
+from lra.report.tables.table import Table
 
 POINTS = "points"
 """Name of the data of a specification, which it comes without."""
@@ -205,6 +207,16 @@ class Figure:
             "datasets": {POINTS: points},
             "config": config,
         }
+
+
+def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
+    """Draw the lines of a table, if it has any."""
+    has_deviations = any(e.deviation is not None for c in table.columns for e in c.entries)
+    deviations = "standard deviations over seeds or, for a single seed, " * has_deviations
+    caption = f"{table.caption.replace(RANKS, '').strip()} Bars: {deviations}95 % intervals."
+    return [
+        Figure(table.slug, table.title, caption, chart, styles) for chart in lines_of_table(table)
+    ]
 
 
 def _field(chart: Chart, name: str) -> Field:

@@ -11,14 +11,14 @@ from pathlib import Path
 from common.progress import progress
 from lra.config.settings_files import published_presets
 from lra.report.boards import Board, Cells, is_at_preset
-from lra.report.charts import bubbles_of_board, lines_of_table, validations_of_board
+from lra.report.charts import bubbles_of_board, validations_of_board
 from lra.report.data import Data
-from lra.report.drawing import Figure
+from lra.report.drawing import Figure, figures_of_table
 from lra.report.names import complete, slugify
 from lra.report.page.page import files_before, write_files
 from lra.report.published import FAIL, PublishedRow, choose_published, rows_of
 from lra.report.scores import AVERAGES, average, mean_over, rounded
-from lra.report.styles import assign_styles
+from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.latex import breakable, write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
@@ -278,7 +278,7 @@ def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[Figu
         name: {task: cell for task, cell in cells.items() if task in columns}
         for name, cells in board.rows.items()
     }
-    part, styles = board.with_rows(rows), assign_styles(r for b in data.boards for r in b.rows)
+    part, styles = board.with_rows(rows), styles_of_data(data)
     bars = "Bars: standard deviations over seeds or, for a single seed, 95 % intervals."
     bubbles = bubbles_of_board(data, part)
     titles = [one.title for one in bubbles.fields if one.name in bubbles.axes.values()]
@@ -290,11 +290,7 @@ def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[Figu
         Figure(f"learning-{board.slug}", "Learning curves", of_run, curves, styles),
     ]
     for table in evaluation_tables(data, part):
-        caption = f"{table.caption.replace(RANKS, '').strip()} {bars}"
-        figures += [
-            Figure(table.slug, table.title, caption, chart, styles)
-            for chart in lines_of_table(table)
-        ]
+        figures += figures_of_table(table, styles)
     return [one for one in figures if len({point["row"] for point in one.chart.points}) > 1]
 
 

@@ -16,18 +16,18 @@ from pathlib import Path
 
 from common.files import write_atomically
 from lra.report.boards import Board, choose_from_grids, rows_at_preset
-from lra.report.charts import Chart, Field, bubbles_of_board, lines_of_table
+from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
-from lra.report.drawing import Figure
+from lra.report.drawing import Figure, figures_of_table
 from lra.report.measured import speeds_csv
 from lra.report.published import closest_mean
 from lra.report.scores import FIVE
-from lra.report.styles import assign_styles
+from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.probes import Probe, probe_table, probes
 from lra.report.tables.published import differences_csv, reproduce_table
-from lra.report.tables.results import RANKS, leaderboard, leaderboard_csv, position_table
+from lra.report.tables.results import leaderboard, leaderboard_csv, position_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
 from lra.runtime.errors import UnknownName, UserError
@@ -103,27 +103,15 @@ def leaderboard_figures(data: Data) -> list[Figure]:
             f"{speeds.tasks}), on {speeds.device}."
         )
         title = "Mean accuracy over training speed"
-        figures.append(_draw(f"leaderboard-{board.slug}", title, caption, chart))
+        styles = styles_of_data(data)
+        figures.append(Figure(f"leaderboard-{board.slug}", title, caption, chart, styles))
     return figures
 
 
-def _draw(slug: str, title: str, caption: str, chart: Chart) -> Figure:
-    return Figure(slug, title, caption, chart, assign_styles(p["row"] for p in chart.points))
-
-
-def _draw_first(tables: Iterable[Table]) -> list[Figure]:
+def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
     """Draw the first table that has lines."""
-    return [
-        _draw(
-            table.slug,
-            table.title,
-            f"{table.caption.replace(RANKS, '').strip()} Bars: standard deviations over seeds or, "
-            f"for a single seed, 95 % intervals.",
-            chart,
-        )
-        for table in tables
-        for chart in lines_of_table(table)
-    ][:1]
+    styles = styles_of_data(data)
+    return [figure for table in tables for figure in figures_of_table(table, styles)][:1]
 
 
 def _probes(data: Data, task: str) -> list[Probe]:
@@ -135,7 +123,9 @@ def _probe_tables(data: Data, task: str) -> list[Table]:
 
 
 def _probe_figure(data: Data, task: str) -> list[Figure]:
-    return _draw_first(table for one in _probes(data, task) for table in length_tables(data, one))
+    return _draw_first(
+        data, (table for one in _probes(data, task) for table in length_tables(data, one))
+    )
 
 
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
@@ -143,7 +133,7 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
     "leaderboard-top": partial(_leaderboard, most_rows=TOP),
     "leaderboard-figure": leaderboard_figures,
     "out-of-distribution-figure": lambda data: _draw_first(
-        table for board in _main_boards(data) for table in evaluation_tables(data, board)
+        data, (table for b in _main_boards(data) for table in evaluation_tables(data, b))
     ),
     "bits": lambda data: [
         position_table(choose_from_grids(b)) for b in _main_boards(data, of_positions=True)

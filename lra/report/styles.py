@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
+from lra.report.data import Data
 from lra.report.names import mixer_of
+from lra.report.tables.probes import probes
 
 MIXERS = {
     "tnn": ("#3c90fc", "^"),
@@ -62,29 +63,6 @@ BASELINE = "best trivial baseline"
 Styles = Mapping[str, Mapping[str, Any]]
 """The fields `colour`, `shape`, `glyph` and `dash` of each row."""
 
-_MATPLOTLIB: Any = {
-    "font.family": "sans-serif",
-    # The first comes with matplotlib, so that all machines draw the same. A browser that lacks it
-    # takes Verdana, which is as wide.
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "legend.labelspacing": 0.4,
-    "lines.markersize": 4,
-    "svg.hashsalt": "lra",
-    "svg.fonttype": "none",  # text stays text, which can be searched, and is small
-    "path.simplify_threshold": 0.3,  # pixels: finer detail is not seen, but makes large files
-    "figure.dpi": 160,
-    "figure.figsize": (5.8, 3.9),
-    "text.parse_math": False,  # names are text, whatever characters they have
-}
-
 
 def assign_styles(rows: Iterable[str]) -> Styles:
     """Give each row the colour and the shape of its mixer.
@@ -104,18 +82,13 @@ def assign_styles(rows: Iterable[str]) -> Styles:
     return styles
 
 
+def styles_of_data(data: Data) -> Styles:
+    """Give each row of a report its style."""
+    rows = {row for board in data.boards for row in board.rows}
+    return assign_styles(rows | {row for probe in probes(data) for row in probe.rows})
+
+
 def _make_style(colour: str, marker: str, number: int) -> dict[str, Any]:
     shape, glyph = SHAPES[marker]
     dash = DASHES[number % len(DASHES)]
     return {"colour": colour, "shape": shape, "glyph": glyph, "dash": dash}
-
-
-def matplotlib_style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
-    """Return the context in which figures of the documentation are drawn with matplotlib.
-
-    Args:
-        changes: settings of matplotlib that replace these, such as "font.size".
-    """
-    import matplotlib as mpl
-
-    return mpl.rc_context(_MATPLOTLIB | dict(changes or {}))

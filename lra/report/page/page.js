@@ -139,7 +139,7 @@ function draw(place, kind, points, fields) {
   const css = getComputedStyle(document.documentElement), [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => css.getPropertyValue(name));
   const picked = list("pick").filter((name) => points.some((point) => point.row === name)), spec = structuredClone(page.charts[kind]);
   (function adapt(node) {  // titles and scales of the axes
-    const { name, title, is_logarithmic } = fields[node.field] ?? {};
+    const { name, title, is_logarithmic } = fields[node.field === "low" ? "y" : node.field] ?? {};
     if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && node.field !== "size" && { type: "log" }) } });
     if (name === "same") node.scale.range = [0, 200];
     for (const child of Object.values(node)) if (child instanceof Object) adapt(child);

@@ -149,7 +149,6 @@ def length_tables(data: Data, board: Board) -> list[Table]:
     tables: list[Table] = []
     for task in board.tasks:
         found = _predictions_of(data, board, task)
-        first = next(iter(found.values()), [None])[0]
         kinds = [
             ("accuracy by length", "test accuracy, %", "length, positions", _group_lengths,
              f"Test accuracy in percent on examples of these lengths, in groups of at least "
@@ -159,8 +158,8 @@ def length_tables(data: Data, board: Board) -> list[Table]:
              "Percent of the test examples whose labels are all predicted right up to a position, "
              "as the mean over seeds."),
         ]  # fmt: skip
-        for title, y, x, group, caption in kinds if first else ():
-            groups = group(first)
+        for title, y, x, group, caption in kinds if found else ():
+            groups = group(next(iter(found.values()))[0])
             if len(groups) > 1:
                 columns = [
                     Column(name, [_share_of(map(is_right, row)) for row in found.values()])
