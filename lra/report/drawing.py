@@ -128,6 +128,19 @@ class Figure:
         """Return a hash of the numbers that are drawn, for the names of files."""
         return hashlib.sha256(repr((self.chart, self.title)).encode()).hexdigest()[:8]
 
+    @property
+    def drawn_points(self) -> list[dict[str, Any]]:
+        """The points that have a number for each axis, with their looks."""
+        points = [
+            {
+                **{axis: point.get(name) for axis, name in self.chart.axes.items()},
+                "line": point["row"], "opacity": 0.9, "stroke": "white", "width": 2,
+                **point, **self.styles[point["row"]],
+            }
+            for point in self.chart.points
+        ]  # fmt: skip
+        return [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
+
     def svg(self, width: float = 860) -> str:
         """Draw the figure as SVG.
 
@@ -156,14 +169,7 @@ class Figure:
         chart = self.chart
         fields = {axis: _field(chart, name) for axis, name in chart.axes.items()}
         fields["low"] = fields["y"]
-        numbers = {"low": "low", "high": "high", **chart.axes}
-        points = [
-            {**{axis: point.get(name) for axis, name in numbers.items()},
-             "line": point["row"], "opacity": 0.9, "stroke": "white", "width": 2,
-             **point, **self.styles[point["row"]]}
-            for point in chart.points
-        ]  # fmt: skip
-        points = [p for p in points if all(p[axis] is not None for axis in chart.axes)]
+        points = self.drawn_points
         panels = [name for name in chart.panels if any(p["panel"] == name for p in points)]
         columns = min(len(panels), math.ceil(width / _WIDEST_PANEL))
         cell = specifications()["bubbles" if chart.kind == "bubbles" else "lines"]

@@ -291,7 +291,7 @@ def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[Figu
     ]
     for table in evaluation_tables(data, part):
         figures += figures_of_table(table, styles)
-    return [one for one in figures if len({point["row"] for point in one.chart.points}) > 1]
+    return [one for one in figures if len({point["row"] for point in one.drawn_points}) > 1]
 
 
 def _width_of(figure: Figure, width: float) -> float:

@@ -16,19 +16,17 @@ from functools import partial
 from pathlib import Path
 
 from common.files import write_atomically
-from lra.report.boards import Board, choose_from_grids, rows_at_preset
-from lra.report.charts import Chart, Field, bubbles_of_board
+from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
+from lra.report.leaderboard import leaderboard, leaderboard_csv, leaderboard_figure
 from lra.report.measured import speeds_csv
-from lra.report.published import closest_mean
-from lra.report.scores import FIVE
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.probes import Probe, probe_table, probes
 from lra.report.tables.published import differences_csv, reproduce_table
-from lra.report.tables.results import leaderboard, leaderboard_csv, position_table
+from lra.report.tables.results import position_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
 from lra.runtime.errors import UnknownName, UserError
@@ -59,54 +57,11 @@ def _leading(data: Data) -> list[Board]:
 
 
 def _leaderboard(data: Data, most_rows: int | None = None) -> list[Table]:
-    speeds = [
-        preset_speeds(data.bench, b.preset, b.protocol, data.relative_to) for b in _leading(data)
+    return [
+        dataclasses.replace(leaderboard(board, speeds), most_rows=most_rows)
+        for board in _leading(data)
+        for speeds in [preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)]
     ]
-    tables = map(leaderboard, _leading(data), speeds)
-    return [dataclasses.replace(table, most_rows=most_rows) for table in tables]
-
-
-def leaderboard_figures(data: Data) -> list[Figure]:
-    """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
-
-    A second panel has the published means of the same mixers over the same speeds.
-
-    Returns: the figure; none if no row has a mean and a speed.
-    """
-    figures: list[Figure] = []
-    for board in _leading(data):
-        rows = rows_at_preset(board)
-        found = bubbles_of_board(data, dataclasses.replace(board, rows=rows)).points
-        measured = [p for p in found if p["panel"] == "mean of 5" and "relative" in p]
-        if not measured:
-            continue
-        published = [
-            point | {"panel": "published: full size", "score": mean, "low": None, "high": None}
-            for point in measured
-            if (mean := closest_mean(rows[point["row"]][FIVE[0]].runs[0])) is not None
-        ]
-        here = f"measured here: preset {board.preset}"
-        speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
-        chart = Chart(
-            "bubbles", "", [here, "published: full size"],
-            [Field("relative", f"training speed, {speeds.relative_to} = 1", is_logarithmic=True),
-             Field("score", "mean accuracy, %"), Field("measured_memory", "peak memory, MiB")],
-            {"x": "relative", "y": "score", "size": "measured_memory"},
-            [*({**point, "panel": here} for point in measured), *published],
-        )  # fmt: skip
-        caption = (
-            f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
-            f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; bars show the "
-            f"standard deviation over seeds or, for a single seed, the 95 % interval of the test "
-            f"examples. Right: the mean that papers report for the same mixers at full size, under "
-            f"protocols that differ from paper to paper. Speeds and memory were measured here: "
-            f"steps per second, divided by those of {speeds.relative_to} (geometric mean over "
-            f"{speeds.tasks}), on {speeds.device}."
-        )
-        title = "Mean accuracy over training speed"
-        styles = styles_of_data(data)
-        figures.append(Figure(f"leaderboard-{board.slug}", title, caption, chart, styles))
-    return figures
 
 
 def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
@@ -132,7 +87,9 @@ def _probe_figure(data: Data, task: str) -> list[Figure]:
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
     "leaderboard": _leaderboard,
     "leaderboard-top": partial(_leaderboard, most_rows=TOP),
-    "leaderboard-figure": leaderboard_figures,
+    "leaderboard-figure": lambda data: [
+        figure for b in _leading(data) if (figure := leaderboard_figure(data, b)).drawn_points
+    ],
     "out-of-distribution-figure": lambda data: _draw_first(
         data, (table for b in _main_boards(data) for table in evaluation_tables(data, b))
     ),
