@@ -52,6 +52,8 @@ NAMES: dict[str, Any] = {
 """Vega's mark of the names of bubbles, where there is room: Vega-Lite has none."""
 _MOST_TICKS = 12
 """Most numbers on the x axis that are named at its ticks."""
+_MOST_ROWS = 3
+"""Most rows of panels."""
 _WIDEST_PANEL, _AXIS_ROOM, _LEGEND_ROOM = 450, 55, 150
 """Pixels of the widest panel, with the labels of its axis; of these labels; and of a legend."""
 
@@ -171,7 +173,8 @@ class Figure:
         fields["low"] = fields["y"]
         points = self.drawn_points
         panels = [name for name in chart.panels if any(p["panel"] == name for p in points)]
-        columns = min(len(panels), math.ceil(width / _WIDEST_PANEL))
+        columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
+        columns = min(len(panels), columns)
         cell = specifications()["bubbles" if chart.kind == "bubbles" else "lines"]
         config = cell.pop("config")
         has_legend = chart.kind != "bubbles"

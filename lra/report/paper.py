@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,18 +118,15 @@ def make_paper(data: Data, options: PaperOptions) -> Paper:
     paper = Paper({}, [], [])
     named = options.published is not None
     published = choose_published(options.published) if named else []
-    small: dict[str, None] = {}
     for board in boards:
         part, names = choose_columns(choose_rows(board, words, columns), columns)
         if not part.rows:
             continue
-        is_full = board.preset in published_presets()
         if PUBLISHED in words and not named:
             published = rows_of({run.mixer for run in part.records})
-        # Published rows of full tasks never share a table with smaller ones.
-        small |= {} if is_full else dict.fromkeys(names)
         trivial = part.trivial_baselines() if BASELINES in words else {}
-        compared = published if is_full else []
+        # Published rows of full tasks never share a table with smaller ones.
+        compared = published if board.preset in published_presets() else []
         latex = _tabulate(part, names, options.precision, trivial, compared)
         paper.tables[_slug_of(board)] = latex
         paper.figures.extend(_make_figures(data, part, names))
@@ -141,8 +138,6 @@ def make_paper(data: Data, options: PaperOptions) -> Paper:
             f"--columns {options.columns}: no result of --rows {options.rows} is there"
             f"{hint * bool(changed)}"
         )
-    if published and small:
-        paper.tables["published"] = _tabulate_published(published, [*small], options.precision)
     return paper
 
 
@@ -225,38 +220,18 @@ def _tabulate(
     what = conditions_of(dataclasses.replace(board, conditions=conditions))
     caption = f"Test accuracy in percent. {seeds} {RANKS} {what}".strip()
     caption += f" Published: {_PUBLISHED_NOTE}" * bool(published)
-    groups = {"": board.rows, "trivial baselines": trivial}
-    table = Table(_slug_of(board), board.name, caption, [name_column("mixer", rows), *columns])
-    return _write(table, groups, published, digits)
-
-
-def _tabulate_published(rows: Sequence[PublishedRow], names: Sequence[str], digits: int) -> str:
-    """Tabulate published results alone, for boards of presets that they do not compare with."""
-    columns = [text_column(name, []) for name in ("method", *names)]
-    title = "Published test accuracy in percent on the full tasks"
-    caption = _PUBLISHED_NOTE[:1].upper() + _PUBLISHED_NOTE[1:]
-    return _write(Table("published", title, caption, columns), {}, rows, digits)
-
-
-def _write(
-    table: Table, groups: Mapping[str, Sized], published: Sequence[PublishedRow], digits: int
-) -> str:
-    """Write a table with published results below its groups of rows."""
-    names, *columns = table.columns
-    methods = [Entry(row.method) for row in published]
-    columns = [
+    filled = [
         dataclasses.replace(
             one, entries=[*one.entries, *_published_entries(published, one.name, digits)],
             digits=digits, margin=None,
         )
         for one in columns
     ]  # fmt: skip
-    first = dataclasses.replace(names, entries=[*names.entries, *methods])
-    counts = {name: len(rows) for name, rows in groups.items()}
-    counts[PUBLISHED if groups else ""] = len(published)
+    first = name_column("mixer", [*rows, *(row.method for row in published)])
+    groups = {"": len(board.rows), "trivial baselines": len(trivial), PUBLISHED: len(published)}
     sources = {row.method: row.source for row in published}
-    whole = dataclasses.replace(table, columns=[first, *columns])
-    return write_table(whole, counts, sources, digits)
+    table = Table(_slug_of(board), board.name, caption, [first, *filled])
+    return write_table(table, groups, sources, digits)
 
 
 def _published_entries(rows: Sequence[PublishedRow], name: str, digits: int) -> list[Entry]:
@@ -320,7 +295,8 @@ def _write_document(paper: Paper, width: float) -> str:
         star = "*" if _width_of(figure, width) > width else ""
         parts += [
             f"\\begin{{figure{star}}}[tp]\\centering",
-            f"\\includegraphics[width=\\linewidth]{{figures/{figure.slug}.pdf}}",
+            f"\\includegraphics[width=\\linewidth,height=.8\\textheight,keepaspectratio]"
+            f"{{figures/{figure.slug}.pdf}}",
             f"\\caption{{{breakable(f'{figure.title}. {figure.caption}')}}}",
             f"\\end{{figure{star}}}\\clearpage",
         ]

@@ -61,7 +61,8 @@ def _accuracy_table(data: Data, board: Board) -> Table:
     table = accuracy_table(board)
     speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
     costs = cost_columns(board.rows, speeds, table.beneath)
-    return dataclasses.replace(table, columns=[*table.columns, *costs]).without_empty_columns()
+    columns = [*table.columns, *costs]
+    return dataclasses.replace(table, title=board.name, columns=columns).without_empty_columns()
 
 
 def length_sheets(data: Data) -> Iterator[Sheet]:
