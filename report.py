@@ -72,7 +72,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--format", metavar="NAME,...", default="html,csv",
         help="what to write: html (the page) and csv (a table of numbers for each question) "
-        "(default: both). Files that an earlier report left in the folder are removed.",
+        "(default: both)",
     )  # fmt: skip
     add_paper(parser)
     readme = parser.add_argument_group("for the README files of the repository")

@@ -58,60 +58,53 @@ _WIDEST_PANEL, _AXIS_ROOM, _LEGEND_ROOM = 450, 55, 150
 """Pixels of the widest panel, with the labels of its axis; of these labels; and of a legend."""
 
 
-def _as_given(channel: str, field: str) -> Any:
+def _number(field: str, padding: int = 0) -> dict[str, Any]:
+    """Encode what points have in a field by its place on an axis."""
+    return {"field": field, "type": "quantitative", "scale": {"padding": padding, "nice": False}}
+
+
+def _as_given(field: str) -> dict[str, Any]:
     """Encode what points have in a field as it is, such as a colour."""
-    import altair as alt
-
-    return getattr(alt, channel)(f"{field}:N", scale=None, legend=None)
+    return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
 
-def _base(padding: int) -> Any:
-    import altair as alt
-
-    scale = alt.Scale(padding=padding, nice=False)
-    return alt.Chart(alt.NamedData(POINTS), width="container", height=380).encode(
-        x=alt.X("x:Q", scale=scale),
-        y=alt.Y("y:Q", scale=scale),
-        color=_as_given("Color", "colour"),
-        opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
-        tooltip="tip:N",
-    )
+def _layer(mark: str, looks: dict[str, Any], **encoding: Any) -> dict[str, Any]:
+    return {"mark": {"type": mark, **looks}, "encoding": encoding}
 
 
-def _intervals(base: Any) -> Any:
-    import altair as alt
-
-    return base.mark_rule(strokeWidth=1.2).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
-
-
-def bubbles() -> Any:
-    """Draw a circle for each point, with its interval."""
-    import altair as alt
-
-    base = _base(padding=30)
-    area = alt.Scale(range=[0, LARGEST_AREA], zero=True)
-    circles = base.mark_circle(strokeWidth=2.5).encode(
-        size=alt.Size("size:Q", scale=area, legend=None),
-        stroke=alt.Stroke("stroke:N", scale=None, legend=None),
-    )
-    return _intervals(base) + circles
+def _specify(padding: int, detail: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:
+    """Specify a chart of layers over the same axes, the intervals first."""
+    ends = {"y": _number("low", padding) | {"title": None}, "y2": {"field": "high"}}
+    encoding = {
+        "x": _number("x", padding),
+        "color": _as_given("colour"),
+        "opacity": _as_given("opacity") | {"type": "quantitative"},
+        "tooltip": {"field": "tip", "type": "nominal"},
+        **detail,
+    }
+    intervals = _layer("rule", {"strokeWidth": 1.2}, **ends)
+    return {
+        "data": {"name": POINTS}, "width": "container", "height": 380, "encoding": encoding,
+        "layer": [intervals, *layers], "config": CONFIG,
+    }  # fmt: skip
 
 
-def lines() -> Any:
-    """Draw a line for each name in the field `line`, with points and intervals."""
-    import altair as alt
-
-    base = _base(padding=16).encode(detail="line:N")
-    width = alt.StrokeWidth("width:Q", scale=None, legend=None)
-    joined = base.mark_line().encode(strokeDash=_as_given("StrokeDash", "dash"), strokeWidth=width)
-    points = base.mark_point(filled=True, size=50).encode(shape=_as_given("Shape", "shape"))
-    return joined + _intervals(base) + points
-
-
-def specifications() -> dict[str, Any]:
-    """Return the Vega-Lite specification of each kind of chart, without points."""
-    found = {draw.__name__: draw().to_dict(validate=False) for draw in (bubbles, lines)}
-    return {name: one | {"config": CONFIG} for name, one in found.items()}
+_AREA = {"range": [0, LARGEST_AREA], "zero": True}
+SPECIFICATIONS = {
+    "bubbles": _specify(
+        30, {},
+        _layer("circle", {"strokeWidth": 2.5}, y=_number("y", 30), stroke=_as_given("stroke"),
+               size={"field": "size", "type": "quantitative", "scale": _AREA, "legend": None}),
+    ),
+    "lines": _specify(
+        16, {"detail": {"field": "line", "type": "nominal"}},
+        _layer("line", {}, y=_number("y", 16), strokeDash=_as_given("dash"),
+               strokeWidth=_as_given("width") | {"type": "quantitative"}),
+        _layer("point", {"filled": True, "size": 50}, y=_number("y", 16),
+               shape=_as_given("shape")),
+    ),
+}  # fmt: skip
+"""The Vega-Lite specification of each kind of chart, without points."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +168,7 @@ class Figure:
         panels = [name for name in chart.panels if any(p["panel"] == name for p in points)]
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
         columns = min(len(panels), columns)
-        cell = specifications()["bubbles" if chart.kind == "bubbles" else "lines"]
+        cell = copy.deepcopy(SPECIFICATIONS["bubbles" if chart.kind == "bubbles" else "lines"])
         config = cell.pop("config")
         has_legend = chart.kind != "bubbles"
         cell["width"] = (width - _LEGEND_ROOM * has_legend) / columns - _AXIS_ROOM

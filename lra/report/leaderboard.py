@@ -32,41 +32,19 @@ _MARKS = (
     "such results are not ranked, but they count in the mean."
 )
 _CSV = {
-    "task": "task",
-    "mixer": "mixer",
-    "preset": "preset",
-    "protocol": "protocol",
-    "seed": "seed",
-    "status": "status",
-    "test_accuracy": "test_accuracy",
-    "interval_low": "test_low",
-    "interval_high": "test_high",
-    "best_trivial_baseline": "",
-    "test_examples": "test_total",
-    "val_accuracy": "val_accuracy",
-    "best_step": "best_step",
-    "steps": "steps",
-    "batch_size": "batch_size",
-    "learning_rate": "train.lr",
-    "weight_decay": "train.weight_decay",
-    "channels": "model.dim",
-    "blocks": "model.depth",
-    "norm": "model.norm",
-    "axes": "model.axes",
-    "pooling": "model.pooling",
-    "positions": "model.positions",
-    "longest_sequence": "length",
-    "parameters": "params",
-    "train_seconds": "train_seconds",
-    "steps_per_second": "steps_per_second",
-    "peak_memory_mib": "peak_memory_mib",
-    "device": "device",
-    "precision": "precision",
-    "data": "data.source",
-    "data_fingerprint": "data.fingerprint",
-    "config_hash": "config_hash",
+    "task": "task", "mixer": "mixer", "preset": "preset", "protocol": "protocol", "seed": "seed",
+    "status": "status", "test_accuracy": "test_accuracy",
+    "interval_low": "test_low", "interval_high": "test_high", "best_trivial_baseline": "",
+    "test_examples": "test_total", "val_accuracy": "val_accuracy", "best_step": "best_step",
+    "steps": "steps", "batch_size": "batch_size", "learning_rate": "train.lr",
+    "weight_decay": "train.weight_decay", "channels": "model.dim", "blocks": "model.depth",
+    "norm": "model.norm", "axes": "model.axes", "pooling": "model.pooling",
+    "positions": "model.positions", "longest_sequence": "length", "parameters": "params",
+    "train_seconds": "train_seconds", "steps_per_second": "steps_per_second",
+    "peak_memory_mib": "peak_memory_mib", "device": "device", "precision": "precision",
+    "data": "data.source", "data_fingerprint": "data.fingerprint", "config_hash": "config_hash",
     "run": "run_id",
-}
+}  # fmt: skip
 """Columns of the leaderboard's file, and those of `lra.records` that they are, in percent."""
 
 
@@ -83,7 +61,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     rows = _best_first(rows_at_preset(board))
     own = dataclasses.replace(board, rows=rows)
     baseline = own.best_trivial_baseline()
-    names, *columns = accuracy_columns(own, baseline, MEANS, shows_spread=False)
+    names, *columns = accuracy_columns(own, baseline, MEANS)
     missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
     halves = [None if c.margin is None or c.is_empty else c.margin / math.sqrt(2) for c in columns]
     last = ["95 % interval", *(None if half is None else f"± {half:.1f}" for half in halves)]

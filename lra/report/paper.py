@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.files import write_atomically
 from common.progress import progress
+from common.untrusted import read_regular
 from lra.config.settings_files import published_presets
 from lra.report.boards import Board, Cells, is_at_preset
 from lra.report.charts import bubbles_of_board, validations_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
 from lra.report.names import complete, slugify
-from lra.report.page.page import files_before, write_files
 from lra.report.published import FAIL, PublishedRow, choose_published, rows_of
 from lra.report.scores import AVERAGES, average, mean_over, rounded
 from lra.report.styles import styles_of_data
@@ -39,13 +40,10 @@ TASKS, AVERAGE = "tasks", "average"
 """Words of `--columns` for all tasks with a result, and for the average that most rows have."""
 ARTICLE_WIDTH = 345.0
 """Width of the text of `article` at 10 points, in points of TeX."""
-WIDEST_OF_TWO = 250
-"""Points up to which a column is taken for one of two, as in a paper of two columns."""
-GAP = 20.0
-"""Points between two columns."""
 SHRINKING = 1.5
 """How many times as wide as in the paper figures are drawn: their letters then have 8 points."""
-DOCUMENT, CONTENTS = "paper.tex", ".lra-paper"
+DOCUMENT, MADE = "paper.tex", "% `report.py --paper` made this document"
+"""The document's name, and how it begins."""
 _PUBLISHED_NOTE = (
     "as printed by the sources, on their own hardware and protocol, not ranked; "
     f"{FAIL}: at chance, or not trained."
@@ -84,15 +82,17 @@ def write_paper(data: Data, options: PaperOptions, out: Path) -> Paper:
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"--out: {out} is a file, expected a folder")
-    if (out / DOCUMENT).exists() and DOCUMENT not in files_before(out / CONTENTS):
-        raise UserError(f"--out: {out / DOCUMENT} is not this command's, and would be replaced")
+    document = out / DOCUMENT
+    if document.exists() and not read_regular(document).startswith(MADE.encode()):
+        raise UserError(f"--out: {document} is not this command's, and would be replaced")
     paper = make_paper(data, options)
     files = {f"tables/{slug}.tex": latex.encode() for slug, latex in paper.tables.items()}
     for figure in progress("drawing", paper.figures, unit="figures"):
-        width = SHRINKING * _width_of(figure, options.width)
-        files[f"figures/{figure.slug}.pdf"] = figure.pdf(width)
+        files[f"figures/{figure.slug}.pdf"] = figure.pdf(SHRINKING * options.width)
     files[DOCUMENT] = _write_document(paper, options.width).encode()
-    write_files(files, out, CONTENTS)
+    for name, content in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / name, content)
     return paper
 
 
@@ -269,35 +269,25 @@ def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[Figu
     return [one for one in figures if len({point["row"] for point in one.drawn_points}) > 1]
 
 
-def _width_of(figure: Figure, width: float) -> float:
-    """Return the width of a figure: a column's or, of several panels, that of both columns."""
-    spans_both = width <= WIDEST_OF_TWO and len(figure.chart.panels) > 1
-    return 2 * width + GAP if spans_both else width
-
-
 def _write_document(paper: Paper, width: float) -> str:
-    has_two = width <= WIDEST_OF_TWO
-    text = 2 * width + GAP if has_two else width
     parts = [
-        "% `report.py --paper` made this document and will write it again. Include its tables and",
+        f"{MADE} and will write it again. Include its tables and",
         "% figures in a document of your own. To compile it: pdflatex paper.tex",
         "\\pdfminorversion=7",
-        f"\\documentclass{'[twocolumn]' if has_two else ''}{{article}}",
-        f"\\usepackage[papersize={{{max(614.0, text + 140):g}pt,795pt}},textwidth={text:g}pt,"
+        "\\documentclass{article}",
+        f"\\usepackage[papersize={{{width + 140:g}pt,795pt}},textwidth={width:g}pt,"
         "textheight=640pt]{geometry}",
         "\\usepackage{booktabs,graphicx}",
-        f"\\setlength{{\\columnsep}}{{{GAP:g}pt}}\\setlength{{\\emergencystretch}}{{3em}}",
+        "\\setlength{\\emergencystretch}{3em}",
         "\\begin{document}",
         *(f"\\input{{tables/{slug}.tex}}" for slug in paper.tables),
-        "\\clearpage",
     ]
     for figure in paper.figures:
-        star = "*" if _width_of(figure, width) > width else ""
         parts += [
-            f"\\begin{{figure{star}}}[tp]\\centering",
-            f"\\includegraphics[width=\\linewidth,height=.8\\textheight,keepaspectratio]"
+            "\\clearpage\\begin{figure}[tp]\\centering",
+            "\\includegraphics[width=\\linewidth,height=.8\\textheight,keepaspectratio]"
             f"{{figures/{figure.slug}.pdf}}",
             f"\\caption{{{breakable(f'{figure.title}. {figure.caption}')}}}",
-            f"\\end{{figure{star}}}\\clearpage",
+            "\\end{figure}",
         ]
     return "\n".join([*parts, "\\end{document}", ""])

@@ -44,22 +44,16 @@ function render(chosen) {
 function renderTools(view) {
   fill($("sheet"), view.sheets.map((one) => [one.id, one.title]), sheet.id);
   $("search").value = state.search ?? "";
-  const mixers = [...new Set(sheet.rows.map((row) => row.mixer).filter(Boolean))].sort();
-  $("mixers-count").textContent = `Mixers ${mixers.filter((one) => !has("hide", one)).length} of ${mixers.length}`;
-  $("mixers").replaceChildren(
-    ...[["Show all", ""], ["Hide all", mixers.join("\n")]].map(([text, hide]) => make("button", { id: text, onclick: () => change({ hide }) }, text)),
-    ...mixers.map((one) => check(`mixer-${one}`, one, !has("hide", one), () => toggle("hide", one), glyph(one))));
   const names = sheet.charts.length ? sheet.rows.filter((row) => row.mixer).map((row) => row.name) : [];
   fill($("from"), [["", "no row"], ...names.map((name) => [name, name])], state.from ?? "");
-  const shown = { sheet: view.sheets.length > 1, "mixers-menu": mixers.length, "from-label": names.length > 1, clear: state.pick, "own-note": sheet.rows.some((row) => row.own) };
+  const shown = { sheet: view.sheets.length > 1, "from-label": names.length > 1, clear: state.pick, "own-note": sheet.rows.some((row) => row.own) };
   for (const [id, isShown] of Object.entries(shown)) $(id).hidden = !isShown;
 }
 const columnOf = (name) => sheet.columns.findIndex((one) => one.name === name);
 const sorted = () => (columnOf(state.sort) < 0 ? sheet.sort : state.sort);
 function sortedRows() {
   const words = (state.search ?? "").toLowerCase().split(" "), place = columnOf(sorted()), column = sheet.columns[place];
-  const rows = sheet.rows.filter((row) => !has("hide", row.mixer)
-    && words.every((word) => row.cells.some((cell) => cell.text?.toLowerCase().includes(word)) || !word));
+  const rows = sheet.rows.filter((row) => words.every((word) => row.cells.some((cell) => cell.text?.toLowerCase().includes(word)) || !word));
   if (!column) return rows;
   const sign = (column.lowest || !column.numeric ? 1 : -1) * (state.order ? -1 : 1);
   // A missing number stands behind all others, and a mean that is not ranked behind those that are.

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.files import write_atomically
-from common.untrusted import read_regular
 from lra.record.table import to_frame
 from lra.report.charts import Chart
 from lra.report.data import Data
-from lra.report.drawing import NAMES, specifications
+from lra.report.drawing import NAMES, SPECIFICATIONS
 from lra.report.names import mixer_of, slugify
 from lra.report.page.runs import describe_runs
 from lra.report.page.sheets import Sheet, View, make_views
 from lra.report.published import PublishedRow
 from lra.report.scores import AT_CHANCE
 from lra.report.styles import BASELINE, assign_styles
-from lra.report.tables.table import Column, Entry, Table
+from lra.report.tables.table import FACTS, Column, Entry, Table
 from lra.runtime.console import csv_table
 
 TITLE = "Long Range Arena"
@@ -36,18 +34,12 @@ EMBEDDING = {
     "actions": {"export": True, "source": False, "compiled": False, "editor": False},
 }
 """How the page embeds charts: each has a menu that saves it as a file."""
-CONTENTS = ".lra-report"
-"""File that lists the files of a report, so that the next report can remove those it lacks."""
-_OWN = re.compile(
-    r"index\.html|report\.md|paper\.tex|[\w-]+\.csv|tables/[\w.-]+\.(tex|csv)"
-    r"|figures/[\w.-]+\.(png|svg|pdf)"
-)
 
 
 def write_report(
     data: Data, published: Sequence[PublishedRow], formats: Collection[str], out: Path
 ) -> list[str]:
-    """Write a report into a folder; files of an earlier one that it no longer has are removed.
+    """Write a report into a folder.
 
     Args:
         data: the records.
@@ -59,41 +51,20 @@ def write_report(
     import pandas as pd
 
     found = make_views(data, published)
-    files: dict[str, bytes] = {}
+    files: dict[str, str] = {}
     if "html" in formats:
-        files["index.html"] = write_page(data, found, out).encode()
+        files["index.html"] = write_page(data, found, out)
     if "csv" in formats:
-        frames = {"runs": to_frame(((data.path(run), run) for run in data.records), data.folder)}
+        runs = ((data.path(run), run) for run in data.records)
+        frames = {"runs": to_frame(runs, data.folder)}
         for view in found:
             facts = [fact for sheet in view.sheets for fact in sheet.table.facts]
-            frames.setdefault(view.slug, pd.DataFrame(facts))
-        files |= {f"{n}.csv": csv_table(one).encode() for n, one in frames.items() if len(one)}
-    write_files(files, out)
-    return [*files]
-
-
-def files_before(contents: Path) -> list[str]:
-    """List the files that an earlier report wrote, by its table of contents."""
-    if not contents.is_file():
-        return []
-    return read_regular(contents).decode(errors="replace").splitlines()
-
-
-def write_files(files: Mapping[str, bytes], out: Path, contents: str = CONTENTS) -> None:
-    """Write files into a folder, and remove those that an earlier report had besides.
-
-    Args:
-        files: contents by path below the folder.
-        out: the folder.
-        contents: name of the file there that lists all of them.
-    """
-    for name in files_before(out / contents):
-        if _OWN.fullmatch(name) and name not in files:
-            (out / name).unlink(missing_ok=True)
+            frames.setdefault(view.slug, pd.DataFrame(facts, columns=[*FACTS]))
+        files |= {f"{name}.csv": csv_table(frame) for name, frame in frames.items()}
+    out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / name, content)
-    write_atomically(out / contents, "".join(f"{name}\n" for name in sorted(files)).encode())
+        write_atomically(out / name, content.encode())
+    return [*files]
 
 
 def write_page(data: Data, views: Sequence[View], out: Path) -> str:
@@ -132,19 +103,13 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
         "without a result": sum(run.status != "done" for run in data.records),
     }
     named = {view.slug: _name_sheets(view.sheets) for view in views}
-    own = [
-        (sheet.newest, view.slug, name)
-        for view in views
-        for name, sheet in named[view.slug].items()
-        if sheet.newest is not None
-    ]
-    first = [(None, view, name) for view, sheets in named.items() for name in sheets]
-    # The sheet of the newest run of the user's own, a finished one first; or the first sheet.
-    _, view, sheet = max(own, default=first[0] if first else (None, "", ""))
+    # The sheet of the newest run of the user's own, or the first sheet.
+    sheets = [(view.slug, name, one) for view in views for name, one in named[view.slug].items()]
+    start = max(sheets, key=lambda one: one[2].newest, default=("", ""))
     return {
         "title": TITLE,
         "summary": ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) + ".",
-        "start": {"view": view, "sheet": sheet},
+        "start": {"view": start[0], "sheet": start[1]},
         "views": [
             {
                 "id": view.slug,
@@ -153,11 +118,12 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
                 "sheets": [_write_sheet(one, name) for name, one in named[view.slug].items()],
             }
             for view in views
+            if view.sheets
         ],
         "styles": {
             row: style for row, style in assign_styles(rows).items() if row in {*rows, BASELINE}
         },
-        "charts": specifications(),
+        "charts": SPECIFICATIONS,
         "names": NAMES,
         "embedding": EMBEDDING,
         **describe_runs(data, out),

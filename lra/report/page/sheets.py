@@ -34,9 +34,8 @@ class Sheet:
     charts: Sequence[Chart] = ()
     sort: str = ""
     """Column that the rows are sorted by at first; empty: the one with most numbers."""
-    newest: tuple[bool, float] | None = None
-    """Of the user's own runs, the newest finished one or, without any, the newest: whether it is
-    finished and no trial, and its time. The page opens with the newest of all sheets."""
+    newest: float = 0.0
+    """Time of the newest finished run of the user's own; the page opens with the newest sheet."""
 
 
 def result_sheets(data: Data) -> Iterator[Sheet]:
@@ -45,16 +44,16 @@ def result_sheets(data: Data) -> Iterator[Sheet]:
     for board in (part for whole in every for part in split_board(whole)):
         shown = choose_from_grids(board)
         table = position_table(shown) if board.of_positions else _accuracy_table(data, shown)
-        own = {
-            (run.status == "done" and not is_trial(run), data.time(run)): run.task
-            for run in shown.records
-            if data.is_own(run)
-        }
-        newest = max(own, default=None)
-        tasks = [] if newest is None or board.of_positions else [own[newest]]
+        own = {data.time(run): run.task for run in shown.records if _counts(data, run)}
+        newest = max(own, default=0.0)
+        tasks = [own[newest]] if own and not board.of_positions else []
         columns = [*tasks, *AVERAGES, *table.headings[1:]]
         sort = next(name for name in columns if name in table.headings)
         yield Sheet(table, [bubbles_of_board(data, shown), curves_of_board(shown)], sort, newest)
+
+
+def _counts(data: Data, run: RunRecord) -> bool:
+    return data.is_own(run) and run.status == "done" and not is_trial(run)
 
 
 def _accuracy_table(data: Data, board: Board) -> Table:
@@ -125,14 +124,14 @@ class View:
 
 
 def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
-    """Make the views of the page that have any sheet, in their order.
+    """Make the views of the page, in their order.
 
     Args:
         data: the records.
         published: what papers print, which is shown apart from what was measured here.
     """
     of_papers = [Sheet(published_table(published))] if published else []
-    views = [
+    return [
         View("results", "Results", "Which mixer is best, and is its lead real?",
              [*result_sheets(data)]),
         View("length", "Length", "How do results depend on the length of data?",
@@ -143,4 +142,3 @@ def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
         View("published", "Published", "What do papers report?", of_papers),
         View("runs", "Runs", "Which runs are there?", [*run_sheets(data)]),
     ]  # fmt: skip
-    return [view for view in views if view.sheets]

@@ -50,8 +50,6 @@ def accuracy_columns(
     board: Board,
     beneath: Mapping[str, Mapping[str, float]],
     means: Mapping[str, Sequence[str]] = AVERAGES,
-    *,
-    shows_spread: bool = True,
 ) -> list[Column]:
     """Make the columns of a board: the rows' names, its tasks and, in a main board, averages.
 
@@ -59,12 +57,11 @@ def accuracy_columns(
         board: the results.
         beneath: accuracies of further rows in percent, by name and then by task.
         means: the tasks of each average.
-        shows_spread: whether texts have the standard deviation over seeds and their number.
     """
     columns = [name_column("mixer", [*board.rows, *beneath], board.own_rows)]
     for task in board.tasks:
         cells = [cells.get(task) for cells in board.rows.values()]
-        entries = [result_entry(cell, ACCURACY, shows_spread=shows_spread) for cell in cells]
+        entries = [result_entry(cell, ACCURACY, shows_spread=False) for cell in cells]
         below = [by_task.get(task) for by_task in beneath.values()]
         columns.append(result_column(task, ACCURACY, entries, below))
     for name, tasks in means.items() if board.is_main else ():

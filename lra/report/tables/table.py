@@ -19,6 +19,9 @@ _ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")
 """Characters that begin HTML, end a cell, or make a link, an image or bold text. Backquotes are not
 among them: the report's own texts show commands in them."""
 
+FACTS = ("table", "row", "column", "value", "deviation", "seeds", "remarks")
+"""Columns of the file of a table's numbers."""
+
 
 @dataclass(frozen=True)
 class Entry:
