@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 
 from lra.record.intervals import wilson_interval
-from lra.record.run import RunRecord
-from lra.report.charts import Chart, bubbles_of_board, validations_of_board
+from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
-from lra.report.drawing import Figure
-from lra.report.styles import styles_of_data
-from made_results import record, save_all, write_metrics
-
-
-def figure_of(data: Data, chart: Chart) -> Figure:
-    return Figure("f", "t", "c", chart, styles_of_data(data))
+from lra.report.drawing import Figure, figures_of_table
+from lra.report.styles import assign_styles, styles_of_data
+from lra.report.tables.table import Column, Line, Table, number_entry, text_column
+from made_results import record, save_all
 
 
 def texts_in(svg: str) -> set[str]:
@@ -44,26 +40,19 @@ def test_points_have_the_numbers_of_their_runs_on_each_device(tmp_path: Path) ->
     assert (s4["low"], s4["high"]) == pytest.approx((51 - 2**0.5, 51 + 2**0.5)), "of two seeds"
     assert ("speed0" in gpu, gpu["speed1"]) == (False, pytest.approx(30))
     assert by_row["mean"]["note"] == "1 seed, at chance"
-    figure = figure_of(data, chart)
+    figure = Figure("f", "t", "c", chart, styles_of_data(data))
     assert chart.axes["x"] == "parameters", "which all rows have"
     svg = figure.svg()
     assert {*by_row, "test accuracy, %", "parameters"} <= texts_in(svg)
     assert svg == figure.svg(), "equal bytes"
 
 
-def test_curves_have_a_line_for_each_finished_run(tmp_path: Path) -> None:
-    runs: list[RunRecord] = [record(run_id=f"abc-s{seed}", seed=seed) for seed in (0, 1)]
-    runs.append(record(run_id="abc-s2", seed=2, status="stopped"))
-    save_all(tmp_path, runs)
-    for run, accuracies in zip(runs, ([10.0, 20.0, 30.0], [20.0, 40.0], [5.0]), strict=True):
-        write_metrics(tmp_path, run, accuracies)
-    data = Data(tmp_path)
-    chart = validations_of_board(data, data.boards[0])
-    drawn = [(p["line"], p["step"], p["val"]) for p in chart.points]
-    assert drawn == [
-        ("tnn 0", 10, 10.0), ("tnn 0", 20, 20.0), ("tnn 0", 30, 30.0),
-        ("tnn 1", 10, 20.0), ("tnn 1", 20, 40.0),
-    ]  # fmt: skip
-    figure = figure_of(data, chart)
-    assert {"tnn", "optimizer steps", "validation accuracy, %"} <= texts_in(figure.svg())
+def test_a_figure_of_lines_has_a_legend_and_a_file(tmp_path: Path) -> None:
+    line = Line("length", {"1": 1.0, "2": 2.0}, "accuracy, %")
+    columns = [text_column("mixer", ["tnn", "s4"])]
+    columns += [Column(name, [number_entry(40.0), number_entry(50.0)]) for name in line.places]
+    (figure,) = figures_of_table(
+        Table("t", "T", "C.", columns, lines=[line]), assign_styles(["tnn", "s4"])
+    )
+    assert {"tnn", "s4", "length, positions", "accuracy, %", "1", "2"} <= texts_in(figure.svg())
     assert figure.pdf(300).startswith(b"%PDF")

@@ -186,32 +186,16 @@ def _place(column: Column, rows: Sequence[int], y: str) -> Point | None:
     return {y: best.value, "low": low, "high": high, "own": best.is_own}
 
 
-CURVES = {"step": "optimizer steps", "minutes": "minutes of training and validation"}
-
-
 def curves_of_board(board: Board) -> Chart:
     """Describe the learning curves of a board, whose points the page takes from its runs."""
     y = "loss" if board.of_positions else "val"
     score = "validation loss, nats" if board.of_positions else "validation accuracy, %"
-    titles = {**CURVES, y: score, "train": "accuracy on training examples, %"}
+    titles = {
+        "step": "optimizer steps",
+        "minutes": "minutes of training and validation",
+        y: score,
+        "train": "accuracy on training examples, %",
+    }
     panels = [board.measures[0].name] if board.of_positions else board.tasks
     fields = [Field(name, title) for name, title in titles.items()]
     return Chart("curves", "Learning curves", panels, fields, {"x": "step", "y": y})
-
-
-def validations_of_board(data: Data, board: Board) -> Chart:
-    """Join the validations of each finished run on each task of a board of accuracies."""
-    points: list[Point] = [
-        {"panel": task, "row": row, "line": f"{row} {run.seed}", "step": one.step,
-         "val": one.val_accuracy}
-        for row, cells in board.rows.items()
-        for task, cell in cells.items()
-        for run in cell.runs if run.status == "done"
-        for one in data.metrics(run) if one.val_accuracy is not None
-    ]  # fmt: skip
-    panels = [task for task in board.tasks if any(point["panel"] == task for point in points)]
-    last = [max(p["step"] for p in points if p["panel"] == panel) for panel in panels]
-    fields = [
-        Field("step", CURVES["step"], has_outlier(last)), Field("val", "validation accuracy, %")
-    ]  # fmt: skip
-    return Chart("lines", "Learning curves", panels, fields, {"x": "step", "y": "val"}, points)

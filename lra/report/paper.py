@@ -13,7 +13,7 @@ from common.progress import progress
 from common.untrusted import read_regular
 from lra.config.settings_files import published_presets
 from lra.report.boards import Board, Cells, is_at_preset
-from lra.report.charts import bubbles_of_board, validations_of_board
+from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
 from lra.report.names import complete, slugify
@@ -254,16 +254,13 @@ def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[Figu
         for name, cells in board.rows.items()
     }
     part, styles = board.with_rows(rows), styles_of_data(data)
-    bars = "Bars: standard deviations over seeds or, for a single seed, 95 % intervals."
     bubbles = bubbles_of_board(data, part)
     titles = [one.title for one in bubbles.fields if one.name in bubbles.axes.values()]
-    what = f"{board.name}. Axes and area of circles: {'; '.join(titles)}. {bars}"
-    curves = validations_of_board(data, part)
-    of_run = f"{board.name}. A line for each run."
-    figures = [
-        Figure(f"bubbles-{board.slug}", "Accuracy over its cost", what, bubbles, styles),
-        Figure(f"learning-{board.slug}", "Learning curves", of_run, curves, styles),
-    ]
+    what = (
+        f"{board.name}. Axes and area of circles: {'; '.join(titles)}. Bars: standard deviations "
+        f"over seeds or, for a single seed, 95 % intervals."
+    )
+    figures = [Figure(f"bubbles-{board.slug}", "Accuracy over its cost", what, bubbles, styles)]
     for table in evaluation_tables(data, part):
         figures += figures_of_table(table, styles)
     return [one for one in figures if len({point["row"] for point in one.drawn_points}) > 1]

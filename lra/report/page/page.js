@@ -56,9 +56,8 @@ function sortedRows() {
   const rows = sheet.rows.filter((row) => words.every((word) => row.cells.some((cell) => cell.text?.toLowerCase().includes(word)) || !word));
   if (!column) return rows;
   const sign = (column.lowest || !column.numeric ? 1 : -1) * (state.order ? -1 : 1);
-  // A missing number stands behind all others, and a mean that is not ranked behind those that are.
-  const group = ({ value, ranked, seeds }) => (value === undefined ? 2 : seeds && !ranked ? 1 : 0);
-  const compare = (a, b) => (column.numeric ? group(a) - group(b) || sign * (a.value - b.value)
+  const isMissing = ({ value }) => value === undefined;  // and stands behind all others
+  const compare = (a, b) => (column.numeric ? isMissing(a) - isMissing(b) || sign * (a.value - b.value)
     : sign * (a.text ?? "").localeCompare(b.text ?? "", "en", { numeric: true }));
   return rows.toSorted((a, b) => a.beneath - b.beneath || compare(a.cells[place], b.cells[place]) || 0);
 }
@@ -93,7 +92,7 @@ function renderCell(row, place, from) {
     && Math.abs(parseFloat(cell.text?.replaceAll(",", "")) - cell.value) < 10 ** -digits, difference = cell.value - other;
   const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(digits)}` : cell.text ?? "-";
   const classes = isCompared ? join(" ", cell.own && "own", margin !== null && Math.abs(difference) <= margin && "noise") : cell.classes ?? "";
-  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.remarks, cell.runs && "select it to see its runs") },
+  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.runs && "select it to see its runs") },
     cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: () => showRuns(`${row.name}: ${name}`, cell.runs) }, text) : make("span", {}, text),
     !isCompared && cell.small && make("small", {}, ` ${cell.small}`));
 }

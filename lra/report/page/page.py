@@ -190,15 +190,11 @@ def _write_entry(entry: Entry, digits: int, mark: str | None, is_numeric: bool) 
     deviation = None
     if entry.deviation is not None:
         deviation = f"±\N{NO-BREAK SPACE}{entry.deviation:.{digits}f}"
-    seeds = f"mean of {entry.seeds} seeds" if entry.seeds > 1 else "1 seed" * entry.seeds
     is_chance = AT_CHANCE in entry.remarks
     classes = [mark, "own" * entry.is_own, "chance" * is_chance, "text" * (not is_numeric)]
     found = {
         "text": f"{entry.value:.{digits}f}" if is_mean else entry.text,
-        "ranked": entry.is_ranked,
         "small": ", ".join(filter(None, [deviation, *entry.remarks])).replace(AT_CHANCE, "chance"),
-        "seeds": entry.seeds,
-        "remarks": "; ".join(filter(None, [seeds, *entry.remarks])),
         "classes": " ".join(filter(None, classes)),
         "runs": [*entry.anchors],
         "own": entry.is_own,

@@ -16,7 +16,7 @@ from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import slugify
-from lra.report.scores import ACCURACY, Cell, Measure
+from lra.report.scores import ACCURACY, Cell, Measure, measures_of
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import (
     Column,
@@ -25,8 +25,7 @@ from lra.report.tables.table import (
     Table,
     name_column,
     number_entry,
-    result_column,
-    result_entry,
+    result_columns,
 )
 
 AS_TRAINED = "as trained"
@@ -37,6 +36,43 @@ FEWEST = 10
 
 Evaluated = Mapping[str, Mapping[str, Sequence[EvaluationRecord]]]
 """Evaluations of all seeds, by method and then by the label of their data."""
+
+
+def evaluation_tables(data: Data, board: Board) -> list[Table]:
+    """Tabulate what the models of a board scored out of distribution, by each measure.
+
+    The results on the training's own test set stand beside them.
+    """
+    tables: list[Table] = []
+    for task in board.tasks:
+        evaluated, labels = evaluations_of(data, board, task)
+        if not labels:
+            continue
+        rows = {row: {AS_TRAINED: board.rows[row][task]} for row in evaluated}
+        trained = sorted(board.with_rows(rows).records, key=lambda run: run.run_id)
+        cells = {row: _cells_of(rows[row][AS_TRAINED], found) for row, found in evaluated.items()}
+        names = [AS_TRAINED, *(one.label for one in labels)]
+        lengths = " and ".join(f"{n:,}" for n in sorted({one.trained_length for one in labels}))
+        for measure in measures_of(trained):
+            by_column = {AS_TRAINED: measure.rows_beneath(trained)}
+            by_column |= {one.label: measure.beneath(one) for one in labels}
+            beneath: dict[str, dict[str, float]] = {}
+            for name, numbers in by_column.items():
+                for row, number in numbers.items():
+                    beneath.setdefault(row, {})[name] = number
+            named = [] if measure is ACCURACY else [measure.name]
+            table = Table(
+                slug=slugify("out-of-distribution", task, *named, board.slug),
+                title=f"{board.name}: {', '.join(named) or task}, out of distribution",
+                caption=f"{measure.name.capitalize()} of models trained at up to {lengths} "
+                f"positions, on other data of the same task. Each column names how its data "
+                f"differs from the training data. The models are not trained any further. {RANKS}",
+                columns=result_columns(cells, names, measure, beneath),
+                beneath=len(beneath),
+                lines=_evaluation_lines(labels, measure),
+            )
+            tables.append(table)
+    return tables
 
 
 def evaluations_of(data: Data, board: Board, task: str) -> tuple[Evaluated, list[EvaluationRecord]]:
@@ -65,61 +101,14 @@ def evaluations_of(data: Data, board: Board, task: str) -> tuple[Evaluated, list
     return rows, sorted(columns.values(), key=evaluation_order)
 
 
-def evaluation_tables(data: Data, board: Board) -> list[Table]:
-    """Tabulate what the models of a board scored out of distribution, by each measure."""
-    tables: list[Table] = []
-    for task in board.tasks:
-        evaluated, columns = evaluations_of(data, board, task)
-        if columns:
-            of_task = board.with_rows({row: {task: board.rows[row][task]} for row in evaluated})
-            measures = of_task.measures
-            tables += [_evaluation_table(of_task, task, evaluated, columns, m) for m in measures]
-    return tables
-
-
-def _evaluation_table(
-    board: Board,
-    task: str,
-    evaluated: Evaluated,
-    labels: Sequence[EvaluationRecord],
-    measure: Measure,
-) -> Table:
-    """Tabulate results out of distribution beside those on the training's own test set."""
-    runs = sorted((run for run in board.records if run.task == task), key=lambda run: run.run_id)
-    beneath = {AS_TRAINED: measure.rows_beneath(runs)}
-    beneath |= {one.label: measure.beneath(one) for one in labels}
-    below = list(dict.fromkeys(name for found in beneath.values() for name in found))
-    columns = [name_column("mixer", [*evaluated, *below], board.own_rows)]
-    for name in beneath:
-        entries = [
-            result_entry(_cell_of(board.rows[row][task], found, name), measure)
-            for row, found in evaluated.items()
-        ]
-        numbers = [beneath[name].get(row) for row in below]
-        columns.append(result_column(name, measure, entries, numbers))
-    named = [] if measure is ACCURACY else [measure.name]
-    lengths = " and ".join(f"{n:,}" for n in sorted({one.trained_length for one in labels}))
-    return Table(
-        slug=slugify("out-of-distribution", task, *named, board.slug),
-        title=f"{board.name}: {', '.join(named) or task}, out of distribution",
-        caption=f"{measure.name.capitalize()} of models trained at up to {lengths} positions, on "
-        f"other data of the same task. Each column names how its data differs from the training "
-        f"data. The models are not trained any further. {RANKS}",
-        columns=columns,
-        beneath=len(below),
-        lines=_evaluation_lines(labels, measure),
-    )
-
-
-def _cell_of(
-    cell: Cell[RunRecord], found: Mapping[str, Sequence[EvaluationRecord]], name: str
-) -> Cell[RunRecord] | Cell[EvaluationRecord]:
-    """Return the results on some data, or those of the evaluated models as they were trained."""
-    if name != AS_TRAINED:
-        return Cell(tuple(found.get(name, ())), has_own=cell.has_own)
+def _cells_of(
+    trained: Cell[RunRecord], found: Mapping[str, Sequence[EvaluationRecord]]
+) -> dict[str, Cell[RunRecord] | Cell[EvaluationRecord]]:
+    """Make the cells of a row: of the evaluated models as they were trained, and of each label."""
     evaluated = {one.run_id for group in found.values() for one in group}
-    runs = tuple(run for run in cell.runs if run.run_id in evaluated)
-    return Cell(runs, has_own=cell.has_own)
+    runs = tuple(run for run in trained.runs if run.run_id in evaluated)
+    cells = {label: Cell(tuple(group), has_own=trained.has_own) for label, group in found.items()}
+    return {AS_TRAINED: Cell(runs, has_own=trained.has_own), **cells}
 
 
 def _evaluation_lines(labels: Sequence[EvaluationRecord], measure: Measure) -> list[Line]:

@@ -31,25 +31,18 @@ FIT = r"""% Needs \usepackage{booktabs,graphicx}. Made by `report.py --paper`.
 MARKS = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", "": "%s"}
 """How a number is set, by its rank in the column."""
 EN_DASH = "\N{EN DASH}"
-_ESCAPES = (
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    # After the end of a row these two would be arguments of LaTeX's `\\`.
-    | {c: f"{{{c}}}" for c in "[*"}
-    # LaTeX's usual encoding, OT1, has other characters in the places of the last four.
-    | {
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\\": r"\textbackslash{}",
-        "±": r"$\pm$",
-        EN_DASH: "--",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\texttt{\char34}",
-    }
-)
-_SPECIAL = re.compile(rf"[{re.escape(''.join(_ESCAPES))}]|([-'`,])(?=\1)|[?!](?=`)")
-"""Characters to escape, and those that LaTeX joins with the next one, as -- to a dash."""
+_ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    # LaTeX's usual encoding, OT1, has other characters in the places of some of these.
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    EN_DASH: "--",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\texttt{\char34}",
+}
 _KNOWN = EN_DASH + "".join(
     c for c in map(chr, range(0x20, 0x100)) if c.isprintable() and c not in "«»ÐÞðþ"
 )
@@ -58,8 +51,8 @@ _KNOWN = EN_DASH + "".join(
 
 def escape(text: str) -> str:
     """Write text so that pdfLaTeX shows it unchanged, and letters that it lacks by their codes."""
-    known = "".join(c if c in _KNOWN else f"[U+{ord(c):04X}]" for c in text)
-    return _SPECIAL.sub(lambda found: _ESCAPES.get(found[0], f"{found[0]}{{}}"), known)
+    known = (c if c in _KNOWN else f"[U+{ord(c):04X}]" for c in text)
+    return "".join(_ESCAPES.get(c, c) for c in "".join(known))
 
 
 def breakable(text: str) -> str:

@@ -19,7 +19,7 @@ from lra.report.data import Data
 from lra.report.names import RowNames, natural_order, slugify
 from lra.report.scores import ACCURACY, Cell, cell_of
 from lra.report.tables.results import OVER_N_SEEDS, RANKS
-from lra.report.tables.table import Entry, Table, name_column, result_column, result_entry
+from lra.report.tables.table import Entry, Table, result_columns
 from tasks.base import PROBES
 
 SUCCESS = 90.0
@@ -177,15 +177,23 @@ def _by_budget(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 
 def probe_table(probe: Probe) -> Table:
     """Tabulate the accuracy on each variant of a probe, and how many runs succeed."""
-    known = [
-        name for name in _BASELINES if any(probe.baseline(variant, name) for variant in probe.tasks)
-    ][:1]
-    below = [f"trivial baseline: {name}" for name in known]
-    columns = [name_column("mixer", [*probe.rows, *below], probe.own_rows)]
-    for variant in probe.tasks:
-        entries = [_entry(probe, row, variant) for row in probe.rows]
-        baselines = [probe.baseline(variant, name) for name in known]
-        columns.append(result_column(variant, ACCURACY, entries, baselines))
+    beneath: dict[str, dict[str, float]] = {}
+    for name in _BASELINES:
+        found = {v: number for v in probe.tasks if (number := probe.baseline(v, name)) is not None}
+        if found and not beneath:
+            beneath[f"trivial baseline: {name}"] = found
+    names, *columns = result_columns(probe.rows, probe.tasks, ACCURACY, beneath)
+    rows = [*probe.rows, *beneath]
+    columns = [
+        dataclasses.replace(
+            column,
+            entries=[
+                _add_successes(entry, probe.attempts.get((row, column.name), ()))
+                for row, entry in zip(rows, column.entries, strict=True)
+            ],
+        )
+        for column in columns
+    ]
     by = f", by {probe.differing}" if probe.differing else ""
     by += f' ("{DEFAULT}" is the task of the preset)' if DEFAULT in probe.tasks else ""
     return Table(
@@ -194,17 +202,15 @@ def probe_table(probe: Probe) -> Table:
         f"Test accuracy in percent{by}. Of the learning rates and other settings of training that "
         f"were tried, a row shows those with the best validation accuracy. {OVER_N_SEEDS} "
         f'"2 of 4" means that 2 of the 4 runs of all these settings reach {SUCCESS:.0f} %. {RANKS}',
-        columns,
-        len(below),
+        [names, *columns],
+        len(beneath),
     )
 
 
-def _entry(probe: Probe, row: str, variant: str) -> Entry:
-    entry = result_entry(probe.rows[row].get(variant), ACCURACY)
-    if entry.value is None:
+def _add_successes(entry: Entry, attempts: Sequence[RunRecord]) -> Entry:
+    if entry.value is None or not attempts:
         return entry
-    runs = probe.attempts[row, variant]
-    count = sum((run.test_accuracy or 0.0) >= SUCCESS for run in runs)
-    successes = f"{count} of {len(runs)}"
+    count = sum((run.test_accuracy or 0.0) >= SUCCESS for run in attempts)
+    successes = f"{count} of {len(attempts)}"
     remarks = [*entry.remarks, f"{successes} succeed"]
     return dataclasses.replace(entry, text=f"{entry.text}, {successes}", remarks=remarks)

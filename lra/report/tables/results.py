@@ -30,7 +30,7 @@ from lra.report.tables.table import (
     Table,
     name_column,
     number_entry,
-    result_column,
+    result_columns,
     result_entry,
 )
 
@@ -58,16 +58,11 @@ def accuracy_columns(
         beneath: accuracies of further rows in percent, by name and then by task.
         means: the tasks of each average.
     """
-    columns = [name_column("mixer", [*board.rows, *beneath], board.own_rows)]
-    for task in board.tasks:
-        cells = [cells.get(task) for cells in board.rows.values()]
-        entries = [result_entry(cell, ACCURACY, shows_spread=False) for cell in cells]
-        below = [by_task.get(task) for by_task in beneath.values()]
-        columns.append(result_column(task, ACCURACY, entries, below))
+    columns = result_columns(board.rows, board.tasks, ACCURACY, beneath, shows_spread=False)
     for name, tasks in means.items() if board.is_main else ():
         values = [average(cells, tasks) for cells in board.rows.values()]
         entries = [number_entry(value, is_ranked=True) for value in values]
-        columns.append(result_column(name, ACCURACY, entries, [None] * len(beneath)))
+        columns.append(Column(name, [*entries, *[Entry()] * len(beneath)]))
     for number, column in enumerate(columns[1:], start=1):
         half = _half_interval(board, column.name)
         margin = None if half is None else math.sqrt(2) * half
@@ -159,7 +154,8 @@ def position_table(board: Board) -> Table:
                 dataclasses.replace(entry, text=cell.spread_text(measure), anchors=())
                 for entry, cell in zip(entries, cells.values(), strict=True)
             ]
-        columns.append(result_column(measure.name, measure, entries, numbers))
+        entries += [number_entry(number, measure.digits) for number in numbers]
+        columns.append(Column(measure.name, entries, measure.digits, measure.lowest_is_best))
     for name, (cost, form) in _POSITION_COSTS.items():
         costs = [cost(cell) for cell in cells.values()]
         entries = [Entry() if one is None else Entry(format(one, form), one) for one in costs]

@@ -244,16 +244,30 @@ def result_entry(
     )
 
 
-def result_column(
-    name: str, measure: Measure, entries: Iterable[Entry], beneath: Sequence[float | None] = ()
-) -> Column:
-    """Make a column of results, with numbers beneath them that are not ranked.
+def result_columns(
+    rows: Mapping[str, Mapping[str, Cell]],
+    names: Sequence[str],
+    measure: Measure,
+    beneath: Mapping[str, Mapping[str, float]],
+    *,
+    shows_spread: bool = True,
+) -> list[Column]:
+    """Make the columns of results that one measure has, and the first one, which names the rows.
 
     Args:
-        name: heading of the column.
+        rows: the cells of each row by column.
+        names: the columns.
         measure: the number that is shown.
-        entries: an entry for each row of runs.
-        beneath: a number for each row beneath, of a trivial baseline or a bound.
+        beneath: numbers of further rows, which are not ranked, by row and column.
+        shows_spread: whether texts have the standard deviation over seeds and their number.
     """
-    below = [number_entry(value, measure.digits) for value in beneath]
-    return Column(name, [*entries, *below], measure.digits, measure.lowest_is_best)
+    own = {row for row, cells in rows.items() if any(cell.has_own for cell in cells.values())}
+    columns = [name_column("mixer", [*rows, *beneath], own)]
+    for name in names:
+        entries = [
+            result_entry(cells.get(name), measure, shows_spread=shows_spread)
+            for cells in rows.values()
+        ]
+        entries += [number_entry(one.get(name), measure.digits) for one in beneath.values()]
+        columns.append(Column(name, entries, measure.digits, measure.lowest_is_best))
+    return columns
