@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,7 +96,7 @@ def add_paper(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--paper", action="store_true",
-        help="write tables/, figures/ and paper.tex, which shows all of them, instead of the page",
+        help="write tables/ and figures/ instead of the page",
     )  # fmt: skip
     group.add_argument(
         "--rows", metavar="NAME,...",
@@ -205,7 +204,7 @@ def refuse_idle_flags(options: argparse.Namespace) -> None:
 
 def write_paper(options: argparse.Namespace, data: Data, out: Path) -> None:
     """Write the tables and figures of a paper; print where they are, and what they leave out."""
-    from lra.report.paper import DOCUMENT, PaperOptions, write_paper
+    from lra.report.paper import PaperOptions, write_paper
     from lra.report.tables.terminal import wrap
 
     given = {name: value for name in (*PAPER_FLAGS, "published")
@@ -222,8 +221,7 @@ def write_paper(options: argparse.Namespace, data: Data, out: Path) -> None:
             f"Saved to {out}: tables in LaTeX ({len(paper.tables)}), figures in PDF "
             f"({len(paper.figures)})."
         ),
-        "To see all of them in one document:",
-        f"    {shlex.join(['cd', str(out)])} && pdflatex {DOCUMENT}",
+        "To include a table: \\usepackage{booktabs,graphicx} and \\input{tables/NAME.tex}",
     ]
     write_out("\n".join([*lines, ""]))
 

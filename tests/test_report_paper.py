@@ -50,11 +50,20 @@ def rows_of(table: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines if len(line) > 1}
 
 
-def compiled(folder: Path, program: str = "pdflatex") -> tuple[str, str]:
-    """Compile paper.tex; return LaTeX's log, and the text without spaces."""
-    if shutil.which(program) is None or shutil.which("pdftotext") is None:
-        pytest.skip(f"needs {program} and pdftotext")
-    command = [program, "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+def compiled(folder: Path, width: int) -> tuple[str, str]:
+    """Compile a document of all tables and figures; return LaTeX's log, and the text unspaced."""
+    if shutil.which("pdflatex") is None or shutil.which("pdftotext") is None:
+        pytest.skip("needs pdflatex and pdftotext")
+    lines = [
+        "\\documentclass{article}\\usepackage{booktabs,graphicx}",
+        f"\\usepackage[textwidth={width}pt]{{geometry}}\\begin{{document}}",
+        *(f"\\input{{tables/{path.name}}}" for path in sorted((folder / "tables").iterdir())),
+        *(f"\\noindent\\includegraphics[width=\\linewidth]{{figures/{path.name}}}\\clearpage"
+          for path in sorted((folder / "figures").iterdir())),
+        "\\end{document}",
+    ]  # fmt: skip
+    (folder / "paper.tex").write_text("\n".join(lines))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     wide = {**os.environ, "max_print_line": "1000"}
     done = subprocess.run(command, cwd=folder, capture_output=True, check=False, env=wide)
     log = (folder / "paper.log").read_text(errors="replace")
@@ -120,12 +129,12 @@ def test_published_rows_never_share_a_table_with_smaller_tasks(tmp_path: Path) -
     assert "FAIL: at chance" in tables["accuracy-paper-s4"].replace(r"\allowbreak ", "")
 
 
-def test_the_document_fits_its_columns(tmp_path: Path) -> None:
+def test_tables_and_figures_fit_a_column(tmp_path: Path) -> None:
     changes = {"label": HOSTILE, "overrides": CHANGED, "config_hash": "o", "run_id": "o"}
     save_all(tmp_path, [*every_task(3), run("tnn", "text", **changes),
                         run("s4", "image", 9, preset="quick")])  # fmt: skip
     paper(tmp_path, "--rows", "mixers,variants,baselines,published", "--width", "397")
-    log, text = compiled(tmp_path / "report" / "paper")
+    log, text = compiled(tmp_path / "report" / "paper", 397)
     assert not re.search(r"Overfull|Float too large", log)
     assert all(name in text for name in [*MIXERS, as_printed(HOSTILE), "S4-LegS"])
 
@@ -146,14 +155,3 @@ def test_mistakes_are_one_line(
     save_all(tmp_path, [run("tnn", "listops"), run("transformer", "listops")])
     assert report.main(["--results-dir", str(tmp_path), "--paper", *arguments.split()]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
-
-
-def test_what_others_wrote_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_all(tmp_path, [run("tnn", "listops"), run("s4", "listops"), run("s4", "text")])
-    out = tmp_path / "report" / "paper"
-    paper(tmp_path)
-    (out / "tables" / "mine.tex").write_text("the user's")
-    assert paper(tmp_path, "--rows", "tnn")["mine"] == "the user's"
-    (out / "paper.tex").write_text("the user's")
-    assert report.main(["--results-dir", str(tmp_path), "--paper"]) == 2
-    assert "is not this command's" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""LaTeX tables, PDF figures and a document with all of them: `report.py --paper`."""
+"""LaTeX tables and PDF figures for a paper: `report.py --paper`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 from common.files import write_atomically
 from common.progress import progress
-from common.untrusted import read_regular
 from lra.config.settings_files import published_presets
 from lra.report.boards import Board, Cells, is_at_preset
 from lra.report.charts import bubbles_of_board
@@ -21,7 +20,7 @@ from lra.report.published import FAIL, PublishedRow, choose_published, rows_of
 from lra.report.scores import AVERAGES, average, mean_over, rounded
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
-from lra.report.tables.latex import breakable, write_table
+from lra.report.tables.latex import write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
 from lra.report.tables.table import (
     Entry,
@@ -42,8 +41,6 @@ ARTICLE_WIDTH = 345.0
 """Width of the text of `article` at 10 points, in points of TeX."""
 SHRINKING = 1.5
 """How many times as wide as in the paper figures are drawn: their letters then have 8 points."""
-DOCUMENT, MADE = "paper.tex", "% `report.py --paper` made this document"
-"""The document's name, and how it begins."""
 _PUBLISHED_NOTE = (
     "as printed by the sources, on their own hardware and protocol, not ranked; "
     f"{FAIL}: at chance, or not trained."
@@ -75,21 +72,16 @@ class Paper:
 
 
 def write_paper(data: Data, options: PaperOptions, out: Path) -> Paper:
-    """Write tables, figures and a document with all of them into a folder.
+    """Write tables and figures into a folder.
 
-    Raises: UserError for rows or columns that are not there, for runs without accuracies, and for
-        a folder with a document of the user's own.
+    Raises: UserError for rows or columns that are not there, and for runs without accuracies.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"--out: {out} is a file, expected a folder")
-    document = out / DOCUMENT
-    if document.exists() and not read_regular(document).startswith(MADE.encode()):
-        raise UserError(f"--out: {document} is not this command's, and would be replaced")
     paper = make_paper(data, options)
     files = {f"tables/{slug}.tex": latex.encode() for slug, latex in paper.tables.items()}
     for figure in progress("drawing", paper.figures, unit="figures"):
         files[f"figures/{figure.slug}.pdf"] = figure.pdf(SHRINKING * options.width)
-    files[DOCUMENT] = _write_document(paper, options.width).encode()
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out / name, content)
@@ -264,27 +256,3 @@ def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[Figu
     for table in evaluation_tables(data, part):
         figures += figures_of_table(table, styles)
     return [one for one in figures if len({point["row"] for point in one.drawn_points}) > 1]
-
-
-def _write_document(paper: Paper, width: float) -> str:
-    parts = [
-        f"{MADE} and will write it again. Include its tables and",
-        "% figures in a document of your own. To compile it: pdflatex paper.tex",
-        "\\pdfminorversion=7",
-        "\\documentclass{article}",
-        f"\\usepackage[papersize={{{width + 140:g}pt,795pt}},textwidth={width:g}pt,"
-        "textheight=640pt]{geometry}",
-        "\\usepackage{booktabs,graphicx}",
-        "\\setlength{\\emergencystretch}{3em}",
-        "\\begin{document}",
-        *(f"\\input{{tables/{slug}.tex}}" for slug in paper.tables),
-    ]
-    for figure in paper.figures:
-        parts += [
-            "\\clearpage\\begin{figure}[tp]\\centering",
-            "\\includegraphics[width=\\linewidth,height=.8\\textheight,keepaspectratio]"
-            f"{{figures/{figure.slug}.pdf}}",
-            f"\\caption{{{breakable(f'{figure.title}. {figure.caption}')}}}",
-            "\\end{figure}",
-        ]
-    return "\n".join([*parts, "\\end{document}", ""])

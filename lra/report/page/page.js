@@ -142,7 +142,7 @@ function draw(place, kind, points, fields) {
     return { ...page.styles[point.row], ...point, opacity: picked.length && !isPicked ? 0.2 : 0.85, stroke: point.own || isPicked ? ink : "transparent", width: point.own ? 4 : 2 };
   }) };
   const config = { axis: { labelColor: soft, titleColor: ink, gridColor: line, domainColor: line, tickColor: line } };
-  vegaEmbed(place, spec, { config, ...page.embedding, ...(kind === "bubbles" && { patch: addNames }) }).then(({ view }) => {
+  vegaEmbed(place, spec, { config, renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false }, ...(kind === "bubbles" && { patch: addNames }) }).then(({ view }) => {
     views.push(view);
     view.addEventListener("click", (_, item) => item?.datum?.row && toggle("pick", item.datum.row));
   });

@@ -26,14 +26,8 @@ from lra.report.styles import BASELINE, assign_styles
 from lra.report.tables.table import FACTS, Column, Entry, Table
 from lra.runtime.console import csv_table
 
-TITLE = "Long Range Arena"
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
-EMBEDDING = {
-    "renderer": "svg",
-    "actions": {"export": True, "source": False, "compiled": False, "editor": False},
-}
-"""How the page embeds charts: each has a menu that saves it as a file."""
 
 
 def write_report(
@@ -78,7 +72,6 @@ def write_page(data: Data, views: Sequence[View], out: Path) -> str:
     from vl_convert import javascript_bundle
 
     parts = {
-        "TITLE": TITLE,
         "STYLE": _read("page.css"),
         "DATA": write_json(make_data(data, views, out)),
         "LIBRARY": javascript_bundle("window.vegaEmbed = vegaEmbed;"),
@@ -107,7 +100,6 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
     sheets = [(view.slug, name, one) for view in views for name, one in named[view.slug].items()]
     start = max(sheets, key=lambda one: one[2].newest, default=("", ""))
     return {
-        "title": TITLE,
         "summary": ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) + ".",
         "start": {"view": start[0], "sheet": start[1]},
         "views": [
@@ -125,7 +117,6 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
         },
         "charts": SPECIFICATIONS,
         "names": NAMES,
-        "embedding": EMBEDDING,
         **describe_runs(data, out),
     }
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import write_changes
 from lra.record.metrics import MetricsLine
 from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
@@ -20,6 +21,18 @@ from lra.report.names import bench_anchor, run_anchor
 MOST_POINTS = 20_000
 """Most points of all curves together; the more runs there are, the fewer points each curve has."""
 LONGEST_CURVE = 40
+COMMON_FACTS = (
+    "steps_per_second", "peak_memory_mib", "flops_per_step", "params", "device", "precision", "git",
+    "versions",
+)  # fmt: skip
+RUN_FACTS = (
+    "test_text", "message", "test_non_finite", "val_accuracy", "best_step", "steps", "total_steps",
+    "epochs", "wall_seconds", "data", "overrides", *COMMON_FACTS,
+)  # fmt: skip
+BENCH_FACTS = (
+    "low_quartile", "high_quartile", "repeats", "ratio_to_reference", "changes", *COMMON_FACTS,
+)  # fmt: skip
+"""Fields of records that the page shows."""
 
 
 def describe_runs(data: Data, out: Path) -> dict[str, Any]:
@@ -51,7 +64,7 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
         runs[run_anchor(run)] = {
             "row": row,
             "title": f"{row} on {run.task}, seed {run.seed}: {run.status}",
-            "facts": number(_describe_run(run)),
+            "facts": number(_write_facts(run, RUN_FACTS)),
             "command": command(run),
             "record": link(data.path(run) / "result.json"),
             "is_own": data.is_own(run),
@@ -66,7 +79,7 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
         runs[bench_anchor(r)] = {
             "row": row,
             "title": f"{row}, {what}, {r.length:,} positions, batch {r.batch_size}: {r.status}",
-            "facts": number(_describe_bench(r)),
+            "facts": number(_write_facts(r, BENCH_FACTS)),
             "command": bench_command(r),
             "record": link(data.path(r)),
             "is_own": data.is_own(r),
@@ -96,46 +109,18 @@ def _round(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _describe_run(run: RunRecord) -> dict[str, str]:
-    reason = f" ({run.data.unofficial_because})" if run.data.unofficial_because else ""
-    step = "" if run.best_step is None else f" at step {run.best_step:,}"
-    broken = f"{run.test_non_finite:,} test targets" if run.test_non_finite else ""
-    return {
-        "result": run.test_text,
-        "message": run.message or "",
-        "non-finite logits": broken,
-        "validation accuracy": _write(run.val_accuracy, f"{{:.2f}} %{step}"),
-        "steps": f"{run.steps:,} of {run.total_steps:,} ({run.epochs:.2f} epochs)",
-        "speed": _write(run.steps_per_second, "{:.2f} steps/s"),
-        "time": f"{run.wall_seconds / 60:,.1f} minutes",
-        "data": f"{run.data.source}{reason}, {run.data.fingerprint[:16]}",
-        "changed settings": ", ".join(run.overrides),
-        **_describe_costs(run),
-    }
+def _write_facts(record: RunRecord | BenchRecord, names: Sequence[str]) -> dict[str, str]:
+    """Write some fields of a record in words."""
+    return {name.replace("_", " "): _write(getattr(record, name)) for name in names}
 
 
-def _describe_bench(r: BenchRecord) -> dict[str, str]:
-    quartiles = _write(r.low_quartile, "{:.2f}") + _write(r.high_quartile, " to {:.2f} a second")
-    return {
-        "speed": _write(r.steps_per_second, "{:.2f} a second"),
-        "quartiles": quartiles and f"{quartiles}, of {r.repeats} rounds",
-        "against the reference": _write(r.ratio_to_reference, "{:.2f} times as fast"),
-        "changed settings": ", ".join(write_changes(r.changes)),
-        **_describe_costs(r),
-    }
-
-
-def _describe_costs(record: RunRecord | BenchRecord) -> dict[str, str]:
-    git = record.git
-    return {
-        "peak memory": _write(record.peak_memory_mib, "{:,.0f} MiB"),
-        "arithmetic": _write(record.flops_per_step, "{:.3g} FLOPs a step"),
-        "parameters": _write(record.params, "{:,}"),
-        "device": f"{record.device}, {record.precision}",
-        "code": f"commit {str(git.get('commit'))[:12]}" + ", changed" * bool(git.get("dirty")),
-        "versions": ", ".join(f"{name} {text}" for name, text in record.versions.items()),
-    }
-
-
-def _write(value: float | None, text: str) -> str:
-    return "" if value is None else text.format(value)
+def _write(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_write(one)}" for name, one in value.items() if one)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_write, value))
+    return "" if value is None else str(value)

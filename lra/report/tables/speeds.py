@@ -12,7 +12,6 @@ from lra.record.changes import write_changes
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
 from lra.report.scores import IsOwn, is_busy, none_own
 from lra.report.tables.table import Column, Entry, Line, Table, name_column, text_column
-from tasks.base import BENCHMARK
 
 _MODES = {
     "step": ("training speed, steps/s", "Training steps per second"),
@@ -25,8 +24,8 @@ _MODES = {
                "or, where marked prefix, by mixing all positions so far again"),
 }  # fmt: skip
 """By mode of a measurement, the title of an axis of speed, and what a speed is."""
-_LEARNED = {"next": "causal, next tokens", "masked": "bidirectional, masked tokens"}
-"""What is learned in pretraining, and by which models."""
+SHOWN = 3
+"""Mixers that a title names."""
 _SEQUENCES = {
     "full": "All sequences are synthetic and have the length that is named.",
     "task": "Sequences come from the task and are at most as long as named.",
@@ -60,7 +59,7 @@ def _workload(r: BenchRecord) -> str:
 def _setting(r: BenchRecord) -> str:
     """Write what all measurements of a table have in common but the device."""
     parts = [] if r.task is None else [f"preset {r.preset}", f"protocol {r.protocol}"]
-    parts += [_LEARNED[r.objective]] if r.objective is not None else []
+    parts += [r.objective] if r.objective is not None else []
     parts += [f"{r.channels} channels"] if r.channels is not None else []
     parts += ["own lengths"] if r.lengths == "task" else []
     return ", ".join(
@@ -94,12 +93,10 @@ def _speed_table(
 ) -> Table:
     first = group[0]
     rows = list(dict.fromkeys(map(names.of_mixer, group)))
-    by_task = sorted(
-        group, key=lambda r: (_task_order(r.task), natural_order(_series(r)), r.length)
-    )
+    group = sorted(group, key=lambda r: (natural_order(_series(r)), r.length))
     cells: dict[str, dict[str, BenchRecord]] = {}
     lengths: dict[str, dict[str, float]] = {}
-    for r in by_task:
+    for r in group:
         cells.setdefault(_workload(r), {})[names.of_mixer(r)] = r
         lengths.setdefault(_series(r), {})[_workload(r)] = r.length
     columns = [name_column("mixer", rows, {names.of_mixer(r) for r in group if is_own(r)})]
@@ -131,14 +128,10 @@ def _speed_table(
         parts.append("Busy means that other processes slowed the measurement down.")
     if any(r.ratio_to_reference is not None for r in group):
         parts.append(_COMPARED)
-    few = ", ".join(rows) if len(rows) < 4 else f"{len(rows)} mixers"  # noqa: PLR2004
-    title = f"{_setting(first)}, {first.device}: {few}"
+    more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    title = f"{_setting(first)}, {first.device}: {', '.join(rows[:SHOWN])}{more}"
     table = Table(slugify(title), title, " ".join(parts), columns, lines=lines)
     return table.without_empty_columns()
-
-
-def _task_order(task: str | None) -> tuple[int, str]:
-    return BENCHMARK.index(task) if task in BENCHMARK else len(BENCHMARK), task or ""
 
 
 def _number(r: BenchRecord, *, of_memory: bool) -> float | None:
