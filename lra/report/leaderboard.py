@@ -61,7 +61,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     rows = _best_first(rows_at_preset(board))
     own = dataclasses.replace(board, rows=rows)
     baseline = own.best_trivial_baseline()
-    names, *columns = accuracy_columns(own, baseline, MEANS)
+    names, *columns = accuracy_columns(own, baseline, MEANS, shows_spread=False)
     missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
     halves = [None if c.margin is None or c.is_empty else c.margin / math.sqrt(2) for c in columns]
     last = ["95 % interval", *(None if half is None else f"± {half:.1f}" for half in halves)]

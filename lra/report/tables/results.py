@@ -50,6 +50,8 @@ def accuracy_columns(
     board: Board,
     beneath: Mapping[str, Mapping[str, float]],
     means: Mapping[str, Sequence[str]] = AVERAGES,
+    *,
+    shows_spread: bool = True,
 ) -> list[Column]:
     """Make the columns of a board: the rows' names, its tasks and, in a main board, averages.
 
@@ -57,8 +59,9 @@ def accuracy_columns(
         board: the results.
         beneath: accuracies of further rows in percent, by name and then by task.
         means: the tasks of each average.
+        shows_spread: whether texts have the standard deviation over seeds and their number.
     """
-    columns = result_columns(board.rows, board.tasks, ACCURACY, beneath, shows_spread=False)
+    columns = result_columns(board.rows, board.tasks, ACCURACY, beneath, shows_spread=shows_spread)
     for name, tasks in means.items() if board.is_main else ():
         values = [average(cells, tasks) for cells in board.rows.values()]
         entries = [number_entry(value, is_ranked=True) for value in values]
