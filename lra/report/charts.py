@@ -16,8 +16,8 @@ from lra.report.styles import BASELINE
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Column, Table
 
-SCORE, SAME = "score", "same"
-"""Fields: what a point scores, and 1, for circles of equal area."""
+SCORE = "score"
+"""Field of what a point scores."""
 
 Point = dict[str, Any]
 """The row and the panel of a point, its numbers by field, and the ends of its interval."""
@@ -91,7 +91,7 @@ def _score(
     remarks = dict.fromkeys(remark for cell in cells for remark in cell.remarks(measure))
     seeds = min(len(cell.numbers(measure)) for cell in cells)
     return {
-        "row": row, "panel": panel, SCORE: statistics.mean(known), SAME: 1.0, "low": low,
+        "row": row, "panel": panel, SCORE: statistics.mean(known), "low": low,
         "high": high, "note": ", ".join([f"{seeds} seed{'s' * (seeds > 1)}", *remarks]),
         "own": any(cell.has_own for cell in cells),
     }  # fmt: skip
@@ -141,10 +141,9 @@ def _describe(points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
     costs = [one.name for one in fields if one.name != SCORE]
     if not costs:
         return Chart("bubbles", "What accuracy costs", [], [], {})
-    areas = [*(name for name in costs if "memory" in name), SAME]
+    areas = [name for name in costs if "memory" in name or name == "parameters"]
     axes = {"x": max(costs, key=merit), "y": SCORE, "size": max(areas, key=merit)}
     panels = list(dict.fromkeys(point["panel"] for point in points))
-    fields.append(Field(SAME, "the same for all"))
     return Chart("bubbles", "What accuracy costs", panels, fields, axes, points)
 
 

@@ -169,7 +169,7 @@ class Figure:
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
         columns = min(len(panels), columns)
         cell = copy.deepcopy(SPECIFICATIONS["bubbles" if chart.kind == "bubbles" else "lines"])
-        config = cell.pop("config")
+        config = cell.pop("config") | {"background": "white"}
         has_legend = chart.kind != "bubbles"
         cell["width"] = (width - _LEGEND_ROOM * has_legend) / columns - _AXIS_ROOM
         cell["height"] = 0.75 * cell["width"]

@@ -109,7 +109,7 @@ function pointsOf(chart, panel, rows) {
     .filter((point) => [point.x, point.y, size ? point.size : 0].every((value) => value !== undefined));
 }
 const write = (value) => (Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))).toLocaleString("en");
-const tipOf = (chart, point) => [point.row, ...chart.fields.filter(({ name }) => name !== "same" && name in point).map(({ name, title }) =>
+const tipOf = (chart, point) => [point.row, ...chart.fields.filter(({ name }) => name in point).map(({ name, title }) =>
   `${title}: ${write(point[name])}${name === "score" && "low" in point ? ` (${write(point.low)} to ${write(point.high)})` : ""}`), point.note].filter(Boolean).join("\n");
 function curvesOf(x, y, names) {
   const done = names.filter((name) => page.runs[name].is_done);  // one that stopped early is shown alone
@@ -132,9 +132,8 @@ function draw(place, kind, points, fields) {
   const css = getComputedStyle(document.documentElement), [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => css.getPropertyValue(name));
   const picked = list("pick").filter((name) => points.some((point) => point.row === name)), spec = structuredClone(page.charts[kind]);
   (function adapt(node) {  // titles and scales of the axes
-    const { name, title, is_logarithmic } = fields[node.field === "low" ? "y" : node.field] ?? {};
+    const { title, is_logarithmic } = fields[node.field === "low" ? "y" : node.field] ?? {};
     if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && node.field !== "size" && { type: "log" }) } });
-    if (name === "same") node.scale.range = [0, 200];
     for (const child of Object.values(node)) if (child instanceof Object) adapt(child);
   })(spec);
   spec.datasets = { points: points.map((point) => {
@@ -159,7 +158,7 @@ function renderCharts(rows) {
     const choices = [chart.panels.length > 1 && make("label", {}, "Show ", select(`panel-${chart.kind}`, chart.panels.map((name) => [name, name]), panel, show))];
     const fields = Object.fromEntries(Object.keys(chart.axes).map((axis) => [axis, fieldOf(chart, axis)]));
     for (const [axis, { name }] of Object.entries(fields)) {
-      const options = chart.fields.filter((one) => one.name !== "same" || axis === "size").map((one) => [one.name, one.title]), id = `${chart.kind}-${axis}`;
+      const options = chart.fields.map((one) => [one.name, one.title]), id = `${chart.kind}-${axis}`;
       choices.push(make("label", {}, axis === "size" ? "area " : `${axis} `, select(id, options, name, (value) => change({ [id]: value }))));
     }
     if (points.length) draw(place, isLines ? "lines" : "bubbles", points, fields);
