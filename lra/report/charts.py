@@ -73,9 +73,10 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
             point = _score(row, panel, found, measure)
             if point is None:
                 continue
-            if (speed := speeds.by_mixer.get(row)) is not None and not board.of_positions:
-                point["relative"] = speed.by_task.get(tasks[0]) if len(tasks) == 1 else speed.mean
-                point["measured_memory"] = speed.memory
+            if (speed := speeds.by_mixer.get(row)) is not None:
+                relative = speed.by_task.get(tasks[0]) if len(tasks) == 1 else speed.mean
+                if relative is not None:
+                    point |= {"relative": relative, "measured_memory": speed.memory}
             points.append(point | _costs(devices, found))
     return _describe(points, titles)
 
