@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lra.report.charts import Chart, Field, lines_of_table
+from lra.report.charts import Chart, lines_of_table
 from lra.report.styles import Styles
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Table
@@ -128,9 +128,9 @@ class Figure:
         """The points that have a number for each axis, with their looks."""
         points = [
             {
-                **{axis: point.get(name) for axis, name in self.chart.axes.items()},
-                "line": point["row"], "opacity": 0.9, "stroke": "white", "width": 2,
                 **point, **self.styles[point["row"]],
+                "line": point["row"], "opacity": 0.9, "stroke": "white", "width": 2,
+                **{axis: point.get(name) for axis, name in self.chart.axes.items()},
             }
             for point in self.chart.points
         ]  # fmt: skip
@@ -161,39 +161,17 @@ class Figure:
         return svg_to_pdf(self.svg(width))
 
     def _specification(self, width: float) -> dict[str, Any]:
-        chart = self.chart
-        fields = {axis: _field(chart, name) for axis, name in chart.axes.items()}
-        fields["low"] = fields["y"]
-        points = self.drawn_points
-        panels = [name for name in chart.panels if any(p["panel"] == name for p in points)]
+        points, has_legend = self.drawn_points, self.chart.kind != "bubbles"
+        panels = [name for name in self.chart.panels if any(p["panel"] == name for p in points)]
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
         columns = min(len(panels), columns)
-        cell = copy.deepcopy(SPECIFICATIONS["bubbles" if chart.kind == "bubbles" else "lines"])
+        cell = copy.deepcopy(SPECIFICATIONS["lines" if has_legend else "bubbles"])
         config = cell.pop("config") | {"background": "white"}
-        has_legend = chart.kind != "bubbles"
         cell["width"] = (width - _LEGEND_ROOM * has_legend) / columns - _AXIS_ROOM
         cell["height"] = 0.75 * cell["width"]
-        rows = list(dict.fromkeys(point["row"] for point in points))
-        places = sorted({point["x"] for point in points})
-        for node in _nodes(cell):
-            if node.get("field") in fields:
-                field = fields[node["field"]]
-                node["title"] = field.title.partition(", on ")[0]
-                if node["field"] == "size":
-                    node["legend"] = {"orient": "bottom", "tickCount": 2}
-                elif field.is_logarithmic:
-                    node["scale"] = {**node.get("scale", {}), "type": "log"}
-                if node["field"] == "x" and has_legend and len(places) <= _MOST_TICKS:
-                    node["axis"] = {"values": places}
-            elif has_legend and node.get("field") in ("colour", "dash"):
-                node |= {
-                    "scale": {
-                        "domain": rows, "range": [self.styles[row][node["field"]] for row in rows]
-                    },
-                    "legend": {"title": None, "symbolLimit": 0, "symbolType": "stroke",
-                               "symbolSize": 500, "symbolOpacity": 1, "labelLimit": 240},
-                    "field": "row", "sort": None,
-                }  # fmt: skip
+        self._name_axes(cell)
+        if has_legend:
+            self._add_legend(cell)
         return {
             "data": cell.pop("data"),
             "facet": {
@@ -210,6 +188,35 @@ class Figure:
             "config": config,
         }
 
+    def _name_axes(self, cell: dict[str, Any]) -> None:
+        """Add titles, scales and ticks of the axes."""
+        by_name = {field.name: field for field in self.chart.fields}
+        fields = {axis: by_name[name] for axis, name in self.chart.axes.items()}
+        fields["low"] = fields["y"]
+        places = sorted({point["x"] for point in self.drawn_points})
+        for node in _nodes(cell):
+            if (field := fields.get(node.get("field", ""))) is None:
+                continue
+            node["title"] = field.title.partition(", on ")[0]
+            if node["field"] == "size":
+                node["legend"] = {"orient": "bottom", "tickCount": 2}
+            elif field.is_logarithmic:
+                node["scale"] = {**node.get("scale", {}), "type": "log"}
+            if node["field"] == "x" and "size" not in fields and len(places) <= _MOST_TICKS:
+                node["axis"] = {"values": places}
+
+    def _add_legend(self, cell: dict[str, Any]) -> None:
+        """Name the rows by their colours and dashes."""
+        rows = list(dict.fromkeys(point["row"] for point in self.drawn_points))
+        legend = {
+            "title": None, "symbolLimit": 0, "symbolType": "stroke", "symbolSize": 500,
+            "symbolOpacity": 1, "labelLimit": 240,
+        }  # fmt: skip
+        for node in _nodes(cell):
+            if (look := node.get("field")) in ("colour", "dash"):
+                scale = {"domain": rows, "range": [self.styles[row][look] for row in rows]}
+                node |= {"field": "row", "scale": scale, "legend": legend, "sort": None}
+
 
 def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
     """Draw the lines of a table, if it has any."""
@@ -219,10 +226,6 @@ def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
     return [
         Figure(table.slug, table.title, caption, chart, styles) for chart in lines_of_table(table)
     ]
-
-
-def _field(chart: Chart, name: str) -> Field:
-    return next(one for one in chart.fields if one.name == name)
 
 
 def _nodes(node: Any) -> Iterator[dict[str, Any]]:

@@ -44,16 +44,16 @@ def result_sheets(data: Data) -> Iterator[Sheet]:
     for board in (part for whole in every for part in split_board(whole)):
         shown = choose_from_grids(board)
         table = position_table(shown) if board.of_positions else _accuracy_table(data, shown)
-        own = {data.time(run): run.task for run in shown.records if _counts(data, run)}
+        own = {
+            data.time(run): run.task
+            for run in shown.records
+            if data.is_own(run) and run.status == "done" and not is_trial(run)
+        }
         newest = max(own, default=0.0)
         tasks = [own[newest]] if own and not board.of_positions else []
         columns = [*tasks, *AVERAGES, *table.headings[1:]]
         sort = next(name for name in columns if name in table.headings)
         yield Sheet(table, [bubbles_of_board(data, shown), curves_of_board(shown)], sort, newest)
-
-
-def _counts(data: Data, run: RunRecord) -> bool:
-    return data.is_own(run) and run.status == "done" and not is_trial(run)
 
 
 def _accuracy_table(data: Data, board: Board) -> Table:
