@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,9 +67,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="published results to show, by name; none shows no published result (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--format", choices=("html", "csv", "html,csv"), default="html,csv",
-        help="what to write: html (the page), csv (a table of numbers for each question), or both "
-        "(default). Files that an earlier report left in the folder are removed.",
+        "--format", metavar="NAME,...", default="html,csv",
+        help="what to write: html (the page) and csv (a table of numbers for each question) "
+        "(default: both)",
     )  # fmt: skip
     add_paper(parser)
     readme = parser.add_argument_group("for the README files of the repository")
@@ -95,7 +94,7 @@ def add_paper(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--paper", action="store_true",
-        help="write tables/, figures/ and paper.tex, which shows all of them, instead of the page",
+        help="write tables/ and figures/ instead of the page",
     )  # fmt: skip
     group.add_argument(
         "--rows", metavar="NAME,...",
@@ -189,7 +188,7 @@ def refuse_idle_flags(options: argparse.Namespace) -> None:
 
 def write_paper(options: argparse.Namespace, data: Data, out: Path) -> None:
     """Write the tables and figures of a paper; print where they are, and what they leave out."""
-    from lra.report.paper import DOCUMENT, PaperOptions, write_paper
+    from lra.report.paper import PaperOptions, write_paper
     from lra.report.tables.terminal import wrap
 
     given = {name: value for name in (*PAPER_FLAGS, "published")
@@ -206,8 +205,7 @@ def write_paper(options: argparse.Namespace, data: Data, out: Path) -> None:
             f"Saved to {out}: tables in LaTeX ({len(paper.tables)}), figures in PDF "
             f"({len(paper.figures)})."
         ),
-        "To see all of them in one document:",
-        f"    {shlex.join(['cd', str(out)])} && pdflatex {DOCUMENT}",
+        "To include a table: \\usepackage{booktabs,graphicx} and \\input{tables/NAME.tex}",
     ]
     write_out("\n".join([*lines, ""]))
 

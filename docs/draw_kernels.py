@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from lra.report.figures.drawing import ReportFigure, new_figure  # noqa: E402
+from results.findings.shared import STYLE  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Four colours of Okabe and Ito, which everyone can tell apart."""
@@ -54,7 +55,7 @@ def draw_attention(page: SimpleNamespace) -> Figure:
     """Draw attention maps of a text whose queries and keys are one random vector a letter."""
     of_letter = {letter: torch.randn(16) for letter in sorted(set(TEXT))}
     x = 1.6 * torch.stack([of_letter[letter] for letter in TEXT])
-    figure = new_figure(width=7.6, height=4)
+    figure = Figure(figsize=(7.6, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     maps = {"without positions": x, "with rotary positions": page.rotate(x)}
     for axes, (title, vectors) in zip((left, right), maps.items(), strict=True):
@@ -69,7 +70,7 @@ def draw_tnn(page: SimpleNamespace) -> Figure:
     decay = 0.95
     t = page.toeplitz_coefficients(LAGS, random_encoder(3), decay, causal=False)
     lags = torch.arange(1 - LAGS, LAGS)
-    figure = new_figure(width=7, height=3.3)
+    figure = Figure(figsize=(7, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     for channel, colour in zip(t.T, COLOURS, strict=False):
         left.plot(lags, channel, color=colour, linewidth=1.2)
@@ -91,7 +92,7 @@ def draw_ski(page: SimpleNamespace) -> Figure:
     sparse = torch.zeros(LAGS, LAGS)
     for lag, tap in enumerate(taps, start=-2):
         sparse.diagonal(-lag).fill_(tap)
-    figure = new_figure(width=7.6, height=2.9)
+    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     parts = {"T_sparse": sparse, "W A Wᵀ": low_rank, "sum": sparse + low_rank}
     for axes, (title, matrix) in zip(figure.subplots(1, 3), parts.items(), strict=True):
         show_matrix(axes, matrix, title)
@@ -102,7 +103,7 @@ def draw_fd(page: SimpleNamespace) -> Figure:
     """Draw the response of a causal channel, and its kernel."""
     k_hat = page.frequency_response(LAGS, random_encoder(1), causal=True)[:, 0]
     kernel = torch.fft.irfft(k_hat, n=2 * LAGS).roll(LAGS)
-    figure = new_figure(width=7, height=3)
+    figure = Figure(figsize=(7, 3), layout="constrained")
     left, right = figure.subplots(1, 2)
     omega = torch.linspace(0, 1, LAGS + 1)
     left.plot(omega, k_hat.real, color=COLOURS[0], label="real part, encoded")
@@ -122,7 +123,7 @@ def draw_s4d(page: SimpleNamespace) -> Figure:
     C = torch.randn(1, modes, dtype=torch.complex128)
     kernel = page.s4d_kernel(A, torch.ones_like(A), C, Delta, len(lags))[:, 0]
     poles = (Delta[:, None] * A).exp()[0]
-    figure = new_figure(width=7.6, height=2.9)
+    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     circle = torch.exp(1j * torch.linspace(0, 2 * torch.pi, 200))
     left.plot(circle.real, circle.imag, color=GRAY, linewidth=0.8)
@@ -143,7 +144,7 @@ def draw_mamba(page: SimpleNamespace) -> Figure:
     steps[[14, 37, 52]] = 2.5
     decays = page.decay_matrix(-steps[None, :, None])[0, 0]
     B, C = torch.randn(2, LAGS, 4)
-    figure = new_figure(width=7.6, height=2.9)
+    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     left.plot(steps, color=COLOURS[0], drawstyle="steps-mid", linewidth=1.2)
     left.set(title="time step Δ", xlabel="position")
@@ -170,7 +171,11 @@ def draw_pictures() -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for name, draw in PICTURES.items():
         torch.manual_seed(1)
-        files[f"{name}.svg"] = ReportFigure(name, "", "", partial(draw, page)).svg()
+        content = io.BytesIO()
+        with mpl.rc_context(STYLE):
+            nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+            draw(page).savefig(content, format="svg", metadata=nothing)
+        files[f"{name}.svg"] = content.getvalue()
     return files
 
 

@@ -29,8 +29,7 @@ IMPORTED = """
     run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate.__main__
     lra.generate.__main__ lra.bench.__main__ lra.check.__main__ lra.train.run
     lra.classifier.resolve lra.classifier.match_params lra.report.page.page lra.report.paper
-    lra.report.compare lra.report.screen pandas altair PIL.Image PIL.PngImagePlugin
-    matplotlib.figure matplotlib.backends.backend_svg matplotlib.backends.backend_pdf
+    lra.report.compare lra.report.screen pandas PIL.Image PIL.PngImagePlugin
     tasks.listops.files
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
     tasks.pathfinder.files torch.utils.checkpoint

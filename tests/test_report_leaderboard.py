@@ -6,8 +6,8 @@ from lra.record.benchmark import BenchRecord
 from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
 from lra.report.boards import boards
+from lra.report.leaderboard import leaderboard
 from lra.report.scores import FIVE
-from lra.report.tables.results import leaderboard
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table
 from made_results import bench_record, record

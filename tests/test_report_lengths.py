@@ -1,25 +1,20 @@
-"""Files of predictions and metrics in the report: accuracy by length, and learning curves."""
+"""Accuracy by the length of test examples, from files of predictions."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from figure_checks import overlaps
 from lra.record.intervals import wilson_interval
 from lra.record.run import NO_PREDICTION, RunRecord, folder_of
 from lra.record.scores import SegmentScore, TokenScores
+from lra.report.charts import lines_of_table
 from lra.report.data import Data
-from lra.report.figures.drawing import style
-from lra.report.figures.lines import curve_figures, line_figures
-from lra.report.styles import assign_styles
 from lra.report.tables.evaluations import length_tables
-from lra.report.tables.probes import longest_right, probes
+from lra.report.tables.probes import probes
 from lra.report.tables.table import Table
-from made_results import record, save, save_all, write_metrics, write_predictions
+from made_results import record, save, write_predictions
 
 LENGTHS = [3] * 12 + [40] * 12 + [1000] * 12 + [2000] * 4
 
@@ -59,16 +54,13 @@ def test_accuracy_by_length_is_a_mean_over_seeds_of_the_same_examples(tmp_path: 
     }
     assert table.columns[2].entries[1].interval == wilson_interval(0.75, 12), "of 12 examples"
     assert table.columns[2].marks == {0: "best", 1: "second"}
-    assert data.faults == [
+    assert {*data.faults} == {
         f"{data.path(other)}: its predictions are of other examples",
         f"{data.boards[0].name}: s4 has predictions of other examples of listops",
-    ]
-    (drawn,) = line_figures(table, assign_styles(table.methods))
-    with style():
-        figure = drawn.draw()
-        assert overlaps(figure) == []
-    lines = [np.asarray(line.get_xdata()).tolist() for line in figure.axes[0].lines]
-    assert lines == [[3, 40, 1000]] * 2
+    }
+    (chart,) = lines_of_table(table)
+    points = [p["length, positions"] for p in chart.points if p["row"] == "tnn"]
+    assert points == [3, 40, 1000]
 
 
 def save_labelled(folder: Path, first_wrong: list[int], positions: int) -> Data:
@@ -89,46 +81,12 @@ def save_labelled(folder: Path, first_wrong: list[int], positions: int) -> Data:
     return Data(folder)
 
 
-@pytest.mark.parametrize(
-    ("first_wrong", "length"),
-    [([-1] * 10, 16.0), ([3, *[-1] * 9], 16.0), ([3, 7, *[-1] * 8], 7.0), ([0] * 10, 0.0)],
-)
-def test_the_longest_length_has_nine_in_ten_right(
-    tmp_path: Path, first_wrong: list[int], length: float
-) -> None:
-    data = save_labelled(tmp_path, first_wrong, positions=16)
-    ((variant,),) = (probe.variants for probe in probes(data))
-    assert longest_right(data, variant.cell("tnn")) == length
-    assert not data.faults
-
-
 def test_sequence_accuracy_is_of_labels_up_to_a_length(tmp_path: Path) -> None:
     data = save_labelled(tmp_path, [-1, -1, 3, 7, 4], positions=16)
-    ((variant,),) = (probe.variants for probe in probes(data))
-    (table,) = length_tables(data, variant.board)
+    (probe,) = probes(data)
+    (table,) = length_tables(data, probe)
     assert table.rows == [["tnn", "100.00", "100.00", "80.00", "40.00", "40.00"]]
     assert table.headings == ["mixer", "1", "2", "4", "8", "16"]
-
-
-def curve_of(data: Data) -> Any:
-    (board,) = data.boards
-    (drawn,) = curve_figures(data, board, assign_styles(board.rows))
-    with style():
-        figure = drawn.draw()
-        assert overlaps(figure) == []
-    return figure
-
-
-def test_curves_join_the_steps_that_all_finished_seeds_have(tmp_path: Path) -> None:
-    runs = [record(run_id=f"abc-s{seed}", seed=seed) for seed in (0, 1)]
-    runs.append(record(run_id="abc-s2", seed=2, status="stopped"))
-    save_all(tmp_path, runs)
-    for run, accuracies in zip(runs, ([10.0, 20.0, 30.0], [20.0, 40.0], [5.0]), strict=True):
-        write_metrics(tmp_path, run, accuracies)
-    (axes,) = curve_of(Data(tmp_path)).axes
-    assert axes.lines[0].get_xydata().tolist() == [[10, 15], [20, 30]]
-    (band,) = axes.collections
-    assert band.get_datalim(axes.transData).extents.tolist() == [10, 10, 20, 40]
 
 
 def test_wilson_interval() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from lra.record.scores import PositionScores
 from lra.report.boards import Board, boards
+from lra.report.charts import lines_of_table
 from lra.report.data import Data
-from lra.report.figures.drawing import style
-from lra.report.figures.lines import line_figures
-from lra.report.styles import assign_styles
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.results import position_table
 from lra.report.tables.table import Table
@@ -98,9 +95,6 @@ def test_bits_over_length_and_those_as_trained_are_one_table(data: Data, board: 
     best = [[bits.methods[i] for i, mark in column.marks.items() if mark == "best"]
             for column in bits.columns[1:]]  # fmt: skip
     assert best == [["tnn"], ["tnn"], ["s4"], ["s4"]]
-    (drawn,) = line_figures(perplexity, assign_styles(perplexity.methods))
-    with style():
-        (axes,) = drawn.draw().axes
-    lines = [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
-    assert lines[0] == [[length, pytest.approx(2**2.5)] for length in LENGTHS]
-    assert [[512, 0], [512, 1]] in lines, "the length in training"
+    (chart,) = lines_of_table(perplexity)
+    drawn = [(p["length, positions"], p["perplexity"]) for p in chart.points if p["row"] == "s4"]
+    assert drawn == [(length, pytest.approx(2**2.5)) for length in LENGTHS]

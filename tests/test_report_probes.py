@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lra.record.run import RunRecord
+from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
-from lra.report.points import bubbles_of_probe
 from lra.report.screen import summarize
-from lra.report.tables.probes import Probe, probe_tables, probes
+from lra.report.tables.probes import Probe, probe_table, probes
 from made_results import record, save_all
 
 
@@ -33,7 +33,7 @@ def probe_of(folder: Path, *runs: RunRecord) -> tuple[Data, Probe]:
 
 
 def test_the_settings_best_in_validation_count_and_successes_are_of_all(tmp_path: Path) -> None:
-    data, probe = probe_of(
+    _, probe = probe_of(
         tmp_path,
         attempt(0, 52, overrides=["train.lr=1e-4"]),
         attempt(1, 95, overrides=["train.lr=1e-3"]),
@@ -46,14 +46,13 @@ def test_the_settings_best_in_validation_count_and_successes_are_of_all(tmp_path
         attempt(6, 0, mixer="mean", status="diverged", val_accuracy=None),
     )
     assert probe.differing == "language"
-    accuracy, scaled = probe_tables(data, probe)
+    accuracy = probe_table(probe)
     assert {column.name: column.texts for column in accuracy.columns} == {
         "mixer": ["mean", "tnn", "tnn (mixer.expand_ratio=2)", "trivial baseline: chance"],
         "even-pairs": ["at chance: 51.00 (n=1), 0 of 1", "75.00 (n=1), 0 of 1", "-", "50.00"],
         "parity": ["diverged", "93.00 ± 2.83 (n=2), 3 of 5", "98.00 (n=1), 1 of 1", "50.00"],
     }
     assert accuracy.columns[2].marks == {1: "second", 2: "best"}
-    assert scaled.columns[2].texts == ["-", "0.860", "0.960"]
 
 
 def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> None:
@@ -65,8 +64,10 @@ def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> N
         attempt(2, 55, overrides=[*longer, "train.lr=1e-2"]),
         attempt(3, 0, seed=1, status="diverged", val_accuracy=None),
     )
-    found = {one.name: (one.cell("tnn").mean(), one.successes("tnn")) for one in probe.variants}
-    assert found == {"1,000 steps": (60, "0 of 2"), "2,000 steps": (96, "1 of 2")}
+    assert {column.name: column.texts for column in probe_table(probe).columns[1:]} == {
+        "1,000 steps": ["at chance: 60.00 (n=1), 0 of 2", "50.00"],
+        "2,000 steps": ["96.00 (n=1), 1 of 2", "50.00"],
+    }
 
 
 def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
@@ -76,5 +77,5 @@ def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
     printed = summarize(data)
     assert "languages, preset" in printed
     assert "95.00" in printed
-    (point,) = bubbles_of_probe(probe).points
+    (point,) = bubbles_of_board(data, probe).points
     assert (point["width"], point["state"], point["score"]) == (64, 640, 95)

@@ -1,15 +1,12 @@
-"""Tables of measured speeds and memory, and the exponents of time over length."""
+"""Tables of measured speeds and memory."""
 
 from __future__ import annotations
 
 import pytest
 
-from figure_checks import legend_names, overlaps
 from lra.record.benchmark import BenchRecord
-from lra.report.figures.drawing import style
-from lra.report.figures.lines import line_figures
+from lra.report.charts import lines_of_table
 from lra.report.names import RowNames
-from lra.report.styles import assign_styles
 from lra.report.tables.speeds import speed_tables
 from lra.report.tables.table import Table
 from made_results import bench_record
@@ -17,11 +14,6 @@ from made_results import bench_record
 
 def tables_of(*records: BenchRecord, relative_to: str = "tnn") -> list[Table]:
     return speed_tables(records, RowNames([], records), relative_to)
-
-
-def over_lengths(*lengths: int, **changes: object) -> list[BenchRecord]:
-    """Measure a time that is proportional to the length."""
-    return [bench_record(length=n, steps_per_second=1e4 / n, **changes) for n in lengths]
 
 
 @pytest.mark.parametrize("changes", [{"device": "GPU"}, {"measured_with": ("s4",)},
@@ -49,18 +41,11 @@ def test_speeds_and_memory_are_relative_to_a_mixer_of_the_table() -> None:
     assert "(" not in "".join(text for row in alone.rows for text in row)
 
 
-def test_a_figure_of_speed_over_length_names_the_exponents() -> None:
-    records = [
-        *over_lengths(1024, 2048, 4096), *over_lengths(1024, 2048, 4096, mixer="s4"),
-        *over_lengths(1024, 2048, mixer="lru"),
+def test_a_chart_joins_speeds_and_memory_over_lengths() -> None:
+    (table,) = tables_of(*(bench_record(length=n, steps_per_second=1e4 / n) for n in (1024, 2048)))
+    (chart,) = lines_of_table(table)
+    assert [field.name for field in chart.fields if field.is_logarithmic] == [
+        "length, positions", "training speed, steps/s", "memory, MiB"
     ]  # fmt: skip
-    (table,) = tables_of(*records)
-    speed, memory = line_figures(table, assign_styles(table.methods))
-    with style():
-        for drawn in (speed, memory):
-            figure = drawn.draw()
-            assert overlaps(figure) == []
-            assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
-        assert legend_names(memory.draw()) == ["lru", "s4", "tnn"]
-        law = "time ~ n^1.00 ± 0.00"
-        assert legend_names(speed.draw()) == ["lru", f"s4\n{law}", f"tnn\n{law}"]
+    speeds = [p["training speed, steps/s"] for p in chart.points if "memory, MiB" not in p]
+    assert speeds == [1e4 / 1024, 1e4 / 2048]

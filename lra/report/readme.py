@@ -7,25 +7,27 @@ are made as a whole.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from common.files import write_atomically
 from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
-from lra.report.figures.bubbles import leaderboard_figures
-from lra.report.figures.drawing import ReportFigure
-from lra.report.figures.lines import line_figures
+from lra.report.drawing import Figure, figures_of_table
+from lra.report.leaderboard import leaderboard, leaderboard_csv, leaderboard_figure
 from lra.report.measured import speeds_csv
 from lra.report.repeats import differences_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
-from lra.report.tables.probes import Probe, probe_tables, probes
+from lra.report.tables.probes import Probe, probe_table, probes
 from lra.report.tables.published import reproduce_table
-from lra.report.tables.results import leaderboard, leaderboard_csv, position_table
+from lra.report.tables.results import position_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
 from lra.runtime.errors import UnknownName, UserError
@@ -44,7 +46,7 @@ _FIGURE = re.compile(r"[a-z0-9.-]+-[0-9a-f]{8}\.svg")
 TOP = 10
 """Rows of the leaderboard that README.md shows."""
 
-Item = Table | ReportFigure
+Item = Table | Figure
 
 
 def _main_boards(data: Data, *, of_positions: bool = False) -> list[Board]:
@@ -55,57 +57,48 @@ def _leading(data: Data) -> list[Board]:
     return [] if data.leading_board is None else [data.leading_board]
 
 
-def _leaderboard(data: Data) -> list[Table]:
+def _leaderboard(data: Data, most_rows: int | None = None) -> list[Table]:
     return [
-        leaderboard(b, preset_speeds(data.bench, b.preset, b.protocol, data.relative_to))
-        for b in _leading(data)
+        dataclasses.replace(leaderboard(board, speeds), most_rows=most_rows)
+        for board in _leading(data)
+        for speeds in [preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)]
     ]
 
 
-def _draw(data: Data, tables: Iterable[Table], most: int) -> list[ReportFigure]:
+def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
+    """Draw the first table that has lines."""
     styles = styles_of_data(data)
-    return [figure for table in tables for figure in line_figures(table, styles)][:most]
-
-
-def _evaluations(data: Data) -> list[Table]:
-    return [table for board in _main_boards(data) for table in evaluation_tables(data, board)]
+    return [figure for table in tables for figure in figures_of_table(table, styles)][:1]
 
 
 def _probes(data: Data, task: str) -> list[Probe]:
     return [probe for probe in probes(data) if probe.task == task]
 
 
-def _probe_table(task: str) -> Callable[[Data], list[Table]]:
-    """Make a function that tabulates the accuracies of a probe."""
-    return lambda data: [probe_tables(data, probe)[0] for probe in _probes(data, task)]
+def _probe_tables(data: Data, task: str) -> list[Table]:
+    return [*map(probe_table, _probes(data, task))]
 
 
-def _probe_figure(task: str) -> Callable[[Data], list[ReportFigure]]:
-    """Make a function that draws the first variant of a probe over length."""
-    return lambda data: _draw(
-        data,
-        [
-            table
-            for probe in _probes(data, task)
-            for variant in probe.variants
-            for table in length_tables(data, variant.board)
-        ],
-        1,
+def _probe_figure(data: Data, task: str) -> list[Figure]:
+    return _draw_first(
+        data, (table for one in _probes(data, task) for table in length_tables(data, one))
     )
 
 
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
     "leaderboard": _leaderboard,
-    "leaderboard-top": lambda data: [table.first_rows(TOP) for table in _leaderboard(data)],
+    "leaderboard-top": partial(_leaderboard, most_rows=TOP),
     "leaderboard-figure": lambda data: [
-        f for b in _leading(data) for f in leaderboard_figures(data, b, styles_of_data(data))
+        figure for b in _leading(data) if (figure := leaderboard_figure(data, b)).drawn_points
     ],
-    "out-of-distribution-figure": lambda data: _draw(data, _evaluations(data), 1),
+    "out-of-distribution-figure": lambda data: _draw_first(
+        data, (table for b in _main_boards(data) for table in evaluation_tables(data, b))
+    ),
     "bits": lambda data: [
         position_table(choose_from_grids(b)) for b in _main_boards(data, of_positions=True)
     ],
-    **{task: _probe_table(task) for task in PROBES},
-    **{f"{task}-figure": _probe_figure(task) for task in PROBES},
+    **{task: partial(_probe_tables, task=task) for task in PROBES},
+    **{f"{task}-figure": partial(_probe_figure, task=task) for task in PROBES},
     "reproduce": lambda data: [reproduce_table(data)],
 }
 """Tables and figures that blocks may have, by name."""
@@ -127,108 +120,91 @@ def make_items(data: Data, names: Sequence[str]) -> list[Item]:
     return [one.without_empty_columns() if isinstance(one, Table) else one for one in items]
 
 
-def _path_of(data: Data, figure: ReportFigure) -> Path:
-    """Return the file of a figure; a hash of its numbers, in the name, shows if it is stale."""
-    return data.folder / f"{figure.slug}-{figure.digest}.svg"
-
-
-def _write_block(data: Data, items: Sequence[Item], readme: Path) -> str:
-    """Write a block as it stands in the file `readme`, with links relative to that file."""
-    parts: list[str] = []
-    for item in items:
-        if isinstance(item, Table):
-            parts.append(item.block())
-            continue
-        path = os.path.relpath(_path_of(data, item).resolve(), readme.resolve().parent)
-        title, caption = escape(item.title), escape(item.caption)
-        parts.append(f"![{title}]({Path(path).as_posix()})\n\n**{title}.** {caption}\n")
-    return "\n".join(parts) or "No runs yet.\n"
-
-
-def _blocks(
-    data: Data, readme: Path, content: str
-) -> Iterator[tuple[re.Match[str], str, list[ReportFigure]]]:
-    """Make the blocks of a file: their places in its content, their texts and their figures.
-
-    Raises: UserError for a block without an end, and for a name that does not exist.
-    """
-    found = list(_BLOCK.finditer(content))
-    starts, ends = _START.findall(content), _END.findall(content)
-    if not len(found) == len(starts) == len(ends):
-        raise UserError(
-            f"{readme}: expected a line <!-- end --> after each line <!-- made by report.py: ... "
-            f"-->, found {len(ends)} and {len(starts)} of them"
-        )
-    for place in found:
-        names = [name.strip() for name in place[1].split(",")]
-        for name in names:
-            if name not in BLOCKS:
-                raise UnknownName("table or figure", name, BLOCKS, str(readme))
-        items = make_items(data, names)
-        figures = [item for item in items if isinstance(item, ReportFigure)]
-        yield place, _write_block(data, items, readme), figures
-
-
-def _read(readme: Path) -> str:
-    if not readme.is_file():
-        raise UserError(f"{readme}: there is no such file, expected one with the report's blocks")
-    return readme.read_text(encoding="utf-8")
-
-
-def check_readmes(data: Data, root: Path) -> list[str]:
-    """Compare the blocks of all README files, and the CSV files, with what they are made from.
+def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figure]]:
+    """Make the README files and CSV files, and the figures that they show.
 
     Args:
         data: the records.
-        root: folder that the README files are in.
-    Returns: lines that say where each block first differs; none if all agree.
+        root: folder that the files are in.
+    Returns: contents by name below the folder, and figures by path.
+    Raises: UserError for a file that is not there, a block without an end, and an unknown name.
+    """
+    files = {file: make(data) for file, make in CSVS.items()}
+    figures: dict[Path, Figure] = {}
+    for file in FILES:
+        path = root / file
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file, expected one with the report's blocks")
+        content = path.read_text(encoding="utf-8")
+        starts, ends = _START.findall(content), _END.findall(content)
+        if not len(_BLOCK.findall(content)) == len(starts) == len(ends):
+            raise UserError(
+                f"{path}: expected a line <!-- end --> after each line <!-- made by report.py: "
+                f"... -->, found {len(ends)} and {len(starts)} of them"
+            )
+        parts: list[str] = []
+        end = 0
+        for block in _BLOCK.finditer(content):
+            names = [name.strip() for name in block[1].split(",")]
+            for name in names:
+                if name not in BLOCKS:
+                    raise UnknownName("table or figure", name, BLOCKS, str(path))
+            items = {_path_of(data, item): item for item in make_items(data, names)}
+            figures |= {where: item for where, item in items.items() if isinstance(item, Figure)}
+            texts = [_write_item(item, where, path) for where, item in items.items()]
+            parts += [content[end : block.start(2)], "\n".join(texts) or "No runs yet.\n"]
+            end = block.end(2)
+        files[file] = "".join([*parts, content[end:]])
+    return files, figures
+
+
+def _path_of(data: Data, item: Item) -> Path:
+    """Return the file of a figure; a hash of its numbers, in the name, shows if it is stale."""
+    end = f"-{item.digest}.svg" if isinstance(item, Figure) else ""
+    return data.folder / f"{item.slug}{end}"
+
+
+def _write_item(item: Item, where: Path, readme: Path) -> str:
+    """Write a table, or a figure with a link that is relative to the README file."""
+    if isinstance(item, Table):
+        return item.block()
+    path = Path(os.path.relpath(where.resolve(), readme.resolve().parent)).as_posix()
+    title, caption = escape(item.title), escape(item.caption)
+    return f"![{title}]({path})\n\n**{title}.** {caption}\n"
+
+
+def check_readmes(data: Data, root: Path) -> list[str]:
+    """Compare the README files and the CSV files with what the records give.
+
+    Args:
+        data: the records.
+        root: folder that the files are in.
+    Returns: lines that say where each file first differs; none if all agree.
     Raises: UserError for a block that cannot be made.
     """
     lines: list[str] = []
-    for file in FILES:
-        for place, text, figures in _blocks(data, root / file, _read(root / file)):
-            found = _difference(place[2], text)
-            missing = [path for one in figures if not (path := _path_of(data, one)).is_file()]
-            found += [f"there is no figure {path}" for path in missing]
-            lines += [f"{file}, block {place[1]}:", *found] if found else []
-    for file, make in CSVS.items():
-        have = (root / file).read_text(encoding="utf-8") if (root / file).is_file() else ""
-        found = _difference(have, make(data))
-        lines += [f"{file}:", *found] if found else []
-    return lines
-
-
-def _difference(have: str, want: str) -> list[str]:
-    before, after = have.splitlines(), want.splitlines()
-    for number, (old, new) in enumerate(zip(before, after, strict=False), start=1):
-        if old != new:
-            return [f"line {number} is", old, "the records give", new]
-    if len(before) != len(after):
-        return [f"there are {len(before)} lines, the records give {len(after)}"]
-    return []
+    files, figures = make_files(data, root)
+    for file, content in files.items():
+        path = root / file
+        have = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        pairs = itertools.zip_longest(have, content.splitlines(), fillvalue="(no line)")
+        for number, (old, new) in enumerate(pairs, start=1):
+            if old != new:
+                lines += [f"{file}: line {number} is", old, "the records give", new]
+                break
+    return lines + [f"there is no figure {path}" for path in figures if not path.is_file()]
 
 
 def write_readmes(data: Data, root: Path) -> None:
-    """Write all blocks into their files and the CSV files, and replace the figures of earlier
-    records.
+    """Write the README files and CSV files, and replace the figures of earlier records.
 
     Raises: UserError for a block that cannot be made; nothing is written then.
     """
-    contents = {root / file: make(data) for file, make in CSVS.items()}
-    drawn: dict[Path, ReportFigure] = {}
-    for file in FILES:
-        content = _read(root / file)
-        parts: list[str] = []
-        end = 0
-        for place, text, figures in _blocks(data, root / file, content):
-            parts += [content[end : place.start(2)], text]
-            end = place.end(2)
-            drawn |= {_path_of(data, figure): figure for figure in figures}
-        contents[root / file] = "".join([*parts, content[end:]])
-    for path, figure in drawn.items():
-        write_atomically(path, figure.svg())
+    files, figures = make_files(data, root)
+    contents = {path: figure.svg() for path, figure in figures.items()}
+    contents |= {root / file: content for file, content in files.items()}
     for path, content in contents.items():
         write_atomically(path, content.encode())
     for path in data.folder.glob("*.svg"):
-        if _FIGURE.fullmatch(path.name) and path not in drawn:
+        if _FIGURE.fullmatch(path.name) and path not in figures:
             path.unlink()

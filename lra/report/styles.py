@@ -1,4 +1,4 @@
-"""The colour and the marker of each mixer, the same in all figures."""
+"""The colour, the shape and the dashes of each row, the same in all charts."""
 
 from __future__ import annotations
 
@@ -48,52 +48,47 @@ OWN_MIXERS = (
     ("#60780c", "D"), ("#9c9060", "s"), ("#9c90a8", "^"),
 )  # fmt: skip
 """Colours and markers that your own mixers take, in the order of their names."""
-MARKERS = "osD^vPX*<>"
-LINES = ("-", "--", ":", "-.")
-FILLS = ("full", "none", "left", "bottom", "right")
-"""Matplotlib's fill styles of markers."""
-GRAY = "0.5"
-"""Colour of what is no mixer: trivial baselines, ideal predictors, lengths in training."""
+SHAPES = {
+    "o": ("circle", "●"), "s": ("square", "■"), "D": ("diamond", "◆"), "P": ("cross", "✚"),
+    "^": ("triangle-up", "▲"), "v": ("triangle-down", "▼"), "<": ("triangle-left", "◀"),
+    ">": ("triangle-right", "▶"),
+    "X": ("M-1,-.4L-.4,-1L0,-.6L.4,-1L1,-.4L.6,0L1,.4L.4,1L0,.6L-.4,1L-1,.4L-.6,0Z", "✖"),
+    "*": ("M0,-1L.3,-.3L1,-.3L.45,.15L.65,.9L0,.45L-.65,.9L-.45,.15L-1,-.3L-.3,-.3Z", "★"),
+}  # fmt: skip
+"""Vega's shapes of matplotlib's markers, and letters that look like them."""
+DASHES = ([1, 0], [6, 4], [2, 3], [7, 3, 2, 3])
+BASELINE = "best trivial baseline"
+"""Name of a row that no mixer has: the best number of trivial baselines."""
 
-RowStyles = Mapping[str, Mapping[str, Any]]
-"""Matplotlib's arguments `color`, `marker`, `linestyle` and `fillstyle` for each row of tables."""
+Styles = Mapping[str, Mapping[str, Any]]
+"""The fields `colour`, `shape`, `glyph` and `dash` of each row."""
 
 
-def styles_of(rows: Iterable[str], styles: RowStyles) -> RowStyles:
-    """Choose the styles of the rows that a figure shows, so that its digest has no others."""
-    return {row: styles[row] for row in sorted(set(rows))}
+def assign_styles(rows: Iterable[str]) -> Styles:
+    """Give each row the colour and the shape of its mixer.
 
-
-def assign_styles(rows: Iterable[str]) -> RowStyles:
-    """Give each row the colour and the marker of its mixer.
-
-    Rows of one mixer, which differ in their settings, differ in the line and the marker's fill.
+    Rows of one mixer, which differ in their settings, have other dashes.
     """
     by_mixer: dict[str, list[str]] = {}
-    for row in sorted(set(rows)):
+    for row in sorted({*rows} - {BASELINE}):
         by_mixer.setdefault(mixer_of(row), []).append(row)
-    looks = dict(MIXERS)
-    for number, mixer in enumerate(name for name in by_mixer if name not in MIXERS):
-        colour, marker = OWN_MIXERS[number % len(OWN_MIXERS)]
-        shift = number // len(OWN_MIXERS)
-        looks[mixer] = colour, MARKERS[(MARKERS.index(marker) + shift) % len(MARKERS)]
-    styles: dict[str, dict[str, str]] = {}
+    own = [mixer for mixer in by_mixer if mixer not in MIXERS]
+    looks = MIXERS | {name: OWN_MIXERS[i % len(OWN_MIXERS)] for i, name in enumerate(own)}
+    styles = {BASELINE: _make_style("#7f7f7f", "o", 2)}
     for mixer, found in by_mixer.items():
-        colour, marker = looks[mixer]
-        # The first line and fill are those of the mixer as it comes, in all figures and reports.
-        changed = [row for row in found if row != mixer]
-        for number, row in enumerate([mixer, *changed]):
-            styles[row] = {
-                "color": colour,
-                "marker": marker,
-                "linestyle": LINES[number % len(LINES)],
-                "fillstyle": FILLS[number % len(FILLS)],
-            }
+        # The first dashes are those of the mixer at its preset, in all charts and reports.
+        for number, row in enumerate([mixer, *(row for row in found if row != mixer)]):
+            styles[row] = _make_style(*looks[mixer], number)
     return styles
 
 
-def styles_of_data(data: Data) -> RowStyles:
+def styles_of_data(data: Data) -> Styles:
     """Give each row of a report its style."""
     rows = {row for board in data.boards for row in board.rows}
-    rows |= {row for probe in probes(data) for row in probe.rows}
-    return assign_styles([*rows, *map(data.names.of_mixer, data.bench)])
+    return assign_styles(rows | {row for probe in probes(data) for row in probe.rows})
+
+
+def _make_style(colour: str, marker: str, number: int) -> dict[str, Any]:
+    shape, glyph = SHAPES[marker]
+    dash = DASHES[number % len(DASHES)]
+    return {"colour": colour, "shape": shape, "glyph": glyph, "dash": dash}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import lra
-from lra.report.figures.drawing import style
 from tasks.base import BENCHMARK
 
 FOLDER = Path(__file__).resolve().parent
@@ -23,6 +24,30 @@ CONDITION_STYLES = (
     ("#c4501b", "v"), ("#1f5fa8", "o"), ("#2c8a4b", "^"), ("#7b4aa0", "s"), ("#8a6d00", "D"),
 )  # fmt: skip
 """Colour and marker of each condition that the mixers of a figure were trained under."""
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    # The first comes with matplotlib, so that all machines draw the same. A browser that lacks it
+    # takes Verdana, which is as wide.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "legend.labelspacing": 0.4,
+    "lines.markersize": 4,
+    "svg.hashsalt": "lra",
+    "svg.fonttype": "none",  # text stays text, which can be searched, and is small
+    "path.simplify_threshold": 0.3,  # pixels: finer detail is not seen, but makes large files
+    "figure.dpi": 160,
+    "figure.figsize": (5.8, 3.9),
+    "text.parse_math": False,  # names are text, whatever characters they have
+}
+"""Matplotlib's settings for figures of the documentation."""
 
 
 def load_leaderboard() -> pd.DataFrame:
@@ -34,11 +59,11 @@ def load_leaderboard() -> pd.DataFrame:
 
 
 def save_figure(draw: Callable[[], Figure], path: Path) -> None:
-    """Draw a figure in the style of the report and save it; equal runs give equal bytes.
+    """Draw a figure in the style of the documentation and save it; equal runs give equal bytes.
 
     Letters are saved as shapes, so that the figure looks the same in every browser.
     """
-    with style({"svg.fonttype": "path"}):
+    with mpl.rc_context(STYLE | {"svg.fonttype": "path"}):
         draw().savefig(path, metadata={"Date": None, "Creator": None})
 
 

@@ -108,9 +108,8 @@ def tables() -> Values:
     from lra.report.readme import BLOCKS, make_items
     from lra.report.repeats import differences_csv
     from lra.report.tables.evaluations import evaluation_tables
-    from lra.report.tables.probes import probe_tables, probes
+    from lra.report.tables.probes import probe_table, probes
     from lra.report.tables.results import accuracy_table
-    from lra.report.tables.speeds import against_reference
     from lra.report.tables.table import Table
     from lra.runtime.console import csv_table
 
@@ -119,8 +118,7 @@ def tables() -> Values:
     made = [item for item in make_items(data, [*BLOCKS]) if isinstance(item, Table)]
     others = [accuracy_table(choose_from_grids(board)) for board in boards]
     others += [table for board in boards for table in evaluation_tables(data, board)]
-    others += [table for probe in probes(data) for table in probe_tables(data, probe)]
-    others += against_reference(data.bench, data.names)
+    others += map(probe_table, probes(data))
     for table in [*made, *(table.without_empty_columns() for table in others)]:
         yield f"tables/{table.slug}.csv", csv_table(pd.DataFrame(table.facts))
     yield "tables/settings.csv", differences_csv()

@@ -1,3 +1,1 @@
 """The page of a report, and the tables of numbers beside it."""
-
-__all__ = ["page"]

@@ -1,7 +1,7 @@
 // Shows the page's data: a table with its charts. What is chosen stands in the page's address.
 const page = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const MOST_ROWS = 400, FEW = 6, views = [], prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const MOST_ROWS = 400, FEW = 6, views = [];
 let state, sheet;
 // Text is only ever set as text, so that no name is read as HTML.
 function make(tag, properties = {}, ...children) {
@@ -25,12 +25,11 @@ function change(changes) {
 const list = (name) => (state[name] ? state[name].split("\n") : []);
 const has = (name, item) => list(name).includes(item);
 const toggle = (name, item) => change({ [name]: (has(name, item) ? list(name).filter((one) => one !== item) : [...list(name), item]).join("\n") });
-const leave = { sort: "", order: "", columns: "", from: "", panel: "" };  // what is of one table
+const leave = { sort: "", order: "", from: "", panel: "" };  // what is of one table
 
 function render(chosen) {
   state = chosen;
   const focused = document.activeElement.id;
-  document.documentElement.dataset.theme = state.theme || (prefersDark.matches ? "dark" : "light");
   const view = page.views.find((one) => one.id === (state.view ?? page.start.view)) ?? page.views[0];
   sheet = view.sheets.find((one) => one.id === (state.sheet ?? page.start.sheet)) ?? view.sheets[0];
   const show = (one) => change({ ...leave, view: one.id, sheet: one.sheets[0].id });
@@ -44,36 +43,27 @@ function render(chosen) {
 }
 function renderTools(view) {
   fill($("sheet"), view.sheets.map((one) => [one.id, one.title]), sheet.id);
-  for (const name of ["search", "theme"]) $(name).value = state[name] ?? "";
-  const mixers = [...new Set(sheet.rows.map((row) => row.mixer).filter(Boolean))].sort();
-  $("mixers-count").textContent = `Mixers ${mixers.filter((one) => !has("hide", one)).length} of ${mixers.length}`;
-  $("mixers").replaceChildren(
-    ...[["Show all", ""], ["Hide all", mixers.join("\n")]].map(([text, hide]) => make("button", { id: text, onclick: () => change({ hide }) }, text)),
-    ...mixers.map((one) => check(`mixer-${one}`, one, !has("hide", one), () => toggle("hide", one), glyph(one))));
-  const columns = sheet.columns.slice(1).map(({ name }) => check(`column-${name}`, name, !has("columns", name), () => toggle("columns", name)));
-  $("columns").replaceChildren(...columns);
+  $("search").value = state.search ?? "";
   const names = sheet.charts.length ? sheet.rows.filter((row) => row.mixer).map((row) => row.name) : [];
   fill($("from"), [["", "no row"], ...names.map((name) => [name, name])], state.from ?? "");
-  const shown = { sheet: view.sheets.length > 1, "mixers-menu": mixers.length, "from-label": names.length > 1, clear: state.pick, "own-note": sheet.rows.some((row) => row.own) };
+  const shown = { sheet: view.sheets.length > 1, "from-label": names.length > 1, clear: state.pick, "own-note": sheet.rows.some((row) => row.own) };
   for (const [id, isShown] of Object.entries(shown)) $(id).hidden = !isShown;
 }
 const columnOf = (name) => sheet.columns.findIndex((one) => one.name === name);
 const sorted = () => (columnOf(state.sort) < 0 ? sheet.sort : state.sort);
 function sortedRows() {
   const words = (state.search ?? "").toLowerCase().split(" "), place = columnOf(sorted()), column = sheet.columns[place];
-  const rows = sheet.rows.filter((row) => !has("hide", row.mixer)
-    && words.every((word) => row.cells.some((cell) => cell.text?.toLowerCase().includes(word)) || !word));
+  const rows = sheet.rows.filter((row) => words.every((word) => row.cells.some((cell) => cell.text?.toLowerCase().includes(word)) || !word));
   if (!column) return rows;
   const sign = (column.lowest || !column.numeric ? 1 : -1) * (state.order ? -1 : 1);
-  // A missing number stands behind all others, and a mean that is not ranked behind those that are.
-  const group = ({ value, ranked, seeds }) => (value === undefined ? 2 : seeds && !ranked ? 1 : 0);
-  const compare = (a, b) => (column.numeric ? group(a) - group(b) || sign * (a.value - b.value)
+  const isMissing = ({ value }) => value === undefined;  // and stands behind all others
+  const compare = (a, b) => (column.numeric ? isMissing(a) - isMissing(b) || sign * (a.value - b.value)
     : sign * (a.text ?? "").localeCompare(b.text ?? "", "en", { numeric: true }));
   return rows.toSorted((a, b) => a.beneath - b.beneath || compare(a.cells[place], b.cells[place]) || 0);
 }
 function renderTable(rows) {
   const place = columnOf(sorted()), from = sheet.rows.find((row) => row.name === state.from);
-  let shown = [...sheet.columns.keys()].filter((number) => !has("columns", sheet.columns[number].name));
+  let shown = [...sheet.columns.keys()];
   if (innerWidth < 600 && place > 0) shown = [0, place, ...shown.filter((number) => number && number !== place)];
   const heads = shown.map((number) => {
     const { name, numeric, lowest } = sheet.columns[number], isRising = (lowest || !numeric) !== Boolean(state.order);
@@ -102,32 +92,25 @@ function renderCell(row, place, from) {
     && Math.abs(parseFloat(cell.text?.replaceAll(",", "")) - cell.value) < 10 ** -digits, difference = cell.value - other;
   const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(digits)}` : cell.text ?? "-";
   const classes = isCompared ? join(" ", cell.own && "own", margin !== null && Math.abs(difference) <= margin && "noise") : cell.classes ?? "";
-  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.remarks, cell.runs && "select it to see its runs") },
+  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.runs && "select it to see its runs") },
     cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: () => showRuns(`${row.name}: ${name}`, cell.runs) }, text) : make("span", {}, text),
     !isCompared && cell.small && make("small", {}, ` ${cell.small}`));
 }
 
-// Points of each kind of chart: of the chart itself, of the table, or of the runs behind it.
-const titleOf = (chart, axis) => chart.fields.find((one) => one.name === state[`${chart.kind}-${axis}`])
+// Points of a chart: those of the chart itself, or of the runs behind the table.
+const fieldOf = (chart, axis) => chart.fields.find((one) => one.name === (state[`${chart.kind}-${axis}`] ?? chart.axes[axis]))
   ?? chart.fields.find((one) => one.name === chart.axes[axis]);
-const fieldOf = (chart, axis) => titleOf(chart, axis).name;
-const pointsOf = {
-  bubbles: (chart, panel, rows) => {
-    const names = rows.map((row) => row.name), [x, y, size] = ["x", "y", "size"].map((axis) => fieldOf(chart, axis));
-    const bars = (point) => (y === "score" ? {} : { low: undefined, high: undefined });
-    return chart.points.filter((point) => point.panel === panel && names.includes(point.row)).map((point) =>
-      ({ ...point, ...bars(point), own: point.is_own, x: point[x], y: point[y], size: point[size] }));
-  },
-  curves: (chart, panel, rows) => curvesOf(fieldOf(chart, "x"), fieldOf(chart, "y"), rows.flatMap((row) => row.cells[columnOf(panel)]?.runs ?? [])),
-  lines: (chart, panel, rows) => rows.flatMap((row) => Object.entries(chart.lines[panel].places)
-    .map(([name, x]) => ({ ...cellPoint(row, name), line: row.name, x }))),
-  dots: (chart, panel, rows) => rows.map((row) => ({ ...cellPoint(row, panel), x: row.cells[columnOf(panel)].value, y: row.name })),
-};
-pointsOf.steps = pointsOf.lines;
-function cellPoint(row, name) {
-  const { value, text, small = "" } = row.cells[columnOf(name)];
-  return { row: row.name, own: row.own, y: value, tip: `${row.name}\n${name}: ${text} ${small}` };
+function pointsOf(chart, panel, rows) {
+  const [x, y, size] = ["x", "y", "size"].map((axis) => axis in chart.axes && fieldOf(chart, axis).name);
+  if (chart.kind === "curves") return curvesOf(x, y, rows.flatMap((row) => row.cells[columnOf(panel)]?.runs ?? []));
+  const shown = rows.map((row) => row.name), known = sheet.rows.map((row) => row.name), ends = y === chart.axes.y ? {} : { low: undefined, high: undefined };
+  return chart.points.filter((point) => point.panel === panel && (shown.includes(point.row) || !known.includes(point.row))).map((point) =>
+    ({ line: point.row, ...point, ...ends, x: point[x], y: point[y], ...(size && { size: point[size] }), tip: tipOf(chart, point) }))
+    .filter((point) => [point.x, point.y, size ? point.size : 0].every((value) => value !== undefined));
 }
+const write = (value) => (Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))).toLocaleString("en");
+const tipOf = (chart, point) => [point.row, ...chart.fields.filter(({ name }) => name in point).map(({ name, title }) =>
+  `${title}: ${write(point[name])}${name === "score" && "low" in point ? ` (${write(point.low)} to ${write(point.high)})` : ""}`), point.note].filter(Boolean).join("\n");
 function curvesOf(x, y, names) {
   const done = names.filter((name) => page.runs[name].is_done);  // one that stopped early is shown alone
   return (done.length ? done : names).flatMap((name) => {
@@ -136,22 +119,29 @@ function curvesOf(x, y, names) {
   });
 }
 
-function draw(place, kind, points, titles) {
+// Names beside circles, where there is room: Vega's mark, which Vega-Lite does not have.
+function addNames(vega) {
+  const circles = vega.marks.find((mark) => mark.type === "symbol"), { x, y } = circles.encode.update;
+  const names = structuredClone(page.names), { enter } = names.encode;
+  Object.assign(names, { from: circles.from, encode: { enter, update: { x, y, opacity: { field: "opacity" } } } });
+  names.transform[0].size = { signal: "[width, height]" };
+  vega.marks.push(names);
+  return vega;
+}
+function draw(place, kind, points, fields) {
   const css = getComputedStyle(document.documentElement), [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => css.getPropertyValue(name));
   const picked = list("pick").filter((name) => points.some((point) => point.row === name)), spec = structuredClone(page.charts[kind]);
   (function adapt(node) {  // titles and scales of the axes
-    const { title, is_logarithmic } = titles[node.field] ?? {};
-    if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && node.field !== "size" && { type: "log", nice: false }) } });
-    if (node.field === "size" && titles.size?.name === "same") node.scale.range = [0, 200];
+    const { title, is_logarithmic } = fields[node.field === "low" ? "y" : node.field] ?? {};
+    if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && node.field !== "size" && { type: "log" }) } });
     for (const child of Object.values(node)) if (child instanceof Object) adapt(child);
   })(spec);
   spec.datasets = { points: points.map((point) => {
-    const style = page.styles[point.row], isPicked = picked.includes(point.row);
-    return { ...style, ...point, ink, opacity: picked.length && !isPicked ? 0.2 : 0.85, stroke: point.own || isPicked ? ink : "transparent",
-      width: point.own ? 4 : 2, label: point.is_named || isPicked ? point.row : "" };
+    const isPicked = picked.includes(point.row);
+    return { ...page.styles[point.row], ...point, opacity: picked.length && !isPicked ? 0.2 : 0.85, stroke: point.own || isPicked ? ink : "transparent", width: point.own ? 4 : 2 };
   }) };
   const config = { axis: { labelColor: soft, titleColor: ink, gridColor: line, domainColor: line, tickColor: line } };
-  vegaEmbed(place, spec, { config, ...page.embedding }).then(({ view }) => {
+  vegaEmbed(place, spec, { config, renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false }, ...(kind === "bubbles" && { patch: addNames }) }).then(({ view }) => {
     views.push(view);
     view.addEventListener("click", (_, item) => item?.datum?.row && toggle("pick", item.datum.row));
   });
@@ -160,21 +150,20 @@ function renderCharts(rows) {
   views.splice(0).forEach((view) => view.finalize());
   const few = rows.filter((row, place) => (list("pick").length ? has("pick", row.name) : row.own || place < FEW));
   $("charts").replaceChildren(...sheet.charts.map((chart) => {
-    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0], group = chart.lines[panel];
-    const isLines = ["curves", "lines", "steps"].includes(chart.kind), place = make("div", { className: chart.kind });
-    const drawn = (isLines ? few : rows), points = pointsOf[chart.kind](chart, panel, drawn).filter((point) =>
-      [point.x, point.y, "size" in point ? point.size : 0].every((value) => value !== undefined));
-    const names = new Set(points.map((point) => point.row)), missing = drawn.map((row) => row.name).filter((name) => !names.has(name));
+    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0];
+    const isLines = chart.kind !== "bubbles", place = make("div", { className: chart.kind });
+    const drawn = isLines ? few : rows, points = pointsOf(chart, panel, drawn), names = [...new Set(points.map((point) => point.row))];
+    const missing = drawn.map((row) => row.name).filter((name) => !names.includes(name));
     const show = (name) => change(columnOf(name) < 0 ? { panel: name } : { sort: name, panel: "", order: "" });
     const choices = [chart.panels.length > 1 && make("label", {}, "Show ", select(`panel-${chart.kind}`, chart.panels.map((name) => [name, name]), panel, show))];
-    for (const axis of Object.keys(chart.axes)) {
-      const fields = chart.fields.filter(({ name }) => name !== "same" || axis === "size").map(({ name, title }) => [name, title]), id = `${chart.kind}-${axis}`;
-      choices.push(make("label", {}, axis === "size" ? "area " : `${axis} `, select(id, fields, fieldOf(chart, axis), (value) => change({ [id]: value }))));
+    const fields = Object.fromEntries(Object.keys(chart.axes).map((axis) => [axis, fieldOf(chart, axis)]));
+    for (const [axis, { name }] of Object.entries(fields)) {
+      const options = chart.fields.map((one) => [one.name, one.title]), id = `${chart.kind}-${axis}`;
+      choices.push(make("label", {}, axis === "size" ? "area " : `${axis} `, select(id, options, name, (value) => change({ [id]: value }))));
     }
-    const titles = Object.fromEntries(Object.keys(chart.axes).map((axis) => [axis, titleOf(chart, axis)]));
-    if (points.length) draw(place, chart.kind, points, { x: { title: group?.x ?? panel }, y: { title: group?.y, is_logarithmic: group?.is_logarithmic }, ...titles });
+    if (points.length) draw(place, isLines ? "lines" : "bubbles", points, fields);
     return make("figure", {}, make("h3", {}, join(": ", chart.title, chart.panels.length > 1 && panel)), make("div", { className: "choices" }, ...choices), points.length && place,
-      isLines && make("div", { className: "legend" }, ...[...names].map((row) => make("span", {}, glyph(row), row))),
+      isLines && make("div", { className: "legend" }, ...names.map((row) => make("span", {}, glyph(row), row))),
       make("figcaption", {}, join(" ", isLines && rows.length > few.length && "Select rows in the table to choose what is drawn.",
         missing.length && `Without these numbers: ${join(", ", ...missing.slice(0, 4), missing.length > 4 && `${missing.length - 4} more`)}.`)));
   }));
@@ -190,11 +179,11 @@ function showRuns(title, names) {
   const y = runs[0].measure, points = y ? curvesOf("step", y, names) : [];
   const titles = { x: { title: "optimizer steps" }, y: { title: y === "val" ? "validation accuracy, %" : "validation loss, nats" } };
   $("runs-chart").replaceChildren(make("div"));
-  if (points.length) draw($("runs-chart").firstChild, "curves", points, titles);
+  if (points.length) draw($("runs-chart").firstChild, "lines", points, titles);
 }
-for (const name of ["search", "theme", "sheet", "from"])
+for (const name of ["search", "sheet", "from"])
   $(name).addEventListener(name === "search" ? "input" : "change", (event) => change({ ...(name === "sheet" && leave), [name]: event.target.value }));
 $("clear").addEventListener("click", () => change({ pick: "" }));
-prefersDark.addEventListener("change", () => render(state));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => render(state));
 addEventListener("hashchange", () => render(Object.fromEntries(new URLSearchParams(location.hash.slice(1)))));
 dispatchEvent(new Event("hashchange"));

@@ -1,4 +1,4 @@
-"""Results on probes: of each mixer the best attempt, how many attempts succeed, and how far.
+"""Results on probes: of each mixer the best attempt, and how many attempts succeed.
 
 A probe is a task of one preset and protocol. Its columns are variants: languages, groups, numbers
 of pairs. Runs on the same data that had more or less training are variants of their own.
@@ -7,43 +7,27 @@ of pairs. Runs on the same data that had more or less training are variants of t
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from lra.record.changes import select_sections
-from lra.record.run import NO_PREDICTION, RunRecord
+from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import RowNames, natural_order, slugify, without_training
 from lra.report.scores import ACCURACY, Cell, cell_of
 from lra.report.tables.results import OVER_N_SEEDS, RANKS
-from lra.report.tables.table import (
-    Column,
-    Entry,
-    Table,
-    name_column,
-    number_entry,
-    result_column,
-    result_entry,
-    text_column,
-)
+from lra.report.tables.table import Entry, Table, result_columns
 from tasks.base import PROBES
 
 SUCCESS = 90.0
 """Test accuracy in percent from which an attempt counts as a success."""
 DEFAULT = "default"
 """Name of the variant whose options are those of the preset."""
-CHANCE = "chance"
-"""Name of the trivial baseline that answers at random."""
-_BASELINES = (CHANCE, "random value of the sequence")
+_BASELINES = ("chance", "random value of the sequence")
 """Names of trivial baselines; a table shows the first one that is known."""
-_LEAST_CHANCE = 10.0
-"""Chance in percent from which accuracy is also tabulated scaled."""
 _SIZES = ("task.train", "task.val", "task.test")
 _BUDGET = {
     "train.steps": "{:,} steps",
@@ -52,55 +36,28 @@ _BUDGET = {
     "train.batch_size": "batch size {}",
 }
 """Settings of training that say how much of it there is, and how they are written."""
-_BEST = (
-    "Of the learning rates and other settings of training that were tried, a row shows those with "
-    "the best validation accuracy."
-)
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Variant:
-    """What the mixers score on one variant of a probe."""
+class Probe(Board):
+    """The results on one task of a preset and protocol; its columns are variants of the task.
 
-    name: str
-    board: Board
-    """The best attempt of each row: the settings of training whose validation accuracy is best."""
-    attempts: Mapping[str, Sequence[RunRecord]]
-    """By row, the runs of all settings of training that were tried."""
+    A cell has the best attempt of a row: the settings of training whose validation accuracy is
+    best.
+    """
+
+    task: str = ""
+    attempts: Mapping[tuple[str, str], Sequence[RunRecord]] = field(default_factory=dict)
+    """By row and variant, the runs of all settings of training that were tried."""
+    differing: str = ""
+    """The task's options that distinguish variants; empty where there is one variant."""
 
     @property
-    def heading(self) -> str:
-        """The name of the variant's column."""
-        return self.name or "accuracy"
-
-    def cell(self, row: str) -> Cell[RunRecord]:
-        """Return the best attempt of a row; without runs if there is no attempt."""
-        return next(iter(self.board.rows.get(row, {}).values()), Cell())
-
-    def successes(self, row: str) -> str:
-        """Write how many attempts of a row succeed, such as "3 of 12"."""
-        runs = self.attempts[row]
-        count = sum((run.test_accuracy or 0.0) >= SUCCESS for run in runs)
-        return f"{count} of {len(runs)}"
-
-    def baseline(self, name: str = CHANCE) -> float | None:
-        """Return the accuracy of a trivial baseline in percent, if it is known."""
-        found = [run.baselines[name] for run in self.board.records if name in run.baselines]
-        return found[0] if found else None
-
-
-@dataclass(frozen=True)
-class Probe:
-    """The results on one task of a preset and protocol, by variant of the task."""
-
-    task: str
-    preset: str
-    protocol: str
-    variants: Sequence[Variant]
-    differing: str
-    """The task's options that tell variants apart; empty where there is one variant."""
+    def tasks(self) -> list[str]:
+        """The variants."""
+        return [*self.conditions]
 
     @property
     def name(self) -> str:
@@ -112,34 +69,48 @@ class Probe:
         """The name of the probe in files and links."""
         return slugify(self.task, self.preset, self.protocol)
 
-    @property
-    def rows(self) -> list[str]:
-        """The rows of all variants."""
-        return sorted({row for variant in self.variants for row in variant.board.rows})
-
-    @property
-    def own_rows(self) -> list[str]:
-        """The rows in which any run is the user's own, rather than a shipped one."""
-        return sorted({row for variant in self.variants for row in variant.board.own_rows})
+    def baseline(self, variant: str, name: str) -> float | None:
+        """Return the accuracy of a trivial baseline in percent, if it is known."""
+        runs = [run for cells in self.rows.values() for run in cells.get(variant, Cell()).runs]
+        return next((run.baselines[name] for run in runs if name in run.baselines), None)
 
 
 def probes(data: Data) -> list[Probe]:
     """Sort the results on probes by task, preset and protocol, and then by variant."""
     records = [record for record in data.records if record.task in PROBES]
     rows = _name_rows(data, records)
-    found: list[Probe] = []
     groups = _group(records, lambda run: (PROBES.index(run.task), run.preset, run.protocol))
-    for _, runs in sorted(groups.items()):
-        by_data = _group(runs, lambda run: (run.data.source, run.data.fingerprint))
-        names, differing = _name_variants([group[0] for group in by_data.values()])
-        variants = [
-            _variant(data, ", ".join(filter(None, [name, budget])), group, rows)
-            for name, same_data in zip(names, by_data.values(), strict=True)
-            for budget, group in _by_budget(same_data).items()
-        ]
-        variants.sort(key=lambda variant: natural_order(variant.name))
-        found.append(Probe(runs[0].task, runs[0].preset, runs[0].protocol, variants, differing))
-    return found
+    return [_make_probe(data, runs, rows) for _, runs in sorted(groups.items())]
+
+
+def _make_probe(data: Data, runs: Sequence[RunRecord], names: Mapping[Path, str]) -> Probe:
+    by_data = _group(runs, lambda run: (run.data.source, run.data.fingerprint))
+    written, differing = _name_variants([group[0] for group in by_data.values()])
+    variants = {
+        ", ".join(filter(None, [name, budget])) or "accuracy": group
+        for name, same_data in zip(written, by_data.values(), strict=True)
+        for budget, group in _by_budget(same_data).items()
+    }
+    rows: dict[str, dict[str, Cell[RunRecord]]] = {name: {} for name in sorted(names.values())}
+    attempts: dict[tuple[str, str], list[RunRecord]] = {}
+    for variant, found in variants.items():
+        for row, group in _group(found, lambda run: names[data.path(run)]).items():
+            tried = _group(group, lambda run: (run.config_hash, run.overrides))
+            cells = [cell_of(same, data.is_own) for same in tried.values()]
+            rows[row][variant] = max(cells, key=lambda cell: cell.merit)
+            attempts[row, variant] = [run for cell in cells for run in cell.runs]
+    return Probe(
+        runs[0].preset,
+        runs[0].protocol,
+        {row: cells for row, cells in rows.items() if cells},
+        {
+            name: f"{variants[name][0].data.source} data"
+            for name in sorted(variants, key=natural_order)
+        },
+        task=runs[0].task,
+        attempts=attempts,
+        differing=differing,
+    )
 
 
 def _group(
@@ -199,115 +170,42 @@ def _by_budget(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     return _group(runs, describe)
 
 
-def _variant(data: Data, name: str, runs: Sequence[RunRecord], rows: Mapping[Path, str]) -> Variant:
-    best: dict[str, dict[str, Cell[RunRecord]]] = {}
-    attempts: dict[str, list[RunRecord]] = {}
-    for row, group in sorted(_group(runs, lambda run: rows[data.path(run)]).items()):
-        tried = _group(group, lambda run: (run.config_hash, run.overrides))
-        cells = [cell_of(same, data.is_own) for same in tried.values()]
-        best[row] = {runs[0].task: max(cells, key=lambda cell: cell.merit)}
-        attempts[row] = [run for cell in cells for run in cell.runs]
-    kind = f"{runs[0].data.source} data"
-    board = Board(runs[0].preset, runs[0].protocol, best, {runs[0].task: kind}, name or kind)
-    return Variant(name, board, attempts)
-
-
-def probe_tables(data: Data, probe: Probe) -> list[Table]:
-    """Tabulate the accuracy on each variant of a probe, and what else its papers print."""
-    return [probe_table(probe), *_scaled_table(probe), *_length_table(data, probe)]
-
-
 def probe_table(probe: Probe) -> Table:
     """Tabulate the accuracy on each variant of a probe, and how many runs succeed."""
-    known = [name for name in _BASELINES if any(v.baseline(name) for v in probe.variants)][:1]
-    below = [f"trivial baseline: {name}" for name in known]
-    columns = [name_column("mixer", [*probe.rows, *below], probe.own_rows)]
-    for variant in probe.variants:
-        entries = [_entry(variant, row) for row in probe.rows]
-        baselines = [variant.baseline(name) for name in known]
-        columns.append(result_column(variant.heading, ACCURACY, entries, baselines))
+    beneath: dict[str, dict[str, float]] = {}
+    for name in _BASELINES:
+        found = {v: number for v in probe.tasks if (number := probe.baseline(v, name)) is not None}
+        if found and not beneath:
+            beneath[f"trivial baseline: {name}"] = found
+    names, *columns = result_columns(probe.rows, probe.tasks, ACCURACY, beneath)
+    rows = [*probe.rows, *beneath]
+    columns = [
+        dataclasses.replace(
+            column,
+            entries=[
+                _add_successes(entry, probe.attempts.get((row, column.name), ()))
+                for row, entry in zip(rows, column.entries, strict=True)
+            ],
+        )
+        for column in columns
+    ]
+    by = f", by {probe.differing}" if probe.differing else ""
+    by += f' ("{DEFAULT}" is the task of the preset)' if DEFAULT in probe.tasks else ""
     return Table(
         f"accuracy-{probe.slug}",
         f"{probe.name}: accuracy",
-        f'Test accuracy in percent{_columns_of(probe)}. {_BEST} {OVER_N_SEEDS} "2 of '
-        f'4" means that 2 of the 4 runs of all these settings reach {SUCCESS:.0f} %. {RANKS}',
-        columns,
-        len(below),
+        f"Test accuracy in percent{by}. Of the learning rates and other settings of training that "
+        f"were tried, a row shows those with the best validation accuracy. {OVER_N_SEEDS} "
+        f'"2 of 4" means that 2 of the 4 runs of all these settings reach {SUCCESS:.0f} %. {RANKS}',
+        [names, *columns],
+        len(beneath),
     )
 
 
-def _entry(variant: Variant, row: str) -> Entry:
-    entry = result_entry(variant.cell(row), ACCURACY)
-    if entry.value is None:
+def _add_successes(entry: Entry, attempts: Sequence[RunRecord]) -> Entry:
+    if entry.value is None or not attempts:
         return entry
-    successes = variant.successes(row)
+    count = sum((run.test_accuracy or 0.0) >= SUCCESS for run in attempts)
+    successes = f"{count} of {len(attempts)}"
     remarks = [*entry.remarks, f"{successes} succeed"]
     return dataclasses.replace(entry, text=f"{entry.text}, {successes}", remarks=remarks)
-
-
-def _scaled_table(probe: Probe) -> list[Table]:
-    """Tabulate the scaled accuracy of probes whose chance is high; elsewhere it says nothing."""
-    if not any((variant.baseline() or 0.0) >= _LEAST_CHANCE for variant in probe.variants):
-        return []
-    columns = [name_column("mixer", probe.rows, probe.own_rows)]
-    for variant in probe.variants:
-        cells, chance = map(variant.cell, probe.rows), variant.baseline()
-        texts = [_write_scaled(cell.mean(), chance) for cell in cells]
-        columns.append(text_column(variant.heading, texts))
-    caption = "(Accuracy - chance) / (100 % - chance), the mean over seeds"
-    return [
-        Table(
-            f"scaled-accuracy-{probe.slug}",
-            f"{probe.name}: scaled accuracy",
-            f"{caption}{_columns_of(probe)}. {_BEST}",
-            columns,
-        )
-    ]
-
-
-def _write_scaled(mean: float | None, chance: float | None) -> str | None:
-    if mean is None or chance is None:
-        return None
-    return f"{round((mean - chance) / (100.0 - chance), 3) + 0.0:.3f}"  # never -0.000
-
-
-def _length_table(data: Data, probe: Probe) -> list[Table]:
-    """Tabulate the longest right answers, where every position has a label."""
-    columns = [name_column("mixer", probe.rows, probe.own_rows)]
-    for variant in probe.variants:
-        lengths = [longest_right(data, variant.cell(row)) for row in probe.rows]
-        entries = [number_entry(length, digits=0, is_ranked=True) for length in lengths]
-        columns.append(Column(variant.name or "positions", entries, digits=0))
-    if all(column.is_empty for column in columns[1:]):
-        return []
-    caption = (
-        f"Positions up to which {SUCCESS:.0f} % of the test sequences have no wrong answer"
-        f"{_columns_of(probe)}. {_BEST} Of several seeds, the mean. {RANKS}"
-    )
-    slug, title = f"longest-length-{probe.slug}", f"{probe.name}: longest length"
-    return [Table(slug, title, caption, columns)]
-
-
-def longest_right(data: Data, cell: Cell[RunRecord]) -> float | None:
-    """Return the length up to which SUCCESS percent of the test sequences have no wrong answer.
-
-    Returns: the mean over the runs of a cell; None where not every position has a label.
-    """
-    found: list[float] = []
-    for run in cell.runs:
-        made = data.predictions(run)
-        if made is None or made.first_wrong is None or not made.are_all_positions_scored:
-            continue
-        is_right = made.first_wrong == NO_PREDICTION
-        wrong = np.where(is_right, made.metadata["length"], made.first_wrong)
-        # That many sequences may be wrong earlier.
-        found.append(float(np.sort(wrong)[int(len(wrong) * (100.0 - SUCCESS) / 100.0)]))
-    return statistics.mean(found) if found else None
-
-
-def _columns_of(probe: Probe) -> str:
-    if not probe.differing:
-        return ""
-    has_default = any(variant.name == DEFAULT for variant in probe.variants)
-    explained = f' ("{DEFAULT}" is the task of the preset)' if has_default else ""
-    return f", by {probe.differing}{explained}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from common.progress import duration
 from lra.record.schema import is_cpu
@@ -14,11 +13,6 @@ from lra.report.repeats import Repeat, repeats
 from lra.report.scores import AVERAGES, FIVE, mean_over
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from tasks.base import BENCHMARK
-
-if TYPE_CHECKING:
-    from lra.config.schema import RunConfig
-    from lra.report.measured import Speeds
-    from lra.train.training_time import MeasuredSpeed
 
 _PRINTED = (
     "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
@@ -63,14 +57,32 @@ def _write_average(row: PublishedRow) -> str | None:
 
 def reproduce_table(data: Data) -> Table:
     """Tabulate the steps and the time that repeating each published result takes, by task."""
-    from lra.report.measured import Speeds
+    from lra.report.measured import find_speed, timed_records
+    from lra.train.training_time import count_steps
 
-    speeds, found = Speeds([*data.records, *data.bench]), list(repeats())
-    chosen = [_choose_device(speeds, found, of_cpu=of_cpu) for of_cpu in (True, False)]
-    devices = [device for device in chosen if device is not None]
+    records, found = timed_records(data), list(repeats())
+    speeds: dict[str, dict[int, float]] = {}
+    for device in sorted({record.device for record in records}):
+        for number, one in enumerate(found):
+            speed = find_speed(records, one.config, device)
+            if speed is not None:
+                speeds.setdefault(device, {})[number] = speed
+    # The CPU and the GPU on which steps of most published rows were timed.
+    devices = [
+        max(same, key=lambda name: len(speeds[name]))
+        for of_cpu in (True, False)
+        if (same := [name for name in speeds if is_cpu(name) == of_cpu])
+    ]
     costs: dict[str, dict[str, str]] = {}
-    for one in found:
-        costs.setdefault(one.row.method, {})[one.task] = _cost(speeds, one.config, devices)
+    for number, one in enumerate(found):
+        steps = count_steps(one.config)
+        times = [
+            f"{duration((steps or 0) / speeds[name][number])}{'' if is_cpu(name) else ' (GPU)'}"
+            for name in devices
+            if number in speeds[name]
+        ]
+        text = "not known" if steps is None else ", ".join([f"{steps:,}", *times])
+        costs.setdefault(one.row.method, {})[one.task] = text
     methods: dict[tuple[str | None, ...], list[str]] = {}
     for method, by_task in costs.items():
         methods.setdefault(tuple(map(by_task.get, BENCHMARK)), []).append(method)
@@ -82,49 +94,10 @@ def reproduce_table(data: Data) -> Table:
             f"from steps with fewer examples. An example takes longer in a batch of one or two, so "
             f"a run can take half of the time shown. Do not compare the times of different rows."
         )
-    return Table(
-        slug="reproduce",
-        title="What it takes to repeat published results",
-        caption=caption,
-        columns=[
-            text_column("published rows", [", ".join(names) for names in methods.values()]),
-            *(
-                text_column(t, column)
-                for t, column in zip(BENCHMARK, zip(*methods, strict=True), strict=True)
-            ),
-        ],
-        commands=_commands(found),
-    )
-
-
-def _cost(speeds: Speeds, config: RunConfig, devices: Sequence[str]) -> str:
-    from lra.train.training_time import count_steps
-
-    steps = count_steps(config)
-    if steps is None:
-        return "not known"
-    times = [
-        f"{duration(steps / speed.steps_per_second)}{'' if is_cpu(speed.device) else ' (GPU)'}"
-        for device in devices
-        if (speed := _speed(speeds, config, device)) is not None
-    ]
-    return ", ".join([f"{steps:,}", *times])
-
-
-def _choose_device(speeds: Speeds, found: Sequence[Repeat], *, of_cpu: bool) -> str | None:
-    """Choose the CPU or GPU on which steps of most published rows were measured."""
-    names = {record.device for record in speeds.records if is_cpu(record.device) == of_cpu}
-    counts = {
-        name: sum(_speed(speeds, one.config, name) is not None for one in found)
-        for name in sorted(names)
-    }
-    return max(filter(counts.get, counts), key=lambda name: counts[name], default=None)
-
-
-def _speed(speeds: Speeds, config: RunConfig, device: str) -> MeasuredSpeed | None:
-    """Return the speed that was measured on a device with the settings of a run."""
-    speed = speeds.find(config, device)
-    return speed if speed and speed.has_settings and speed.device == device else None
+    columns = [text_column("published rows", [", ".join(names) for names in methods.values()])]
+    columns += map(text_column, BENCHMARK, zip(*methods, strict=True))
+    title = "What it takes to repeat published results"
+    return Table("reproduce", title, caption, columns, commands=_commands(found))
 
 
 def _commands(found: Sequence[Repeat]) -> Mapping[str, str]:

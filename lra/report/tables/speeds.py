@@ -4,61 +4,41 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
 from lra.report.scores import IsOwn, is_busy, none_own
-from lra.report.tables.table import (
-    Column,
-    Entry,
-    Line,
-    Table,
-    name_column,
-    number_entry,
-    text_column,
-)
-from tasks.base import BENCHMARK
+from lra.report.tables.table import Column, Entry, Line, Table, name_column, text_column
 
-BUSY = "busy"
-"""Word on speeds that were measured while other processes kept the machine busy."""
-_NOTES = {
-    "step": "Training steps per second, the median over interleaved rounds.",
-    "forward": "Evaluation batches per second, the median over interleaved rounds.",
-    "op": "Passes per second of one part of the mixer, forward and backward, the median over "
-    "interleaved rounds.",
-    "decode": "Positions generated per second, the median over interleaved rounds. It uses the "
-    "mixer's recurrence or, where marked prefix, mixes all positions so far again.",
-}
-_UNITS = {
-    "step": "training speed, steps/s",
-    "forward": "evaluation, batches/s",
-    "op": "forward and backward, times/s",
-    "decode": "decoding, positions/s",
-}
+_MODES = {
+    "step": ("training speed, steps/s", "Training steps per second"),
+    "forward": ("evaluation, batches/s", "Evaluation batches per second"),
+    "op": ("forward and backward, times/s", "Passes per second of one part of the mixer, forward "
+           "and backward"),
+    "decode": ("decoding, positions/s", "Positions generated per second, by the mixer's recurrence "
+               "or, where marked prefix, by mixing all positions so far again"),
+}  # fmt: skip
+"""By mode of a measurement, the title of an axis of speed, and what a speed is."""
+SHOWN = 3
+"""Mixers that a title names."""
 _SEQUENCES = {
     "full": "All sequences are synthetic and have the length that is named.",
     "task": "Sequences come from the task and are at most as long as named.",
 }
-_MEMORY = (
-    "Memory is the peak memory of a separate process on a CPU, and the peak of allocated memory on "
-    "a GPU."
-)
-_EXTRA_MEMORY = "Memory is the additional memory that it needs, measured in a separate process."
 _COMPARED = (
     "Against the reference: how many times as fast the suite is, with the quartiles of the rounds. "
-    "Both were timed in interleaved rounds, each in a process of its own. The reference is written "
-    "like published code (lra/classifier/reference.py and the reference form of each fast "
-    "function): Fourier transforms of twice the length, in single precision, every sequence padded "
-    "to the task's longest, and default settings of autograd, allocator and threads."
+    "The reference is written like published code and was timed in the same rounds "
+    "(lra/classifier/reference.py and the reference form of each fast function)."
 )
 
 
 def _order(r: BenchRecord) -> tuple[object, ...]:
-    return (list(_NOTES).index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
-            write_changes(r.changes), r.precision, r.method, r.part or "", r.length)  # fmt: skip
+    return ([*_MODES].index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
+            write_changes(r.changes), r.precision, r.method, r.part or "",
+            r.length)  # fmt: skip
 
 
 def _series(r: BenchRecord) -> str:
@@ -101,11 +81,7 @@ def speed_tables(
     for r in sorted(records, key=_order):
         rounds = (*sorted(r.measured_with), str(r.varied))
         groups.setdefault((r.device, _setting(r), rounds), []).append(r)
-    return [
-        table
-        for group in groups.values()
-        for table in (_speed_table(group, names, relative_to, is_own), *_time_table(group, names))
-    ]
+    return [_speed_table(group, names, relative_to, is_own) for group in groups.values()]
 
 
 def _speed_table(
@@ -113,79 +89,71 @@ def _speed_table(
 ) -> Table:
     first = group[0]
     rows = list(dict.fromkeys(map(names.of_mixer, group)))
-    own = {names.of_mixer(r) for r in group if is_own(r)}
-    by_task = sorted(
-        group, key=lambda r: (_task_order(r.task), natural_order(_series(r)), r.length)
-    )
-    places: dict[str, dict[str, BenchRecord]] = {}
-    for r in by_task:
-        places.setdefault(_workload(r), {})[names.of_mixer(r)] = r
-    columns = [name_column("mixer", rows, own)]
-    for end, digits, number in _QUANTITIES:
-        for place, found in places.items():
-            against = number(found[relative_to]) if relative_to in found else None
-            entries = [_entry(found.get(row), number, digits, against, is_own) for row in rows]
-            columns.append(Column(f"{place}{end}", entries, digits, lowest_is_best=bool(end)))
+    group = sorted(group, key=lambda r: (natural_order(_series(r)), r.length))
+    cells: dict[str, dict[str, BenchRecord]] = {}
+    lengths: dict[str, dict[str, float]] = {}
+    for r in group:
+        cells.setdefault(_workload(r), {})[names.of_mixer(r)] = r
+        lengths.setdefault(_series(r), {})[_workload(r)] = r.length
+    columns = [name_column("mixer", rows, {names.of_mixer(r) for r in group if is_own(r)})]
+    lines: list[Line] = []
+    for end, title in (("", _MODES[first.mode][0]), (": MiB", "memory, MiB")):
+        for workload, found in cells.items():
+            base = found.get(relative_to)
+            entries = [_entry(found.get(row), base, is_own, of_memory=bool(end)) for row in rows]
+            digits = 0 if end else 2
+            columns.append(Column(f"{workload}{end}", entries, digits, lowest_is_best=bool(end)))
+        lines += [
+            Line(series, {f"{name}{end}": x for name, x in places.items()}, title,
+                 is_logarithmic=True)
+            for series, places in lengths.items() if len(places) > 1
+        ]  # fmt: skip
     columns += [
-        text_column(f"{place}: against the reference", [_ratio(found.get(row)) for row in rows])
-        for place, found in places.items()
+        text_column(f"{workload}: against the reference", [_ratio(found.get(row)) for row in rows])
+        for workload, found in cells.items()
     ]
-    columns = [columns[0], *(column for column in columns[1:] if not column.is_empty)]
-    lines: dict[str, Line] = {}
-    for end, what, unit in (("", "speed", _UNITS[first.mode]), (": MiB", "memory", "memory, MiB")):
-        for series in dict.fromkeys(map(_series, by_task)):
-            lengths = {f"{_workload(r)}{end}": r.length for r in by_task if _series(r) == series}
-            found = {c.name: float(lengths[c.name]) for c in columns if c.name in lengths}
-            if len(found) > 1:
-                lines[f"{series}: {what}"] = Line(found, y=unit, is_logarithmic=True)
-    memory = _EXTRA_MEMORY if first.mode == "op" else _MEMORY
-    parts = [_NOTES[first.mode], _SEQUENCES[first.lengths], memory]
+    parts = [
+        f"{_MODES[first.mode][1]}, the median over interleaved rounds. "
+        f"{_SEQUENCES[first.lengths]} Memory is the peak memory of a separate process on a CPU, "
+        f"and the peak of allocated memory on a GPU; of one part of a mixer, it is what the part "
+        f"needs in addition to its input."
+    ]
     if relative_to in rows:
         parts.append(f"The number in brackets is relative to {relative_to}.")
     if any(map(is_busy, group)):
         parts.append("Busy means that other processes slowed the measurement down.")
     if any(r.ratio_to_reference is not None for r in group):
         parts.append(_COMPARED)
-    few = ", ".join(rows) if len(rows) < 4 else f"{len(rows)} mixers"  # noqa: PLR2004
-    title = f"{_setting(first)}, {first.device}: {few}"
-    return Table(slugify(title), title, " ".join(parts), columns, lines=lines)
+    more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    title = f"{_setting(first)}, {first.device}: {', '.join(rows[:SHOWN])}{more}"
+    table = Table(slugify(title), title, " ".join(parts), columns, lines=lines)
+    return table.without_empty_columns()
 
 
-def _task_order(task: str | None) -> tuple[int, str]:
-    return BENCHMARK.index(task) if task in BENCHMARK else len(BENCHMARK), task or ""
-
-
-def _memory_of(r: BenchRecord) -> float | None:
+def _number(r: BenchRecord, *, of_memory: bool) -> float | None:
+    if not of_memory:
+        return r.steps_per_second
     return r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib
 
 
-_QUANTITIES: Sequence[tuple[str, int, Callable[[BenchRecord], float | None]]] = (
-    ("", 2, lambda r: r.steps_per_second), (": MiB", 0, _memory_of),
-)  # fmt: skip
-"""What is measured: the end of a column's name, decimals, and the number of a record."""
-
-
 def _entry(
-    r: BenchRecord | None,
-    number: Callable[[BenchRecord], float | None],
-    digits: int,
-    against: float | None,
-    is_own: IsOwn[BenchRecord],
+    r: BenchRecord | None, base: BenchRecord | None, is_own: IsOwn[BenchRecord], *, of_memory: bool
 ) -> Entry:
     """Write a speed or a memory, and how it compares with that of another mixer."""
     if r is None:
         return Entry()
-    value = number(r)
+    value = _number(r, of_memory=of_memory)
+    against = base and _number(base, of_memory=of_memory)
     remarks = ["oom"] if r.status == "oom" else []
-    if value is not None and digits and is_busy(r):
-        remarks.append(BUSY)
-    text = [] if value is None else [f"{value:,.{digits}f}"]
+    text = [] if value is None else [f"{value:,.{0 if of_memory else 2}f}"]
+    if value is not None and not of_memory and is_busy(r):
+        remarks.append("busy")
     if value is not None and against:
         text = [f"{text[0]} ({value / against:.2f} x)"]
+    quartiles = (r.low_quartile, r.high_quartile) if r.low_quartile and r.high_quartile else None
     return Entry(
         ", ".join([*text, *remarks]) or None, value, remarks=remarks, anchors=[bench_anchor(r)],
-        interval=(r.low_quartile, r.high_quartile) if digits and r.low_quartile and r.high_quartile
-        else None, is_own=is_own(r),
+        interval=None if of_memory else quartiles, is_own=is_own(r),
     )  # fmt: skip
 
 
@@ -194,78 +162,14 @@ def _ratio(r: BenchRecord | None) -> str | None:
     if r is None or r.ratio_to_reference is None:
         return None
     quartiles = f"{r.ratio_low_quartile:.2f} to {r.ratio_high_quartile:.2f}"
-    return f"{r.ratio_to_reference:.2f} ({quartiles}){f', {BUSY}' * is_busy(r)}"
-
-
-def _time_table(group: Sequence[BenchRecord], names: RowNames) -> list[Table]:
-    """Tabulate the parts of a step's time, if they were measured."""
-    found = {(names.of_mixer(r), _workload(r)): r.time_breakdown for r in group if r.time_breakdown}
-    if not found:
-        return []
-    parts = list(dict.fromkeys(part for times in found.values() for part in times))
-    title = f"{_setting(group[0])}, {group[0].device}: parts of a training step's time, in percent"
-    columns = [
-        text_column("mixer", [f"{row}, {place}" for row, place in found]),
-        *(
-            Column(part, [number_entry(times.get(part, 0.0), 1) for times in found.values()], 1)
-            for part in parts
-        ),
-    ]
-    caption = (
-        "Measured by PyTorch's profiler. Each part includes its backward pass. The part kernels is "
-        "the time to generate them, including the products and transforms for that."
-    )
-    return [Table(slugify(title), title, caption, columns)]
-
-
-def against_reference(records: Sequence[BenchRecord], names: RowNames) -> list[Table]:
-    """Tabulate every measurement that was compared with its reference, if any was."""
-    compared = [r for r in sorted(records, key=_order) if r.ratio_to_reference is not None]
-    if not compared:
-        return []
-    texts: dict[str, list[str | None]] = {
-        "measured": [", ".join([_measured(r), *write_changes(r.changes)]) for r in compared],
-        "mixer": [names.of_mixer(r) for r in compared],
-        "batch x positions (x channels)": [
-            f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else "")
-            for r in compared
-        ],
-        "lengths": ["the task's own" if r.lengths == "task" else "full" for r in compared],
-        "precision": [r.precision for r in compared],
-        "times as fast": [_ratio(r) for r in compared],
-        "memory": [_memory_share(r) for r in compared],
-    }
-    return [
-        Table(
-            "against-reference",
-            "Speed relative to the reference",
-            f"{_COMPARED} Memory is the suite's peak memory as a share of the reference's. For "
-            "single parts of a mixer it is the additional memory that they need.",
-            [text_column(name, column) for name, column in texts.items()],
-            beneath=len(compared),
-        )
-    ]
-
-
-def _measured(r: BenchRecord) -> str:
-    return f"{r.part} alone" if r.part else f"{r.mode}, {r.task}"
-
-
-def _memory_share(r: BenchRecord) -> str | None:
-    ours, reference = r.peak_memory_mib, r.reference_peak_memory_mib
-    if ours is None or reference is None:
-        return None
-    if r.mode == "op":
-        ours -= r.base_memory_mib or 0.0
-        reference -= r.reference_base_memory_mib or 0.0
-    return f"{ours / reference:.0%}" if reference > 0 else None
+    return f"{r.ratio_to_reference:.2f} ({quartiles}){', busy' * is_busy(r)}"
 
 
 @dataclass(frozen=True)
 class PresetSpeed:
     """How fast a mixer trains, and what memory that takes, over the tasks of a preset."""
 
-    relative: float
+    mean: float
     """Geometric mean over tasks of its steps per second, divided by those of the mixer that it is
     compared with."""
     by_task: Mapping[str, float]

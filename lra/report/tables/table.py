@@ -19,6 +19,9 @@ _ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")
 """Characters that begin HTML, end a cell, or make a link, an image or bold text. Backquotes are not
 among them: the report's own texts show commands in them."""
 
+FACTS = ("table", "row", "column", "value", "deviation", "seeds", "remarks")
+"""Columns of the file of a table's numbers."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -34,9 +37,8 @@ class Entry:
     """Standard deviation of the number over seeds; None for fewer than two seeds."""
     interval: Interval | None = None
     remarks: Sequence[str] = ()
-    """What holds for this number besides, such as "2 diverged"."""
-    unfinished: Sequence[str] = ()
-    """Runs of the user's own that have no result, in whose place shipped ones are counted."""
+    """What else is known of this number, such as "2 diverged"; also the runs of the user's own that
+    have no result, in whose place shipped ones are counted."""
     seeds: int = 0
     """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
     anchors: Sequence[str] = ()
@@ -57,8 +59,6 @@ class Column:
     lowest_is_best: bool = False
     margin: float | None = None
     """Largest difference that means nothing; None: every difference counts."""
-    known_marks: Mapping[int, str] | None = None
-    """Marks of a part of a column, which are those of the whole; None: they follow from it."""
 
     @property
     def texts(self) -> list[str]:
@@ -73,8 +73,6 @@ class Column:
     @property
     def marks(self) -> dict[int, str]:
         """Marks, BEST or SECOND, by row."""
-        if self.known_marks is not None:
-            return dict(self.known_marks)
         values = [entry.value if entry.is_ranked else None for entry in self.entries]
         return rank_numbers(
             values, self.digits, lowest_is_best=self.lowest_is_best, margin=self.margin
@@ -83,15 +81,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """Columns that a chart joins by a line for each row, with their places on the x axis."""
+    """Columns that a chart joins by a line for each row."""
 
-    places: Mapping[str, float | str]
+    panel: str
+    """What distinguishes the columns from those of the table's other lines."""
+    places: Mapping[str, float]
+    """The place of each column on the x axis."""
+    y: str
+    """What the numbers are."""
     x: str = "length, positions"
-    y: str = ""
     is_logarithmic: bool = False
     """Whether the y axis is."""
-    marks: Sequence[float] = ()
-    """Places of vertical lines, such as the lengths in training."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,14 @@ class Table:
     columns: Sequence[Column]
     beneath: int = 0
     """How many rows, the last ones, are no mixer's, such as trivial baselines."""
-    lines: Mapping[str, Line] = field(default_factory=dict)
-    """What charts draw of it, by title."""
+    lines: Sequence[Line] = ()
+    """What charts draw of it."""
     notes: Sequence[str] = ()
     """Sentences on the numbers, which README files show below the table."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Command lines by what they are for, which README files show below the notes."""
+    most_rows: int | None = None
+    """How many rows of mixers are written, the first ones; None: all."""
 
     @property
     def headings(self) -> list[str]:
@@ -129,6 +131,12 @@ class Table:
         return names[: len(names) - self.beneath]
 
     @property
+    def written_rows(self) -> list[int]:
+        """The numbers of the rows that are written."""
+        count = len(self.methods)
+        return [*[*range(count)][: self.most_rows], *range(count, count + self.beneath)]
+
+    @property
     def facts(self) -> list[dict[str, object]]:
         """The unrounded numbers, and the texts that stand in their place, one a line."""
         names = self.columns[0].texts
@@ -140,27 +148,12 @@ class Table:
                 "value": entry.text if entry.value is None else entry.value,
                 "deviation": entry.deviation,
                 "seeds": entry.seeds or None,
-                "remarks": "; ".join([*entry.remarks, *entry.unfinished]) or None,
+                "remarks": "; ".join(entry.remarks) or None,
             }
             for column in self.columns[1:]
-            for i, entry in enumerate(column.entries)
-            if entry.text is not None
+            for i in self.written_rows
+            if (entry := column.entries[i]).text is not None
         ]
-
-    def first_rows(self, count: int) -> Table:
-        """Return the table of the first rows of mixers, and of all rows beneath."""
-        kept = [*range(min(count, len(self.methods)))]
-        kept += range(len(self.methods), len(self.methods) + self.beneath)
-        columns = [
-            dataclasses.replace(
-                column,
-                entries=[column.entries[i] for i in kept],
-                known_marks={new: marks[i] for new, i in enumerate(kept) if i in marks},
-            )
-            for column in self.columns
-            for marks in [column.marks]
-        ]
-        return dataclasses.replace(self, columns=columns)
 
     def without_empty_columns(self) -> Table:
         """Return the table of the columns that say anything."""
@@ -172,7 +165,7 @@ class Table:
         for j, column in enumerate(self.columns):
             for i, mark in column.marks.items():
                 rows[i][j] = _MARKDOWN[mark].format(rows[i][j])
-        return markdown_table(list(map(escape, self.headings)), rows)
+        return markdown_table([*map(escape, self.headings)], [rows[i] for i in self.written_rows])
 
     def block(self) -> str:
         """Write the table in Markdown with its title, caption, notes and commands."""
@@ -244,24 +237,37 @@ def result_entry(
         is_ranked=is_ranked and cell.value(measure) is not None,
         deviation=cell.deviation(measure),
         interval=cell.interval(measure),
-        remarks=cell.remarks(measure),
-        unfinished=cell.unfinished,
+        remarks=[*cell.remarks(measure), *cell.unfinished],
         seeds=len(cell.numbers(measure)),
         anchors=[run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")],
         is_own=cell.has_own,
     )
 
 
-def result_column(
-    name: str, measure: Measure, entries: Iterable[Entry], beneath: Sequence[float | None] = ()
-) -> Column:
-    """Make a column of results, with numbers beneath them that are not ranked.
+def result_columns(
+    rows: Mapping[str, Mapping[str, Cell]],
+    names: Sequence[str],
+    measure: Measure,
+    beneath: Mapping[str, Mapping[str, float]],
+    *,
+    shows_spread: bool = True,
+) -> list[Column]:
+    """Make the columns of results that one measure has, and the first one, which names the rows.
 
     Args:
-        name: heading of the column.
+        rows: the cells of each row by column.
+        names: the columns.
         measure: the number that is shown.
-        entries: an entry for each row of runs.
-        beneath: a number for each row beneath, of a trivial baseline or a bound.
+        beneath: numbers of further rows, which are not ranked, by row and column.
+        shows_spread: whether texts have the standard deviation over seeds and their number.
     """
-    below = [number_entry(value, measure.digits) for value in beneath]
-    return Column(name, [*entries, *below], measure.digits, measure.lowest_is_best)
+    own = {row for row, cells in rows.items() if any(cell.has_own for cell in cells.values())}
+    columns = [name_column("mixer", [*rows, *beneath], own)]
+    for name in names:
+        entries = [
+            result_entry(cells.get(name), measure, shows_spread=shows_spread)
+            for cells in rows.values()
+        ]
+        entries += [number_entry(one.get(name), measure.digits) for one in beneath.values()]
+        columns.append(Column(name, entries, measure.digits, measure.lowest_is_best))
+    return columns

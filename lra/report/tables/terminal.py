@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from lra.report.tables.table import Column, Entry, Table
 from lra.runtime.console import (
-    GAP,
     MISSING,
     as_typed,
     plain_matrix,
@@ -20,7 +19,7 @@ from lra.runtime.console import (
 )
 
 OWN_MARK = ">"
-_LONGEST_TEXT = 20
+LONGEST_TEXT = 20
 """Most letters of a cell without a number; a longer one becomes a note."""
 
 
@@ -40,43 +39,27 @@ class TerminalTable:
 
     text: str
     legend: Sequence[str]
-    """Sentences on the seeds of the numbers, and on the letters behind them."""
-    marks_own: bool
-    """Whether rows with runs of the user's own are marked; where all rows have some, none is."""
-    left_out: Sequence[str]
-    """Columns for which the terminal is too narrow."""
+    """Sentences on the marks of rows, the seeds of the numbers, and the letters behind them."""
 
 
-def fit_table(table: Table, required: Collection[str] | None = None) -> TerminalTable:
-    """Write a table as plain text of the terminal's width.
+def fit_table(table: Table) -> TerminalTable:
+    """Write a table as plain text of the terminal's width, in several blocks of lines if need be.
 
-    Args:
-        table: the table; its first column names the rows.
-        required: columns that are shown in any case, in several blocks of lines if need be. Others
-            are shown as far as they fit beside them. None: all.
+    Its first column names the rows, those with results of the user's own with a mark where others
+    have none.
     """
-    names, *columns = table.columns
+    names, *columns = table.without_empty_columns().columns
     own = [entry.is_own for entry in names.entries]
     marks_own = any(own) and not all(own[: len(table.methods)])
     labels = [
         _wrap_name(text, OWN_MARK if marks_own and is_own else " ")
         for text, is_own in zip(names.texts, own, strict=True)
     ]
-    columns = [column for column in columns if not column.is_empty]
-    first = [c for c in columns if required is None or c.name in required]
-    usual = usual_seeds(seed_counts(first) or seed_counts(columns))
-    left = terminal_width() - max(len(line) for lines in labels for line in lines)
-    shown: list[Column] = []
-    for column in [*first, *(column for column in columns if column not in first)]:
-        width = len(GAP) + max(map(len, _write_cells(column, {}, usual)))
-        if column in first or width <= left:
-            shown.append(column)
-            left -= width
-    rows = zip(*(column.entries for column in shown), strict=True)
-    notes = dict.fromkeys(note for row in rows for entry in row for note in _notes(entry, usual))
-    symbols = {note: letters(number) for number, note in enumerate(notes)}
-    cells = {column.name: _write_cells(column, symbols, usual)[1:] for column in shown}
-    legend = [describe_seeds(usual, counts)] if (counts := seed_counts(shown)) else []
+    usual = usual_seeds(counts := seed_counts(columns))
+    symbols = {note: letters(number) for number, note in enumerate(list_notes(columns, usual))}
+    cells = {column.name: _write_cells(column, symbols, usual) for column in columns}
+    legend = [f"{OWN_MARK} marks rows with runs of your own."] if marks_own else []
+    legend += [describe_seeds(usual, counts)] if counts else []
     if symbols:
         legend.append(f"{', '.join(f'{letter}: {note}' for note, letter in symbols.items())}.")
     lines = [
@@ -84,12 +67,7 @@ def fit_table(table: Table, required: Collection[str] | None = None) -> Terminal
         for i, label in enumerate(labels)
         for k, line in enumerate(label)
     ]
-    return TerminalTable(
-        text="\n".join(plain_matrix(lines, terminal_width())),
-        legend=legend,
-        marks_own=marks_own,
-        left_out=[column.name for column in columns if column not in shown],
-    )
+    return TerminalTable("\n".join(plain_matrix(lines, terminal_width())), legend)
 
 
 def _wrap_name(name: str, mark: str) -> list[str]:
@@ -102,31 +80,22 @@ def _wrap_name(name: str, mark: str) -> list[str]:
 
 
 def _write_cells(column: Column, symbols: dict[str, str], usual: int) -> list[str]:
-    """Write the heading of a column and its numbers, with decimal points below each other."""
-    numbers = [_write_number(entry, column.digits) for entry in column.entries]
-    room = max(map(len, numbers))
-    texts = [column.name]
+    """Write the numbers of a column, with decimal points below each other."""
+    digits = column.digits
+    numbers = [
+        f"{entry.value:.{digits}f}"
+        if entry.value is not None and entry.seeds
+        else short_text(entry) or MISSING
+        for entry in column.entries
+    ]
+    room = max(map(len, numbers), default=0)
+    texts: list[str] = []
     for number, entry in zip(numbers, column.entries, strict=True):
-        deviation = "" if entry.deviation is None else f" ± {entry.deviation:.{column.digits}f}"
-        marks = " ".join(symbols.get(note, "a") for note in _notes(entry, usual))
+        deviation = "" if entry.deviation is None else f" ± {entry.deviation:.{digits}f}"
+        marks = " ".join(symbols[note] for note in notes_on(entry, usual))
         aligned = number if number[:1].isalpha() else number.rjust(room)
         texts.append(f"{aligned}{deviation} {marks}".rstrip())
     return texts
-
-
-def _write_number(entry: Entry, digits: int) -> str:
-    """Write a mean over seeds; of another entry the text, or the dash that stands in its place."""
-    if entry.value is not None and entry.seeds:
-        return f"{entry.value:.{digits}f}"
-    is_note = entry.value is None and len(entry.text or "") > _LONGEST_TEXT
-    return MISSING if entry.text is None or is_note else entry.text
-
-
-def _notes(entry: Entry, usual: int) -> list[str]:
-    if entry.value is None:
-        text = entry.text or ""
-        return [text] if len(text) > _LONGEST_TEXT else []
-    return [*notes_on(entry, usual), *entry.unfinished] if entry.seeds else []
 
 
 def letters(number: int) -> str:
@@ -159,14 +128,27 @@ def describe_seeds(usual: int, counts: Collection[int]) -> str:
     """
     if max(counts, default=1) == 1:
         return "Each number is from one seed."
-    if len(set(counts)) == 1:
-        return f"Each number is the mean ± standard deviation over {count_seeds(usual)}."
     if usual == 1:
         return "Numbers are from one seed or, where marked, means ± standard deviations over more."
-    return f"Numbers are means ± standard deviations over {count_seeds(usual)} where not marked."
+    others = " where not marked" * (len(set(counts)) > 1)
+    return f"Numbers are means ± standard deviations over {count_seeds(usual)}{others}."
+
+
+def short_text(entry: Entry) -> str:
+    """Return the text of an entry; that of one without a number only if it is no note."""
+    is_note = entry.value is None and len(entry.text or "") > LONGEST_TEXT
+    return "" if is_note else entry.text or ""
 
 
 def notes_on(entry: Entry, usual: int) -> list[str]:
     """List the notes on an entry: its remarks, and its seeds where they are not the usual ones."""
-    is_usual = entry.seeds in (0, usual)
-    return [*entry.remarks, *([] if is_usual else [count_seeds(entry.seeds)])]
+    if entry.value is None:
+        return [entry.text] if entry.text and not short_text(entry) else []
+    seeds = [] if entry.seeds in (0, usual) else [count_seeds(entry.seeds)]
+    return [*entry.remarks, *seeds] if entry.seeds else []
+
+
+def list_notes(columns: Sequence[Column], usual: int) -> list[str]:
+    """List the notes on all entries of some columns, row by row."""
+    rows = zip(*(column.entries for column in columns), strict=True)
+    return list(dict.fromkeys(n for row in rows for entry in row for n in notes_on(entry, usual)))

@@ -1,3 +1,0 @@
-"""Figures: bubbles, lines, and what drawing them has in common."""
-
-__all__ = ["bubbles", "drawing", "lines"]

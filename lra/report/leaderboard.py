@@ -1,0 +1,191 @@
+"""The leaderboard: its table, its figure and the file of its runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from lra.record.table import to_frame
+from lra.report.boards import Board, Cells, rows_at_preset
+from lra.report.charts import Chart, Field, bubbles_of_board
+from lra.report.data import Data
+from lra.report.drawing import Figure
+from lra.report.published import closest_mean
+from lra.report.scores import FIVE, average
+from lra.report.styles import styles_of_data
+from lra.report.tables.results import (
+    MEANS,
+    UNPUBLISHED,
+    accuracy_columns,
+    conditions_of,
+    cost_columns,
+)
+from lra.report.tables.speeds import PresetSpeeds, preset_speeds
+from lra.report.tables.table import Entry, Table, text_column
+from lra.runtime.console import csv_table
+
+_MARKS = (
+    "Bold: the best of its column, by more than 1.4 times the interval in the last row; smaller "
+    "differences can be chance. Underlined, if no number is bold: the best, and all within "
+    "that distance. At chance: not significantly better than the same answer for every example; "
+    "such results are not ranked, but they count in the mean."
+)
+_CSV = {
+    "task": "task", "mixer": "mixer", "preset": "preset", "protocol": "protocol", "seed": "seed",
+    "status": "status", "test_accuracy": "test_accuracy",
+    "interval_low": "test_low", "interval_high": "test_high", "best_trivial_baseline": "",
+    "test_examples": "test_total", "val_accuracy": "val_accuracy", "best_step": "best_step",
+    "steps": "steps", "batch_size": "batch_size", "learning_rate": "train.lr",
+    "weight_decay": "train.weight_decay", "channels": "model.dim", "blocks": "model.depth",
+    "norm": "model.norm", "axes": "model.axes", "pooling": "model.pooling",
+    "positions": "model.positions", "longest_sequence": "length", "parameters": "params",
+    "train_seconds": "train_seconds", "steps_per_second": "steps_per_second",
+    "peak_memory_mib": "peak_memory_mib", "device": "device", "precision": "precision",
+    "data": "data.source", "data_fingerprint": "data.fingerprint", "config_hash": "config_hash",
+    "run": "run_id",
+}  # fmt: skip
+"""Columns of the leaderboard's file, and those of `lra.records` that they are, in percent."""
+
+
+def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
+    """Tabulate the mixers of a board at the settings of its preset, the best mean first.
+
+    Beneath them are the best trivial baseline and the interval of each column. Columns without any
+    number are left out, and tasks without any are named in the notes.
+
+    Args:
+        board: the accuracies of all rows.
+        speeds: the training speeds of mixers at the preset; rows of other mixers have none.
+    """
+    rows = _best_first(rows_at_preset(board))
+    own = dataclasses.replace(board, rows=rows)
+    baseline = own.best_trivial_baseline()
+    names, *columns = accuracy_columns(own, baseline, MEANS, shows_spread=False)
+    missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
+    halves = [None if c.margin is None or c.is_empty else c.margin / math.sqrt(2) for c in columns]
+    last = ["95 % interval", *(None if half is None else f"± {half:.1f}" for half in halves)]
+    parameters, *costs = cost_columns(rows, speeds, len(baseline) + 1)
+    columns = [
+        *(
+            dataclasses.replace(column, entries=[*column.entries, Entry(text)])
+            for column, text in zip((names, *columns), last, strict=True)
+        ),
+        parameters,
+        *(text_column(column.name, [e.text for e in column.entries]) for column in costs),
+    ]
+    notes = [_count_seeds(rows), _name_baselines(own), conditions_of(own)]
+    if "unofficial" in board.conditions.get(UNPUBLISHED, ""):
+        notes.append(
+            "Retrieval has other pairs of papers than the official ones. Those of the shipped runs "
+            "are not published, so nobody else can repeat this column and the mean of 5. The mean "
+            "of 4 leaves Retrieval out."
+        )
+    if missing:
+        notes.append(f"There are no results for {', '.join(missing)}.")
+    if speeds.by_mixer:
+        notes.append(
+            f"Speed is the geometric mean over {speeds.tasks} of steps per second, divided by "
+            f"those of {speeds.relative_to}, on {speeds.device}."
+        )
+    return Table(
+        slug="leaderboard",
+        title=f"Leaderboard: preset {board.preset}, protocol {board.protocol}",
+        caption=f"Test accuracy in percent. {_MARKS}",
+        columns=columns,
+        beneath=len(baseline) + 1,
+        notes=list(filter(None, notes)),
+    ).without_empty_columns()
+
+
+def _best_first(rows: Mapping[str, Cells]) -> dict[str, Cells]:
+    """Sort rows by their mean over five tasks; those without a mean follow by their results."""
+
+    def order(name: str) -> tuple[object, ...]:
+        done = sum(cell.value() is not None for cell in rows[name].values())
+        return -(average(rows[name], FIVE) or 0.0), -done, name
+
+    return {name: rows[name] for name in sorted(rows, key=order)}
+
+
+def _count_seeds(rows: Mapping[str, Cells]) -> str:
+    """Say which numbers are means over several seeds."""
+    methods_of: dict[tuple[str, int], list[str]] = {}
+    for method, cells in rows.items():
+        for task, cell in cells.items():
+            if (count := len(cell.numbers())) > 1:
+                methods_of.setdefault((task, count), []).append(method)
+    tasks_of: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for (task, count), methods in sorted(methods_of.items()):
+        tasks_of.setdefault((count, tuple(methods)), []).append(task)
+    parts = [
+        f"over {count} seeds on {' and '.join(tasks)}: {', '.join(methods)}"
+        for (count, methods), tasks in tasks_of.items()
+    ]
+    means = f"Means {'; '.join(parts)}. All other numbers are from one seed."
+    return means if parts else "Each number is from one seed."
+
+
+def _name_baselines(board: Board) -> str:
+    """Say which trivial baseline is the best on each task; empty without any."""
+    tasks_of: dict[str, list[str]] = {}
+    baselines = board.trivial_baselines()
+    for task in board.tasks:
+        found = {name: by_task[task] for name, by_task in baselines.items() if task in by_task}
+        if found:
+            tasks_of.setdefault(max(found, key=found.__getitem__), []).append(task)
+    parts = [f"{name} ({', '.join(tasks)})" for name, tasks in tasks_of.items()]
+    return f"The best trivial baselines are {'; '.join(parts)}." if parts else ""
+
+
+def leaderboard_figure(data: Data, board: Board) -> Figure:
+    """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
+
+    A second panel has the published means of the same mixers over the same speeds.
+    """
+    rows = rows_at_preset(board)
+    here, there = f"measured here: preset {board.preset}", "published: full size"
+    found = bubbles_of_board(data, dataclasses.replace(board, rows=rows)).points
+    points = [p | {"panel": here} for p in found if p["panel"] == "mean of 5"]
+    for point in [*points]:
+        mean = closest_mean(rows[point["row"]][FIVE[0]].runs[0])
+        points.append(point | {"panel": there, "score": mean, "low": None, "high": None})
+    speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
+    fields = [
+        Field("relative", f"training speed, {speeds.relative_to} = 1", is_logarithmic=True),
+        Field("score", "mean accuracy, %"),
+        Field("measured_memory", "peak memory, MiB"),
+    ]
+    axes = {"x": "relative", "y": "score", "size": "measured_memory"}
+    caption = (
+        f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
+        f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; bars show the "
+        f"standard deviation over seeds or, for a single seed, the 95 % interval of the test "
+        f"examples. Right: the mean that papers report for the same mixers at full size, under "
+        f"protocols that differ from paper to paper. Speeds and memory were measured here: "
+        f"steps per second, divided by those of {speeds.relative_to} (geometric mean over "
+        f"{speeds.tasks}), on {speeds.device}."
+    )
+    return Figure(
+        f"leaderboard-{board.slug}",
+        "Mean accuracy over training speed",
+        caption,
+        Chart("bubbles", "", [here, there], fields, axes, points),
+        styles_of_data(data),
+    )
+
+
+def leaderboard_csv(data: Data, board: Board) -> str:
+    """Write the runs of the leaderboard as CSV, with the 95 % interval of each accuracy (Wilson)
+    and the accuracy of the best trivial baseline.
+    """
+    rows = rows_at_preset(board)
+    runs = [run for cells in rows.values() for cell in cells.values() for run in cell.runs]
+    runs.sort(key=lambda run: (board.tasks.index(run.task), run.mixer, run.seed, run.run_id))
+    frame = to_frame(((data.path(run), run) for run in runs), data.folder)
+    chosen = frame.reindex(columns=[*_CSV.values()]).set_axis([*_CSV], axis="columns")
+    baselines = next(iter(board.best_trivial_baseline().values()), {})
+    chosen["best_trivial_baseline"] = [baselines.get(run.task) for run in runs]
+    intervals = ["interval_low", "interval_high"]
+    chosen[intervals] = chosen[intervals].round(2)
+    return csv_table(chosen)
