@@ -198,7 +198,10 @@ class SKITNN(Mixer):
     ) -> None:
         super().__init__()
         if context.causal:
-            raise ValueError("ski-tnn cannot be causal (model.causal); fd-tnn and tnn can")
+            raise ValueError(
+                "ski-tnn cannot be causal (model.causal): masking W A W^T costs more than the "
+                "low rank saves; fd-tnn and tnn can"
+            )
         if num_taps % 2 == 0:
             raise ValueError(f"num_taps {num_taps} is even, expected as many taps on either side")
         hidden = inner_channels(expand_ratio, context.dim)
