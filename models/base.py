@@ -130,10 +130,7 @@ class Mixer(nn.Module, abc.ABC):
 
 
 def begin_step(model: nn.Module) -> bool:
-    """Call `Mixer.begin_step` of all mixers, and return whether buffers changed at random.
-
-    A training loop calls it once for each step of the optimizer, before the first forward pass.
-    """
+    """Call `Mixer.begin_step` of all mixers, once before each step of the optimizer."""
     mixers = [module for module in model.modules() if isinstance(module, Mixer)]
     have_changed = [mixer.begin_step() for mixer in mixers]
     return any(have_changed)

@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads
+from models.layers.heads import channels_of_heads, split_parts
 from models.ops.deterministic import cumulative_sum
 from models.ops.recurrences import decaying_attention
 
@@ -120,18 +120,13 @@ class Linear(RecurrentMixer, Recurrence):
 
     def _sums(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Sum weighed values, and weights: (batch, heads, length, size + 1)."""
-        query, key, value = self._heads(x)
+        query, key, value = split_parts(self.query_key_value(x), 3, self.num_heads)
         position = torch.arange(x.shape[1], device=x.device)
         query, key = self.query_features(query, position), self.key_features(key, position, mask)
         log_decay = self.log_decays(x)
         if mask is not None:
             key = key * mask[:, None, :, None]
         return self._attend(query, key, _weighed(value), log_decay)
-
-    def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Make queries, keys and values: (batch, length, dim) -> (batch, heads, length, size)."""
-        parts = self.query_key_value(x).unflatten(-1, (3, self.num_heads, -1))
-        return tuple(part.transpose(1, 2) for part in parts.unbind(dim=2))
 
     def query_features(self, query: Tensor, position: Tensor) -> Tensor:
         """Map queries to features that are not negative, see `key_features`.
@@ -229,7 +224,7 @@ class Linear(RecurrentMixer, Recurrence):
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """See `Recurrence.step`; with feature cos there are at most max_length positions."""
         (sums, position), one = state, x[:, None]
-        query, key, value = self._heads(one)
+        query, key, value = split_parts(self.query_key_value(one), 3, self.num_heads)
         query = self.query_features(query, position[:1])
         sums = sums + self.key_features(key, position[:1]).mT @ _weighed(value)
         y = self._divided(query @ sums)[:, 0]
@@ -238,7 +233,7 @@ class Linear(RecurrentMixer, Recurrence):
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         batch, length, _ = x.shape
-        _, key, value = self._heads(x)
+        _, key, value = split_parts(self.query_key_value(x), 3, self.num_heads)
         key = self.key_features(key, torch.arange(length, device=x.device))
         to_end = cumulative_sum(self.log_decays(x).flip(-2), -2).flip(-2)
         sums = (to_end.exp() * key).mT @ _weighed(value)

@@ -17,18 +17,16 @@ Symbols of the paper and their names here:
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
 from models.ops.hashed_attention import count_directions, hash_vectors, hashed_attention
-
-FEW_BUCKETS = 64
-"""So many buckets may be more than there are positions."""
 
 
 class Reformer(Mixer):
@@ -45,8 +43,7 @@ class Reformer(Mixer):
             meet in one of several rounds.
         chunk_length: in positions. A position sees its chunk and the one before. A chunk longer
             than every sequence counts as one of that length.
-        num_buckets: number of buckets in a round, which one hash chooses; no more than positions,
-            or 64. None: at least twice the
+        num_buckets: number of buckets in a round, which one hash chooses. None: at least twice the
             number of chunks in `context.max_length`, or 1 if there is one chunk. If there are more
             chunks than positions in a chunk, two hashes choose the bucket together, as in the
             released code. One hash would compare each position with as many random directions as
@@ -55,7 +52,7 @@ class Reformer(Mixer):
         redraw_rotations: whether each training step draws new random rotations for the hashes (in
             `models.base.begin_step`). Otherwise the first ones are kept. Evaluation uses those of
             the last training step.
-    Raises: ValueError if num_heads does not divide the channels, or for too many buckets.
+    Raises: ValueError if num_heads does not divide the channels.
     """
 
     name = "reformer"
@@ -69,18 +66,12 @@ class Reformer(Mixer):
         num_heads: PositiveInt = 4,
         num_rounds: PositiveInt = 4,
         chunk_length: PositiveInt = 16,
-        num_buckets: PositiveInt | None = None,
+        num_buckets: Annotated[int, Field(ge=1, le=2**12)] | None = None,
         look_ahead: bool = True,
         redraw_rotations: bool = False,
     ) -> None:
         super().__init__()
         dim = channels_of_heads(context, num_heads)
-        most = max(context.max_length, FEW_BUCKETS)
-        if num_buckets is not None and num_buckets > most:
-            raise ValueError(
-                f"num_buckets {num_buckets:,} for sequences of {context.max_length:,} positions, "
-                f"expected at most {most:,}: each position is compared with all buckets"
-            )
         factors = [num_buckets] if num_buckets else factor_buckets(context.max_length, chunk_length)
         self.num_heads = num_heads
         self.chunk_length = chunk_length

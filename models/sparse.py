@@ -57,12 +57,9 @@ NUM_RANDOM = 3
 def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer: int) -> Tensor:
     """Draw the random blocks that each block of queries attends to (BigBird, appendix D).
 
-    Blocks are drawn without replacement from all but the global ones, the queries' own and the two
-    beside it. The same arguments always give the same blocks, as `numpy.random.RandomState` never
-    changes.
-
-    Of all blocks, the first and the last are global, and those from the number `within` on are not
-    drawn.
+    Blocks are drawn without replacement from all but the global ones, which are the first and the
+    last, the queries' own, the two beside it, and those from the number `within` on. The same
+    arguments always give the same blocks, as `numpy.random.RandomState` never changes.
 
     Returns: (heads, max(1, blocks - 2), num_random), numbers from the first block that is not
         global, and -1 where there are not enough blocks.

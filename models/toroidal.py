@@ -12,6 +12,7 @@ Symbols of the description and their names here:
     d_k: the channels of a head on a platter
     lambda: the weight of the distance, of each head
     delta: Torus.distance + Torus.platter_distance, in models/ops/torus.py
+    theta_i w_m + phi_k p_m: Torus.angles
     Omega: fusion
 """
 

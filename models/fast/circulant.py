@@ -7,7 +7,6 @@ saved for the backward pass, which transforms x again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -106,21 +105,14 @@ class _Multiply(Function):
 
 
 def _share_out(multiply: Any, response: Tensor, size: int, x: Tensor) -> None:
-    """Call a function of a workspace on each worker."""
-    shares = _shares(x, size)
-    numbers = GPU_CHUNK_NUMBERS
-    if x.device.type == "cpu":
-        numbers = CHUNK_NUMBERS * threads_of_each(len(shares))
-    on_workers(lambda share: multiply(_Workspace(response, size, x, share, numbers)), shares)
-
-
-def _shares(x: Tensor, size: int) -> list[slice]:
-    """Cut the channels of x, (batch, length, channels), into a slice for each worker."""
+    """Call a function of a workspace on each worker, which has some of the channels."""
     channels = x.shape[2]
     most = min(channels // FEWEST_CHANNELS, len(x) * size * channels // FEWEST_NUMBERS)
     count = max(1, min(num_workers(x.device), most))
-    ends = [channels * i // count for i in range(count + 1)]
-    return [slice(first, end) for first, end in pairwise(ends)]
+    shares = [slice(channels * i // count, channels * (i + 1) // count) for i in range(count)]
+    is_cpu = x.device.type == "cpu"
+    numbers = CHUNK_NUMBERS * threads_of_each(count) if is_cpu else GPU_CHUNK_NUMBERS
+    on_workers(lambda share: multiply(_Workspace(response, size, x, share, numbers)), shares)
 
 
 class _Workspace:

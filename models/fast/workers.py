@@ -46,15 +46,10 @@ def threads_of_each(shares: int) -> int:
 
 
 def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """Compute all shares in parallel, without gradients, each on its own thread.
+    """Compute all shares, at most `num_workers`, in parallel, each on its own thread.
 
-    A profiler, or a mode that observes operations, sees this thread only. Under such a mode the
-    shares are computed one after another on this thread, with the same results.
-
-    Args:
-        compute: computes one share.
-        shares: the shares, at most `num_workers` of them.
-    Returns: the results of `compute`, one per share.
+    No gradients are recorded. A profiler, or a mode that observes operations, sees this thread
+    only, so the shares are then computed here, one after another, with the same results.
     """
     is_watched = _profiler_enabled() or _get_current_dispatch_mode() is not None
     if len(shares) == 1 or is_watched:

@@ -116,10 +116,7 @@ class SelectiveStates(nn.Module, abc.ABC):
 
 
 def mix_together(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) -> list[Tensor]:
-    """Run states of one kind, each over sequences of its own; see `SelectiveStates.run`.
-
-    On a GPU they run as one, which takes as many kernel launches as a single one of them.
-    """
+    """Run states of one kind, each over its own sequences, on a GPU in as few launches as one."""
     if len(states) == 1 or chosen[0].x.device.type == "cpu":
         pairs = zip(states, chosen, strict=True)
         return [some.run(part, some.poles(), some.bias()) for some, part in pairs]

@@ -54,12 +54,13 @@ class SharedStates(nn.Module, abc.ABC):
 
         All groups of a batch use the same ones, see `cache_kernels`.
         """
-        return compute_once(self, "matrices", self._matrices)
 
-    def _matrices(self) -> tuple[Tensor, Tensor, list[Tensor]]:
-        poles, into = self.discretize()
-        readouts = torch.view_as_real(self.readouts().conj().resolve_conj()).flatten(2)
-        return poles, torch.view_as_real(into).transpose(1, 2).flatten(0, 1), list(readouts)
+        def compute() -> tuple[Tensor, Tensor, list[Tensor]]:
+            poles, into = self.discretize()
+            readouts = torch.view_as_real(self.readouts().conj().resolve_conj()).flatten(2)
+            return poles, torch.view_as_real(into).transpose(1, 2).flatten(0, 1), list(readouts)
+
+        return compute_once(self, "matrices", compute)
 
     def readouts(self) -> Tensor:
         """Return C, times its scale: (directions, dim, states) complex."""

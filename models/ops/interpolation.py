@@ -44,8 +44,8 @@ class InducingGrid:
             )
         if self.spacing < 1 and self.max_length > 1:
             raise ValueError(
-                f"num_inducing_points {self.num_points} for sequences of {self.max_length}: more "
-                f"points than that are no approximation; lower it"
+                f"num_inducing_points {self.num_points} for sequences of {self.max_length} exceeds "
+                f"the number of positions"
             )
 
     @property

@@ -104,16 +104,9 @@ def attend_to_all(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Let a few positions attend to all real ones, O(length) for each.
+    """Let queries at a few places, (queries,), attend to all real positions, O(length) for each.
 
-    Args:
-        query: (batch, heads, queries, channels).
-        key, value: (batch, heads, length, channels).
-        mask: (batch, length) bool, True at real positions. None: all are real.
-        place: (queries,), the positions of the queries.
-        causal: whether positions attend to earlier ones only.
-        dropout: fraction of attention weights dropped.
-    Returns: (batch, heads, queries, channels).
+    See `sparse_attention` for the other arguments.
     """
     lag = place[:, None] - torch.arange(key.shape[2], device=place.device)
     allowed = lag >= 0 if causal else torch.ones_like(lag, dtype=torch.bool)

@@ -2,13 +2,7 @@
 
 The encoding of positions is periodic and their distance is circular, so that no position is an end.
 The guide to the mixer claims these properties, and here they hold exactly.
-
-Symbols of the description and their names here:
-    N: period of an axis that wraps
-    D: num_platters
-    (i, k): a place on the axes and a platter
-    theta_i w_m + phi_k p_m: `Torus.angles`, where d is the channels of a head on a platter
-    delta: `Torus.distance` + `Torus.platter_distance`
+models/toroidal.py lists the symbols of the description.
 """
 
 from __future__ import annotations
