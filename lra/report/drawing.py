@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lra.report.charts import Chart, lines_of_table
-from lra.report.styles import Styles
+from lra.report.styles import Styles, assign_styles
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Table
 
@@ -223,8 +223,11 @@ def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
     has_deviations = any(e.deviation is not None for c in table.columns for e in c.entries)
     deviations = "standard deviations over seeds or, for a single seed, " * has_deviations
     caption = f"{table.caption.replace(RANKS, '').strip()} Bars: {deviations}95 % intervals."
+    # Rows of other charts may have the same dashes, and must not keep them from these rows.
+    dashes = {row: look["dash"] for row, look in assign_styles(table.methods).items()}
+    looks = {row: {**styles[row], "dash": dash} for row, dash in dashes.items()}
     return [
-        Figure(table.slug, table.title, caption, chart, styles) for chart in lines_of_table(table)
+        Figure(table.slug, table.title, caption, chart, looks) for chart in lines_of_table(table)
     ]
 
 
