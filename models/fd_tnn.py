@@ -55,9 +55,6 @@ class FrequencyOperator(LongConvolution):
 
     Args:
         encoder: gives one number per channel if causal, else two, the real and imaginary parts.
-        channels: in and out.
-        max_length: the task's longest sequence, in positions.
-        causal: whether the kernel is zero at negative lags.
         frequency_input: the encoder's input. A smooth function of the angle has kinks at 0 and pi
             when it is continued around the circle, so its kernel falls no faster than
             1 / lag ** 2. A function of the cosine has none, as Theorems 2 and 3 assume.

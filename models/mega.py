@@ -46,11 +46,6 @@ class DampedAverage(LongConvolution):
     Each channel has several averages with different decays q, whose kernels over lags are
     p beta q ** lag. The channel's kernel is their sum weighted by gamma. With two directions there
     is another kernel for later positions; both include lag 0.
-
-    Args:
-        channels: in and out.
-        directions: 1 if causal, else 2.
-        size: number of averages per channel and direction.
     """
 
     def __init__(self, *, channels: int, directions: int, size: int) -> None:

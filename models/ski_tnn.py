@@ -50,7 +50,6 @@ class WarpedPiecewiseLinear(nn.Module):
     well. Kernels start as a linear function of the warped lag, which is an exponential decay.
 
     Args:
-        channels: number of kernels.
         num_knots: number of knots on each side of 0.
         warp: lambda, in (0, 1).
         scale: standard deviation, over channels, of the initial kernels next to lag 0.
@@ -81,9 +80,7 @@ class SparsePlusLowRank(PositionOperator):
     interpolates between these points and all positions. W is never written out.
 
     Args:
-        channels: in and out.
         num_taps: number of taps of the convolution, odd.
-        grid: the inducing points.
         warp: lambda of the inverse time warp, in (0, 1).
     """
 

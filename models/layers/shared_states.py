@@ -87,7 +87,6 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
     gelu; it zeroes whole channels if the context has tied dropout.
 
     Args:
-        context: facts about the model and the task.
         states: h.
         gate: with g = gelu(y), "glu" is W_1 g * sigmoid(W_2 g), "half_glu1" is g * sigmoid(W g),
             and "half_glu2" is y * sigmoid(W g).

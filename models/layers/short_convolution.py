@@ -13,13 +13,7 @@ SMALLEST_STEP = 1e-4
 
 
 class ShortConvolution(nn.Module):
-    """A causal depthwise convolution with few taps.
-
-    Args:
-        channels: in and out.
-        size: number of taps of a filter.
-        bias: whether a constant is added.
-    """
+    """A causal depthwise convolution with `size` taps."""
 
     def __init__(self, channels: int, size: int, *, bias: bool) -> None:
         super().__init__()

@@ -39,7 +39,6 @@ class ConvolutionMixer(Mixer, Generic[Convolution]):
     channels. The former is as in the code of DSS, the latter as in that of S4.
 
     Args:
-        context: facts about the model and the task.
         convolution: K, with dim channels or a multiple of them. Each copy of the channels has its
             own kernels, and W joins the copies.
         output: "glu", or "linear" for W without a gate.
