@@ -95,7 +95,7 @@ def _table(runs: Sequence[TrainedRun], width: int) -> list[str]:
         scored = {one.label: _scored(one) for one in records}
         for measured, text in _scored(run).items():
             rows.append(
-                {"run": f"{run.method}/{run.run_id}"}
+                {"run": f"{run.mixer}/{run.run_id}"}
                 | ({} if run.positions is None else {"measured": measured})
                 | {"as trained": text}
                 | {one.label: scored.get(one.label, {}).get(measured, MISSING) for one in columns}

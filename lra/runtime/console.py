@@ -47,11 +47,14 @@ _bases: set[str] = set()
 def absolute_path(text: str) -> Path:
     """Make a path that the user typed absolute, as code of the user's own may change the folder.
 
-    What is printed shows the path as it was typed.
+    What is printed shows the path as it was typed. A path stays relative where this user may not
+    enter a folder above the working directory.
     """
-    if not Path(text).is_absolute():
-        _bases.add(f"{Path.cwd()}/")
-    return Path(text).absolute()
+    path = Path(text)
+    if path.is_absolute() or not os.access(Path.cwd(), os.X_OK):
+        return path
+    _bases.add(f"{Path.cwd()}/")
+    return path.absolute()
 
 
 def as_typed(text: str) -> str:
