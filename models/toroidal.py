@@ -40,7 +40,7 @@ from models.ops.torus import Harmonics, Reach, Torus
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]
 Window = Annotated[int, Field(ge=1, le=2**31)]
-Fusion = Literal["low_rank", "none"]
+Fusion = Literal["low_rank", "attention", "mean", "none"]
 
 
 class LowRankFusion(nn.Module):
@@ -57,6 +57,31 @@ class LowRankFusion(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.left @ (self.right.T @ x)
+
+
+class AttentionFusion(nn.Module):
+    """Attention between platters, softmax(Q K^T / sqrt(channels)) V.
+
+    Q, K and V are linear maps from platters to platters that all channels share.
+    """
+
+    def __init__(self, num_platters: int) -> None:
+        super().__init__()
+        self.query_key_value = nn.Parameter(
+            torch.randn(3, num_platters, num_platters) * num_platters**-0.5
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (weight @ x for weight in self.query_key_value)
+        scores = query @ key.transpose(-1, -2) * x.shape[-1] ** -0.5
+        return scores.softmax(dim=-1) @ value
+
+
+class MeanFusion(nn.Module):
+    """Replace each platter by the mean of all platters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=-2, keepdim=True).expand_as(x)
 
 
 class TorusPositions(nn.Module):
@@ -124,13 +149,12 @@ class Toroidal(RecurrentMixer):
             the distance: the steps between positions divided by the circle's length, plus the
             steps between platters divided by their number. Each head learns its weight, without
             weight decay. 0: scores do not depend on the distance.
-        fusion: whether the platters are combined after attention, by a matrix I + U V^T of
-            "low_rank" U and V.
+        fusion: how the platters are combined after attention.
         fusion_rank: rank of fusion "low_rank". None: a quarter of the platters, at least 1.
     Raises: ValueError if heads and platters do not divide the channels, or if the channels of a
         head are not divisible by two (on a grid by four); for real_length on a grid, for it and
-        spectral in a causal context, for a depth_wrap of one platter, and for a rank that the
-        fusion cannot have.
+        spectral in a causal context, for a depth_wrap or a fusion of one platter, and for a rank
+        that the fusion cannot have.
     """
 
     name = "toroidal"
@@ -163,8 +187,8 @@ class Toroidal(RecurrentMixer):
             raise ValueError("circle real_length cannot be causal or a grid's; use max_length")
         if mode == "spectral" and context.causal:
             raise ValueError("mode spectral averages over all positions: it cannot be causal")
-        if depth_wrap and num_platters == 1:
-            raise ValueError("depth_wrap has no effect: num_platters is 1; leave it out")
+        if num_platters == 1 and (depth_wrap or fusion in ("attention", "mean")):
+            raise ValueError(f"depth_wrap and fusion {fusion} have no effect: num_platters is 1")
         if fusion_rank is not None and (fusion != "low_rank" or fusion_rank > num_platters):
             raise ValueError(
                 f"fusion_rank {fusion_rank} concerns low_rank of {num_platters} platters at most"
@@ -182,7 +206,12 @@ class Toroidal(RecurrentMixer):
         torus = Torus(sizes, num_platters, wrap=wrap, depth_wrap=depth_wrap)
         self.positions = TorusPositions(context, torus, num_heads, distance_weight)
         rank = fusion_rank or max(1, num_platters // 4)
-        self.fusion = nn.Identity() if fusion == "none" else LowRankFusion(num_platters, rank)
+        self.fusion = {
+            "low_rank": lambda: LowRankFusion(num_platters, rank),
+            "attention": lambda: AttentionFusion(num_platters),
+            "mean": MeanFusion,
+            "none": nn.Identity,
+        }[fusion]()
         self.output = LinearMap(context.dim, context.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -104,8 +104,8 @@ FORMS: dict[str, list[Options]] = {
         {"decay_learned": True, "inner_norm": "layer", "rpe_input": "scaled"},
     ],
     "toroidal": [
-        {"window": 7, "num_platters": 4, "num_heads": 1, "fusion_rank": 2},
-        {"wrap": False, "harmonics": "rope", "distance_weight": 0.0, "fusion": "none"},
+        {"window": 7, "num_platters": 4, "num_heads": 1, "fusion": "attention"},
+        {"wrap": False, "harmonics": "rope", "distance_weight": 0.0, "fusion": "mean"},
         {"mode": "spectral"},
         {"circle": "real_length"},
     ],
@@ -296,7 +296,11 @@ REFUSED: list[tuple[str, Options, str]] = [
     ("sparse", {"block_size": 4}, "pattern longformer has no option block_size; its options are"),
     ("synthesizer", {"rank": 3}, "rank concerns scores factorized_random"),
     ("tnn", {"decay": None, "decay_learned": True}, "decay_learned needs a decay"),
-    ("toroidal", {"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters"),
+    (
+        "toroidal",
+        {"depth_wrap": True, "num_platters": 1},
+        "depth_wrap and fusion low_rank have",
+    ),
     ("toroidal", {"fusion": "none", "fusion_rank": 2}, "fusion_rank 2 concerns low_rank of"),
     ("transformer", {"num_heads": 8, "rotary": True}, "rotary turns pairs of channels"),
 ]

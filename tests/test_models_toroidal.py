@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.base import MixerContext
 from models.ops.torus import Reach, Torus
-from models.toroidal import Toroidal
+from models.toroidal import AttentionFusion, Toroidal
 from models.transformer import Transformer
 from references import close, randomize
 
@@ -80,6 +80,14 @@ def test_a_window_beyond_half_of_the_circle_is_none() -> None:
     for mode in ("attention", "spectral"):
         close(build(window=17, mode=mode)(x), build(mode=mode)(x))
         assert (build(window=16, mode=mode)(x) - build(mode=mode)(x)).abs().max() > 1e-3
+
+
+def test_fusion_by_attention_is_what_its_formula_says() -> None:
+    fusion = AttentionFusion(3).double()
+    x = torch.randn(2, 3, 5, dtype=torch.float64)
+    query, key, value = torch.einsum("skl,blc->sbkc", fusion.query_key_value, x)
+    weights = torch.einsum("bkc,blc->bkl", query, key).div(5**0.5).softmax(dim=2)
+    close(fusion(x), torch.einsum("bkl,blc->bkc", weights, value))
 
 
 def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
