@@ -22,14 +22,18 @@ from made_data import (
     Attack,
     cifar_arrays,
     cifar_python,
+    cifar_tables,
     mutated,
     npy,
     pairs,
+    png,
     put,
+    review_tables,
     reviews,
     wikitext,
     write_archive,
     write_files,
+    write_table,
 )
 from tasks.base import Task
 from tasks.cache import file_facts
@@ -145,17 +149,42 @@ def test_compressed_files_that_are_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".zip", "batch"])
+@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".zip", "batch", "table"])
 def test_damage_anywhere_is_an_error_or_no_harm(tmp_path: Path, kind: str, seed: int) -> None:
     data, task = tmp_path / "data", TEXT
     if kind.startswith(".tar"):
         path = write_archive(data / f"aclImdb{kind}", reviews())
     elif kind == ".zip":
         path, task = write_archive(data / "wikitext-2.zip", wikitext()), LM
-    else:
+    elif kind == "batch":
         path, task = write_files(data, cifar_python()) / "cifar-10-batches-py/data_batch_2", Image()
+    else:
+        cifar_tables(data)
+        path, task = data / "train-00000-of-00001.parquet", Image()
     path.write_bytes(mutated(path.read_bytes(), seed))
     attempt(task, data)
+
+
+IMAGE_TABLES: Mapping[str, tuple[list[Any], list[Any], str]] = {
+    "64 x 64": ([png((64, 64), "RGB")], [1], "is (64, 64), expected (32, 32) pixels"),
+    "half a PNG": ([png((32, 32), "RGB")[:-30]], [1], "image 0 of train is damaged"),
+    "no label": ([png((32, 32), "RGB")] * 2, [1, None], "has label"),
+    "empty": ([], [], "there are 0 images to train on"),
+}
+
+
+@pytest.mark.parametrize("name", IMAGE_TABLES)
+def test_hostile_tables_of_images(tmp_path: Path, name: str) -> None:
+    images, labels, words = IMAGE_TABLES[name]
+    cifar_tables(tmp_path)
+    write_table(tmp_path, "train", "img", images, labels)
+    assert words in attempt(Image(), tmp_path)
+
+
+def test_hostile_tables_of_reviews(tmp_path: Path) -> None:
+    review_tables(tmp_path, reviews())
+    write_table(tmp_path, "train", "text", ["fine", "dull"], [1, 7])
+    assert "row 1 has label 7, expected 0 to 1" in attempt(TEXT, tmp_path)
 
 
 FILES = {f"basic_{split}.tsv": LISTOPS for split in ("train", "val", "test")}

@@ -29,6 +29,7 @@ from tasks.image.cifar import (
 from tasks.order import choose_rows, random_split_order
 from tasks.preparation import Build, PreparedTask
 from tasks.sources.downloads import Address
+from tasks.sources.parquet import NAME, accept_table
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
@@ -38,11 +39,18 @@ CHUNK = 5_000
 """Number of images that are converted to gray at a time."""
 
 
+def _accept(path: Path) -> Path | None:
+    if path.suffix == ".parquet":
+        return accept_table(path, "img")
+    return path if path.is_file() or any(path.glob("test_batch*")) else None
+
+
 RELEASE = Release(
     task="image",
     names={
         "cifar-10-*.tar*": "cifar-10-python.tar.gz, 170,498,071 bytes",
         "cifar-10-batches-py": "the folder in it",
+        NAME: "with test*.parquet and the columns img and label, as Hugging Face serves it",
     },
     people_get_it="Get the archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need not "
     "be unpacked.",
@@ -56,7 +64,7 @@ RELEASE = Release(
         bytes=170_498_071,
         sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     ),
-    accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
+    accept=_accept,
     inside=INSIDE,
 )
 
