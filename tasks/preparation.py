@@ -142,7 +142,7 @@ class Preparation:
                 partial = folder.with_name(f"{folder.name}.partial")
                 if not self.resumes:
                     shutil.rmtree(partial, ignore_errors=True)
-                partial.mkdir(exist_ok=True)
+                partial.mkdir(exist_ok=self.resumes)
                 made = Build(partial, self.source)
                 try:
                     self.build(made)

@@ -163,6 +163,11 @@ class Image(PreparedTask):
         """List the images of each split; the official test set is stored after the training set."""
         of_train, of_test = sizes["train"], sizes["test"]
         held = of_train // 10
+        if not (held and of_test):
+            raise DataError(
+                f"there are {of_train} images to train on and {of_test} to test on, expected at "
+                f"least 10 and 1; is the data complete?"
+            )
         order = SPLIT_RULES[self.split](of_train)
         return {
             "train": order[:-held],
