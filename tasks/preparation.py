@@ -2,7 +2,8 @@
 
 A cache is written to a folder beside its final place and renamed when complete, under a
 lock: a killed preparation leaves nothing that could be taken for a complete cache, and of two
-processes that prepare the same data, one does the work and the other waits.
+processes that prepare the same data, one does the work and the other waits. An interrupted
+preparation that takes long goes on where it was.
 """
 
 from __future__ import annotations

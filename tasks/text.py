@@ -25,7 +25,7 @@ from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME, SPLITS, accept_table, read_table
+from tasks.sources.parquet import NAME, SPLITS, read_table
 from tasks.sources.releases import Release
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
@@ -38,12 +38,6 @@ LARGEST_REVIEW = 2**20
 
 ARCHIVE_BLOCK = 128
 """Reviews of a class that the official archive, and so a table, has in falling order."""
-
-
-def _accept(path: Path) -> Path | None:
-    if path.suffix == ".parquet":
-        return accept_table(path, "text")
-    return path if path.is_file() or (path / "train").is_dir() else None
 
 
 RELEASE = Release(
@@ -65,7 +59,8 @@ RELEASE = Release(
         bytes=84_125_825,
         sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     ),
-    accept=_accept,
+    accept=lambda path: path if path.is_file() or (path / "train").is_dir() else None,
+    table_column="text",
     inside="*/*/*.txt",
 )
 

@@ -29,7 +29,7 @@ from tasks.image.cifar import (
 from tasks.order import choose_rows, random_split_order
 from tasks.preparation import Build, PreparedTask
 from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME, accept_table
+from tasks.sources.parquet import NAME
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
@@ -37,12 +37,6 @@ OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
 
 CHUNK = 5_000
 """Number of images that are converted to gray at a time."""
-
-
-def _accept(path: Path) -> Path | None:
-    if path.suffix == ".parquet":
-        return accept_table(path, "img")
-    return path if path.is_file() or any(path.glob("test_batch*")) else None
 
 
 RELEASE = Release(
@@ -64,7 +58,8 @@ RELEASE = Release(
         bytes=170_498_071,
         sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     ),
-    accept=_accept,
+    accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
+    table_column="img",
     inside=INSIDE,
 )
 

@@ -16,7 +16,7 @@ from common.untrusted import explain_errors
 from tasks.cache import Cache, OriginFacts
 from tasks.preparation import Build, Preparation
 from tasks.sources.downloads import Address, DownloadError, download
-from tasks.sources.parquet import SPLITS, list_tables
+from tasks.sources.parquet import SPLITS, accept_table, list_tables
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,8 @@ class Release:
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
     """Pattern of the files to read in a folder."""
+    table_column: str = ""
+    """The column of texts or images of the same data in Parquet files, where they are read."""
     nearly: str = r"(?!)"
     """Regular expression of file names that are nearly right, in small letters."""
 
@@ -86,7 +88,10 @@ class Release:
         for name in self.names:
             paths = [path for depth in DEPTHS for path in data_dir.glob(f"{depth}{name}")]
             for path in sorted(paths, key=lambda path: copy_order(top / path)):
-                accepted = self.accept(path) if path.suffix not in UNFINISHED else None
+                if path.suffix in UNFINISHED:
+                    continue
+                is_table = path.suffix == ".parquet"
+                accepted = accept_table(path, self.table_column) if is_table else self.accept(path)
                 if accepted is not None:
                     found.append(accepted)
         return list(dict.fromkeys(found))
