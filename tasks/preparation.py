@@ -2,7 +2,8 @@
 
 A cache is written to a folder beside its final place and renamed when complete, under a
 lock: a killed preparation leaves nothing that could be taken for a complete cache, and of two
-processes that prepare the same data, one does the work and the other waits.
+processes that prepare the same data, one does the work and the other waits. An interrupted
+preparation that takes long goes on where it was.
 """
 
 from __future__ import annotations
@@ -63,9 +64,17 @@ class Build:
     def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
         """Map an array of a fixed size, to be written in place; its space on the disk is taken.
 
+        What an interrupted preparation left of it is used again; a new array holds zeros.
+
         Raises: OSError naming the file where the disk lacks that space.
         """
         path = self.folder / f"{name}.npy"
+        if path.is_file():
+            with contextlib.suppress(ValueError):  # the file is incomplete
+                found = np.lib.format.open_memmap(path, mode="r+")
+                if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
+                    reserve(path)
+                    return found
         with name_file_in_errors(path):
             array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
         reserve(path)
@@ -75,9 +84,13 @@ class Build:
         """Map an array that was written into memory, read-only."""
         return map_array(self.folder / f"{name}.npy")
 
+    def drop(self, name: str) -> None:
+        """Delete an array that the finished data does not need."""
+        (self.folder / f"{name}.npy").unlink()
+
     def finish(self, task: str, request: dict[str, Any]) -> None:
         """Write everything to the disk, and the manifest last."""
-        paths = sorted(self.folder.iterdir())
+        paths = sorted(self.folder.glob("*.npy"))
         for path in paths:
             with name_file_in_errors(path), path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -104,6 +117,8 @@ class Preparation:
     """Writes the arrays and the facts about them."""
     description: str = ""
     """What is to be done, such as "generate 100 examples"."""
+    resumes: bool = False
+    """Whether `build` goes on with the arrays that an interrupted one of the same request left."""
 
     @property
     def folder(self) -> Path:
@@ -126,15 +141,17 @@ class Preparation:
         with _lock(folder):
             if not folder.exists():
                 partial = folder.with_name(f"{folder.name}.partial")
-                shutil.rmtree(partial, ignore_errors=True)
-                partial.mkdir()
+                if not self.resumes:
+                    shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir(exist_ok=self.resumes)
                 made = Build(partial, self.source)
                 try:
                     self.build(made)
                     made.finish(self.task, self.request)
                     partial.rename(folder)
-                except BaseException:
-                    shutil.rmtree(partial, ignore_errors=True)
+                except BaseException as error:
+                    if isinstance(error, Exception) or not self.resumes:
+                        shutil.rmtree(partial, ignore_errors=True)
                     raise
             return open_cache(folder, self.request)
 

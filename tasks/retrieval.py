@@ -28,7 +28,7 @@ from tasks.order import choose_rows
 from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import read_rows, walk
-from tasks.sources.releases import Release, describe_size_difference
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, describe_size_difference
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ RELEASE = Release(
         "new_aan_pairs.train.tsv": "with .eval and .test in the same folder",
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
+    nearly=rf"new.?aan.?pairs|{NEARLY_ARCHIVE}",
     people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
     "be downloaded: ask a colleague for a copy. The authors of TNN keep the three files (10.6 GB) "
     "in data/aan of huggingface.co/datasets/OpenNLPLab/lra. Other pairs in the same columns are "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +25,7 @@ from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.downloads import Address
+from tasks.sources.parquet import NAME, SPLITS, read_table
 from tasks.sources.releases import Release
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
@@ -35,11 +36,16 @@ OFFICIAL_COUNTS = {"train": 22_500, "holdout": 2_500, "test": 25_000}
 LARGEST_REVIEW = 2**20
 """Most bytes that a review may have."""
 
+ARCHIVE_BLOCK = 128
+"""Reviews of a class that the official archive, and so a table, has in falling order."""
+
+
 RELEASE = Release(
     task="text",
     names={
         "aclImdb*.tar*": "aclImdb_v1.tar.gz, 84,125,825 bytes",
         "aclImdb": "the folder in it, with train/ and test/",
+        NAME: "with test*.parquet and the columns text and label, as Hugging Face serves it",
     },
     people_get_it="Get aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/; it "
     "need not be unpacked.",
@@ -54,11 +60,11 @@ RELEASE = Release(
         sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     ),
     accept=lambda path: path if path.is_file() or (path / "train").is_dir() else None,
+    table_column="text",
     inside="*/*/*.txt",
 )
 
 _REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d{1,9})_\d+\.txt$")
-SPLITS = ("train", "test")
 _CLASSES = {"neg": 0, "pos": 1}
 _HOLDOUT, _TRAIN, _TEST = range(3)
 """Streams of the random choices of examples."""
@@ -160,15 +166,15 @@ class Text(DocumentTask):
 def _reviews(
     path: Path, documents: Documents
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
-    """Read all labelled reviews of an archive or folder.
+    """Read all labelled reviews.
 
     Returns: the labels and the indices of the documents of each split, in the order of class and
         number; and a digest of the whole content in that order.
     """
     rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
     digests: dict[tuple[str, int, int], bytes] = {}
-    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
-        split, label, number, text = found[1], _CLASSES[found[2]], int(found[3]), file.read()
+    read = _read_rows if path.suffix == ".parquet" else _read_files
+    for split, label, number, text in read(path):
         rows[split].append((label, number, documents.add(text)))
         digests[split, label, number] = hashlib.sha256(f"{split} {label} ".encode() + text).digest()
     content = hashlib.sha256(b"".join(digests[key] for key in sorted(digests))).hexdigest()
@@ -178,3 +184,26 @@ def _reviews(
     new_index = documents.renumber(np.concatenate([table[:, 2] for table in tables.values()]))
     reviews = {name: (t[:, 0].astype(np.uint8), new_index[t[:, 2]]) for name, t in tables.items()}
     return reviews, content
+
+
+def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
+    """Read an archive or folder of reviews; yield split, label, number and text of each."""
+    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
+        yield found[1], _CLASSES[found[2]], int(found[3]), file.read()
+
+
+def _read_rows(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
+    """Read Parquet files; yield split, label, number and text of each review.
+
+    Rows are in the order of the official archive, which has the reviews of a class 128 at a time,
+    each time from the highest number to the lowest.
+    """
+    for split in SPLITS:
+        texts: tuple[list[bytes], ...] = ([], [])
+        for text, label in read_table(path, split, "text", len(_CLASSES)):
+            texts[label].append(text)
+        for label, found in enumerate(texts):
+            for row, text in enumerate(found):
+                first = row - row % ARCHIVE_BLOCK
+                end = min(first + ARCHIVE_BLOCK, len(found))
+                yield split, label, first + end - 1 - row, text

@@ -9,17 +9,20 @@ import lzma
 import os
 import pickle
 import random
+import re
 import socket
 import struct
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -140,6 +143,42 @@ def reviews(count: int = 8) -> dict[str, bytes]:
     return files
 
 
+def write_table(folder: Path, split: str, column: str, contents: Any, labels: Any) -> Path:
+    """Write the Parquet file of a split as Hugging Face serves it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{split}-00000-of-00001.parquet"
+    if len(contents) and isinstance(contents[0], bytes):
+        contents = [{"bytes": content, "path": None} for content in contents]
+    table = pyarrow.table({column: contents, "label": labels})
+    pyarrow.parquet.write_table(table, path, store_schema=False)
+    return path
+
+
+def review_tables(folder: Path, files: Files, block: int = 128) -> None:
+    """Write reviews as Parquet files: a block of a class at a time, its highest number first."""
+    pattern = re.compile(r"(train|test)/(neg|pos)/(\d+)_")
+    found = [(match, text) for name, text in files.items() if (match := pattern.search(name))]
+    for split in ("train", "test"):
+        rows = sorted(
+            (("neg", "pos").index(match[2]), int(match[3]) // block, -int(match[3]), text.decode())
+            for match, text in found
+            if match[1] == split
+        )
+        texts, labels = [text for *_, text in rows], [label for label, *_ in rows]
+        write_table(folder, split, "text", texts, labels)
+
+
+def cifar_tables(folder: Path, order: Sequence[int] = (0, 1, 2, 3, 4)) -> None:
+    """Write CIFAR-10 as Parquet files, with its training batches in some order."""
+    batches = cifar_arrays()
+    for split, rows in (("train", order), ("test", (5,))):
+        planes, labels = (
+            np.concatenate(kind) for kind in zip(*(batches[i] for i in rows), strict=True)
+        )
+        images = planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        write_table(folder, split, "img", [as_png(pixels) for pixels in images], labels)
+
+
 def pair_lines(count: int, seed: int = 0, papers: int = 12) -> list[bytes]:
     """Make lines of a Retrieval file."""
     rng = np.random.default_rng(seed)
@@ -191,8 +230,13 @@ PATHFINDER = "pathfinder32/curv_contour_length_14"
 
 def png(size: tuple[int, int] = (32, 32), mode: str = "L") -> bytes:
     """Make an image, as a PNG file."""
+    return as_png(np.asarray(Image.new(mode, size)))
+
+
+def as_png(pixels: np.ndarray) -> bytes:
+    """Write pixels (height, width) or (height, width, 3) as a PNG file."""
     out = io.BytesIO()
-    Image.new(mode, size).save(out, "png")
+    Image.fromarray(pixels).save(out, "png")
     return out.getvalue()
 
 

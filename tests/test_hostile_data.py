@@ -22,14 +22,17 @@ from made_data import (
     Attack,
     cifar_arrays,
     cifar_python,
+    cifar_tables,
     mutated,
     npy,
     pairs,
+    png,
     put,
     reviews,
     wikitext,
     write_archive,
     write_files,
+    write_table,
 )
 from tasks.base import Task
 from tasks.cache import file_facts
@@ -145,17 +148,30 @@ def test_compressed_files_that_are_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".zip", "batch"])
+@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".zip", "batch", "table"])
 def test_damage_anywhere_is_an_error_or_no_harm(tmp_path: Path, kind: str, seed: int) -> None:
     data, task = tmp_path / "data", TEXT
     if kind.startswith(".tar"):
         path = write_archive(data / f"aclImdb{kind}", reviews())
     elif kind == ".zip":
         path, task = write_archive(data / "wikitext-2.zip", wikitext()), LM
-    else:
+    elif kind == "batch":
         path, task = write_files(data, cifar_python()) / "cifar-10-batches-py/data_batch_2", Image()
+    else:
+        cifar_tables(data)
+        path, task = data / "train-00000-of-00001.parquet", Image()
     path.write_bytes(mutated(path.read_bytes(), seed))
     attempt(task, data)
+
+
+@pytest.mark.parametrize(
+    ("count", "labels", "words"),
+    [(2, [1, None], "has label"), (0, [], "there are 0 images to train on")],
+)
+def test_hostile_tables(tmp_path: Path, count: int, labels: list[Any], words: str) -> None:
+    cifar_tables(tmp_path)
+    write_table(tmp_path, "train", "img", [png((32, 32), "RGB")] * count, labels)
+    assert words in attempt(Image(), tmp_path)
 
 
 FILES = {f"basic_{split}.tsv": LISTOPS for split in ("train", "val", "test")}

@@ -54,7 +54,7 @@ BOUNDARY = {
     "common.untrusted": "regular files of a sane size, arrays, and images of a known size",
     "common.files": "files that are written or appended to",
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
-    "tasks.preparation": "files of its own, to sync",
+    "tasks.preparation": "arrays of an unfinished cache, and files of its own to sync",
     "common.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",
     "lra.record.predictions": "predictions, which are checked",

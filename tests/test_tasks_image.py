@@ -15,11 +15,14 @@ from PIL import Image as PillowImage
 from common.errors import DataError
 from lra.runtime.errors import UserError
 from made_data import (
+    as_png,
     cifar_arrays,
     cifar_python,
+    cifar_tables,
     real_data,
     write_archive,
     write_files,
+    write_table,
 )
 from requested import compose
 from tasks.base import Dataset
@@ -33,14 +36,17 @@ PLANES = np.zeros((1, 3072), np.uint8)
 
 
 def place(data_dir: Path, form: str = "archive") -> None:
-    if form == "archive":
+    if form == "tables":
+        cifar_tables(data_dir / "plain_text")
+    elif form == "archive":
         write_archive(data_dir / "cifar-10-python.tar.gz", cifar_python())
     else:
         write_files(data_dir / "image", cifar_python())
 
 
-def test_an_archive_and_its_folder_give_the_same_data(tmp_path: Path) -> None:
-    place(tmp_path, "folder")
+@pytest.mark.parametrize("form", ["folder", "tables"])
+def test_an_archive_and_other_forms_give_the_same_data(tmp_path: Path, form: str) -> None:
+    place(tmp_path, form)
     task = Image()
     dataset = task.prepare(tmp_path)
     assert dataset.sizes == {"train": 90, "val": 10, "test": 20}
@@ -54,12 +60,18 @@ def test_an_archive_and_its_folder_give_the_same_data(tmp_path: Path) -> None:
 def test_batches_with_the_checksums_of_the_release_are_official(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place(tmp_path)
-    batches = cifar.read_batches(tmp_path / "cifar-10-python.tar.gz")
+    place(tmp_path / "archive")
+    batches = cifar.read_batches(tmp_path / "archive" / "cifar-10-python.tar.gz")
     monkeypatch.setattr(cifar, "BATCH", 20)
     for name, batch in batches.items():
         monkeypatch.setitem(cifar.OFFICIAL_BATCHES, name, cifar.batch_digests(*batch))
-    assert Image(source="official").prepare(tmp_path).source == "official"
+    archive = Image(source="official").prepare(tmp_path / "archive")
+    cifar_tables(tmp_path / "tables", (3, 2, 1, 4, 0))
+    tables = Image(source="official").prepare(tmp_path / "tables")
+    assert tables.source == archive.source == "official"
+    assert tables.fingerprint == archive.fingerprint
+    cifar_tables(tmp_path / "twice", (3, 2, 2, 4, 0))
+    assert Image().prepare(tmp_path / "twice").source == "unofficial"
 
 
 def read_pixels(dataset: Dataset) -> dict[str, np.ndarray]:
@@ -173,3 +185,11 @@ def test_the_original_images(tmp_path: Path) -> None:
     images = np.load(dataset.folder / "images.npy")
     assert images[:50_000].mean() == pytest.approx(122.6, abs=0.05)
     assert images[:50_000].std() == pytest.approx(61.0, abs=0.05)
+    batches = cifar.read_batches(tmp_path / "cifar-10-batches-py")
+    for split, order in (("train", (3, 2, 1, 4, 0)), ("test", (0,))):  # as Hugging Face has them
+        images, labels = batches[split]
+        rows = np.concatenate([np.arange(i * 10_000, (i + 1) * 10_000) for i in order])
+        files = [as_png(pixels) for pixels in images[rows].reshape(-1, 32, 32, 3)]
+        write_table(tmp_path / "tables" / "plain_text", split, "img", files, labels[rows])
+    tables = task.prepare(tmp_path / "tables")
+    assert (tables.source, tables.fingerprint) == ("official", dataset.fingerprint)

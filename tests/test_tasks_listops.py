@@ -232,9 +232,13 @@ def test_expressions_longer_than_the_model_are_refused(tmp_path: Path) -> None:
     assert longer.prepare(tmp_path).splits["val"].lengths.max() == 2503
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
+def test_missing_files_and_nearly_right_names_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"basic_train.tsv .with basic_val.tsv and .*lra_rel"):
         ListOps(source="official").prepare(tmp_path)
+    (tmp_path / "Basic_train.TSV").touch()
+    with pytest.raises(DataError, match=r"almost such a name: .*Basic_train\.TSV\. .*generate"):
+        ListOps().prepare(tmp_path)
+    assert small_task().prepare(tmp_path).source == "generated", "of another law"
 
 
 FEW: dict[str, Any] = {"train": 400, "val": 20, "test": 20}

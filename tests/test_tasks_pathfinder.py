@@ -106,6 +106,30 @@ def test_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
 
 
+def test_what_was_drawn_is_not_drawn_again(
+    made: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.pathfinder.generate.PIXELS_A_CHUNK", 32 * 32 * 10)
+    monkeypatch.setattr("tasks.pathfinder.generate.CHUNKS_A_MARK", 1)
+    calls: list[int] = []
+
+    def interrupted(law: Any, seed: int, first: int, images: Any, labels: Any) -> None:
+        if len(labels):  # without, it is compiled
+            calls.append(first)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        draw_images(law, seed, first, images, labels)
+
+    monkeypatch.setattr("tasks.pathfinder.generate.draw_images", interrupted)
+    monkeypatch.setattr("tasks.pathfinder.generate.core_count", lambda: 1)
+    with pytest.raises(KeyboardInterrupt):
+        small().prepare(tmp_path)
+    done = calls[:3]
+    assert same(made, small().prepare(tmp_path))
+    assert sorted(set(calls)) == list(range(0, COUNT, 10))
+    assert all(calls.count(first) == 1 for first in done)
+
+
 def test_an_export_reads_back_to_the_same_cache(made: Dataset, tmp_path: Path) -> None:
     place = export(made, tmp_path, marked=True)
     assert place == tmp_path / FOLDER
@@ -232,6 +256,9 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         read(tmp_path, source="official", size=128, contour=9)
     for text in ("pathfinder128/curv_contour_length_9", "lra_release", "7.7 GB", "generate"):
         assert text in str(caught.value)
+    (tmp_path / "LRA_release.zip").touch()
+    with pytest.raises(DataError, match=r"almost such a name: .*LRA_release\.zip"):
+        Pathfinder().prepare(tmp_path)
 
 
 def test_a_changed_image_does_not_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from common.errors import DataError
-from made_data import real_data, reviews, write_archive, write_files
+from made_data import real_data, review_tables, reviews, write_archive, write_files
 from tasks import text
 from tasks.base import Dataset
 from tasks.documents.documents import END, UNKNOWN, Documents
+from tasks.sources import downloads
 from tasks.splits import PackedSequences
 from tasks.text import Text
 
@@ -25,6 +27,9 @@ def small(**options: Any) -> Text:
 def place(data_dir: Path, kind: str) -> Path:
     """Put the same reviews somewhere that people have them."""
     files = reviews()
+    if kind == "Parquet folder":
+        review_tables(data_dir / "imdb/plain_text", files)
+        return data_dir
     inner = {name.removeprefix("aclImdb/"): content for name, content in files.items()}
     if kind == "archive":
         return write_archive(data_dir / "aclImdb_v1.tar.gz", files)
@@ -33,7 +38,7 @@ def place(data_dir: Path, kind: str) -> Path:
     return write_files(data_dir / ("text/raw" if kind == "deeper" else "") / "aclImdb", inner)
 
 
-KINDS = ["other archive", "deeper"]
+KINDS = ["other archive", "deeper", "Parquet folder"]
 
 
 def words(dataset: Dataset, split: str, index: int) -> str:
@@ -136,6 +141,7 @@ def test_offline_and_without_files_it_says_what_is_missing(
 ) -> None:
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setattr(downloads, "RETRIES", 0)
     with pytest.raises(DataError) as caught:
         Text(source=source).prepare(tmp_path)
     for part in ("aclImdb_v1.tar.gz", "84,125,825", str(tmp_path), "ai.stanford.edu"):
@@ -157,10 +163,15 @@ def test_a_changed_archive_is_noticed_and_a_deleted_one_no_loss(tmp_path: Path) 
 def test_reviews_with_the_checksum_of_the_release_are_official(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = place(tmp_path, "archive")
+    archive = place(tmp_path / "archive", "archive")
     content = text._reviews(archive, Documents(small().alphabet))[1]
     monkeypatch.setattr(text, "OFFICIAL_CONTENT", content)
-    assert small(source="official").prepare(tmp_path).source == "official"
+    official = small(source="official").prepare(tmp_path / "archive")
+    review_tables(tmp_path / "tables", reviews())
+    tables = small(source="official").prepare(tmp_path / "tables")
+    assert (tables.source, tables.fingerprint) == ("official", official.fingerprint)
+    review_tables(tmp_path / "sorted", reviews(), block=1)
+    assert "in the order of" in small().prepare(tmp_path / "sorted").unofficial_because
 
 
 @pytest.mark.thorough
@@ -174,3 +185,9 @@ def test_the_original_reviews(tmp_path: Path) -> None:
     assert len(np.load(dataset.folder / "vocabulary.npy")) == 131, "134 with the three others"
     assert dataset.baselines["bag of bytes"] == pytest.approx(65.9, abs=0.5)
     task.verify(dataset)
+    with tarfile.open(real_data("aclImdb.tar.xz")) as archive:
+        opened = {m.name: archive.extractfile(m) for m in archive if m.name.endswith(".txt")}
+        files = {name: file.read() for name, file in opened.items() if file is not None}
+    review_tables(tmp_path / "tables" / "plain_text", files)
+    tables = task.prepare(tmp_path / "tables")
+    assert (tables.source, tables.fingerprint) == ("official", dataset.fingerprint)

@@ -1,4 +1,4 @@
-"""The files of CIFAR-10, which are pickles of arrays, and gray from colour."""
+"""The files of CIFAR-10, pickles of arrays or Parquet files, and gray from colour."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import IO, Any
 import numpy as np
 
 from common.errors import DataError
-from common.untrusted import explain_errors
+from common.untrusted import decode_png, explain_errors
 from tasks.sources.archives import walk
+from tasks.sources.parquet import SPLITS, read_table
 
 TRAIN_FILES = 5
 SIDE = 32
@@ -43,11 +44,13 @@ FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)$")
 
 
 def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read all batches of a folder or an archive, in the order of their numbers.
+    """Read all batches of a folder, an archive or Parquet files, in the order of their numbers.
 
     Returns: images (n, 1024, 3) uint8 and labels (n,) uint8, by the names train and test.
     Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
+    if path.suffix == ".parquet":
+        return _read_tables(path)
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
         found[int(match[1] or 0)] = _read_batch(file, f"{path}/{match.string}")
@@ -63,6 +66,31 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         )
         for name, those in numbers.items()
     }
+
+
+def _read_tables(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Read Parquet files.
+
+    Hugging Face has the training batches in the order of the official archive, with the fourth
+    first. Batches of the release are put in the order of their numbers.
+    """
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for split in SPLITS:
+        pixels: list[np.ndarray] = []
+        classes: list[int] = []
+        for content, label in read_table(path, split, "img", NUM_CLASSES):
+            shown = f"{path.parent}: image {len(pixels)} of {split}"
+            pixels.append(decode_png(content, shown, SIDE, "RGB"))
+            classes.append(label)
+        images = np.array(pixels, dtype=np.uint8).reshape(-1, POSITIONS, 3)
+        found[split] = images, np.array(classes, dtype=np.uint8)
+    images, labels = found["train"]
+    digests, official = batch_digests(images, labels), OFFICIAL_BATCHES["train"]
+    if sorted(digests) == sorted(official):
+        order = [digests.index(digest) for digest in official]
+        rows = np.concatenate([np.arange(i * BATCH, (i + 1) * BATCH) for i in order])
+        found["train"] = images[rows], labels[rows]
+    return found
 
 
 class _ArrayUnpickler(pickle.Unpickler):

@@ -29,6 +29,7 @@ from tasks.image.cifar import (
 from tasks.order import choose_rows, random_split_order
 from tasks.preparation import Build, PreparedTask
 from tasks.sources.downloads import Address
+from tasks.sources.parquet import NAME
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
@@ -43,6 +44,7 @@ RELEASE = Release(
     names={
         "cifar-10-*.tar*": "cifar-10-python.tar.gz, 170,498,071 bytes",
         "cifar-10-batches-py": "the folder in it",
+        NAME: "with test*.parquet and the columns img and label, as Hugging Face serves it",
     },
     people_get_it="Get the archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need not "
     "be unpacked.",
@@ -57,6 +59,7 @@ RELEASE = Release(
         sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     ),
     accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
+    table_column="img",
     inside=INSIDE,
 )
 
@@ -155,6 +158,11 @@ class Image(PreparedTask):
         """List the images of each split; the official test set is stored after the training set."""
         of_train, of_test = sizes["train"], sizes["test"]
         held = of_train // 10
+        if not (held and of_test):
+            raise DataError(
+                f"there are {of_train} images to train on and {of_test} to test on, expected at "
+                f"least 10 and 1; is the data complete?"
+            )
         order = SPLIT_RULES[self.split](of_train)
         return {
             "train": order[:-held],

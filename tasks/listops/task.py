@@ -42,7 +42,7 @@ from tasks.listops.law import (
 )
 from tasks.preparation import Build, Preparation
 from tasks.sources.exports import MARK, Mark, determine_source, mark_export
-from tasks.sources.releases import Release, ReleaseCache, choose_source
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
 from tasks.splits import PackedSequences, Sequences
 
 ARRAYS = ("tokens", "offsets", "labels")
@@ -53,6 +53,7 @@ RELEASE = Release(
         FILES["train"]: f"with {FILES['val']} and {FILES['test']} in the same folder",
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
+    nearly=rf"basic.?(train|val|test)\b.*(tsv|csv|txt|xls|gz|zip)|{NEARLY_ARCHIVE}",
     people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
     "be downloaded: ask a colleague for a copy, or use task.source=generate, which makes "
     "expressions of the same distribution.",

@@ -31,7 +31,7 @@ from tasks.pathfinder.files import (
 from tasks.pathfinder.law import CONTOURS, find_law
 from tasks.preparation import Build, Preparation, PreparedTask
 from tasks.sources.exports import Mark, determine_source, mark_export
-from tasks.sources.releases import Release, ReleaseCache, choose_source
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
 from tasks.splits import Pixels, scale
 
 IMAGES_REDRAWN = 500
@@ -113,6 +113,7 @@ class Pathfinder(PreparedTask):
                 self.folder_name: "a folder with imgs/ and metadata/",
                 "lra_release*gz": "the whole archive, 7.7 GB",
             },
+            nearly=NEARLY_ARCHIVE,
             people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no "
             "longer be downloaded: ask a colleague for a copy, or use task.source=generate, which "
             "makes images of the same distribution.",
@@ -143,6 +144,7 @@ class Pathfinder(PreparedTask):
                 "examples": count,
             },
             build=self._generate,
+            resumes=True,
             description=f"generate {count:,} images of {self.size} x {self.size} pixels "
             f"({format_bytes(count * self.size**2)})",
         )

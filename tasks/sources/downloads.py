@@ -20,6 +20,8 @@ CHUNK = 2**13
 """Bytes that are written at a time; fewer are lost where a connection ends."""
 TIMEOUT = (5, 30)
 """Seconds to wait for a connection, and for the next bytes."""
+RETRIES, BACKOFF = 2, 0.5
+"""How often a place is asked again that does not answer, and seconds to wait, doubled each time."""
 
 
 class DownloadError(KnownError):
@@ -69,17 +71,22 @@ def download(address: Address, target: Path) -> Path:
 
 def _complete(url: str, address: Address, partial: Path) -> None:
     """Download the missing bytes, as long as each connection brings some, and verify all."""
-    from requests import RequestException, Session
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3 import Retry
 
+    retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=range(500, 600))
     title = f"downloading {address.file_name}"
     with (
-        Session() as session,
+        requests.Session() as session,
         progress(title, total=address.bytes, initial=_size(partial), unit="B") as bar,
     ):
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retry))
         while (before := _size(partial)) < address.bytes:
             try:
                 _append(session, url, address, partial, bar)
-            except RequestException:
+            except requests.RequestException:
                 if _size(partial) <= before:
                     raise
             if _size(partial) <= before:
@@ -106,6 +113,8 @@ def _append(session: Any, url: str, address: Address, partial: Path, bar: Any) -
         length = answer.headers.get("Content-Length", "")
         if length.isdecimal() and start + int(length) != address.bytes:
             raise DownloadError(f"got {start + int(length):,} bytes, expected {address.bytes:,}")
+        if not length and start < done:
+            raise DownloadError("it can neither send the rest nor say how long the file is")
         with partial.open("ab" if start else "wb") as file:
             bar.update(file.tell() - bar.n)
             for chunk in answer.iter_content(CHUNK):

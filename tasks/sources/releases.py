@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
@@ -15,6 +16,7 @@ from common.untrusted import explain_errors
 from tasks.cache import Cache, OriginFacts
 from tasks.preparation import Build, Preparation
 from tasks.sources.downloads import Address, DownloadError, download
+from tasks.sources.parquet import SPLITS, accept_table, list_tables
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,9 @@ DEPTHS = ("", "*/", "*/*/", "*/*/*/")
 
 UNFINISHED = (".partial", ".lock")
 """Endings of the names of other files that a download leaves beside its own."""
+
+NEARLY_ARCHIVE = r"lra.?release(.*(gz|tar|zip|part|download))?$"
+"""Names, in small letters, that are nearly that of the archive of the Long Range Arena."""
 
 ARCHIVE = "lra_release"
 """The archive of the Long Range Arena has this folder, and in it another one of the same name."""
@@ -68,6 +73,10 @@ class Release:
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
     """Pattern of the files to read in a folder."""
+    table_column: str = ""
+    """The column of texts or images of the same data in Parquet files, where they are read."""
+    nearly: str = r"(?!)"
+    """Regular expression of file names that are nearly right, in small letters."""
 
     def find(self, data_dir: Path) -> list[Path]:
         """List the archives and folders that hold the files, the one to read first.
@@ -79,10 +88,19 @@ class Release:
         for name in self.names:
             paths = [path for depth in DEPTHS for path in data_dir.glob(f"{depth}{name}")]
             for path in sorted(paths, key=lambda path: copy_order(top / path)):
-                accepted = self.accept(path) if path.suffix not in UNFINISHED else None
+                if path.suffix in UNFINISHED:
+                    continue
+                is_table = path.suffix == ".parquet"
+                accepted = accept_table(path, self.table_column) if is_table else self.accept(path)
                 if accepted is not None:
                     found.append(accepted)
         return list(dict.fromkeys(found))
+
+    def find_nearly(self, data_dir: Path) -> list[Path]:
+        """List files whose names are nearly those of the release, as after a second download."""
+        paths = (path for depth in DEPTHS for path in data_dir.glob(f"{depth}*"))
+        found = (path for path in paths if re.search(self.nearly, path.name.lower()))
+        return sorted(path for path in found if path.is_file())
 
     def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
         """Find the official files, the ones to read first; or else the address of a download.
@@ -95,9 +113,11 @@ class Release:
         if not found and source in ("auto", "download") and self.address is not None:
             return self.address
         if not found:
+            nearly = ", ".join(str(path) for path in self.find_nearly(data_dir))
+            rename = f" Rename or unpack what has almost such a name: {nearly}." if nearly else ""
             raise DataError(
                 f"no official files of {self.task} in {data_dir} (searched three folders deep); "
-                f"expected {self._names()}. {self.people_get_it}"
+                f"expected {self._names()}.{rename} {self.people_get_it}"
             )
         return found
 
@@ -157,10 +177,14 @@ class ReleaseCache(Preparation):
         self.release, self.option, self.read = release, option, read
 
     def is_wanted(self) -> bool:
-        """Whether to read files, by the option `source` of data that can also be generated."""
+        """Whether to read files, by the option `source` of data that can also be generated.
+
+        A file with nearly the name of an official one is an error, and nothing is generated.
+        """
         if self.option != "auto":
             return self.option == "official"
-        return self.folder.exists() or bool(self.release.find(self.data_dir))
+        release, data_dir = self.release, self.data_dir
+        return bool(self.folder.exists() or release.find(data_dir) or release.find_nearly(data_dir))
 
     def describe(self) -> str:
         """See `Preparation.describe`."""
@@ -198,7 +222,8 @@ class ReleaseCache(Preparation):
 
     def _read(self, made: Build) -> None:
         path, *others = self.release.get(self.data_dir, self.option)
-        files = [path] if path.is_file() else sorted(path.glob(self.release.inside))
+        files = list_tables(path, *SPLITS) or [path]
+        files = files if path.is_file() else sorted(path.glob(self.release.inside))
         if len(files) <= FEW:
             made.origin = {
                 file.relative_to(self.data_dir).as_posix(): OriginFacts.of(file) for file in files
