@@ -89,10 +89,16 @@ class Output(NamedTuple):
         where = is_scored(batch.labels) if batch.scored is None else batch.scored
         return cls(indices, lengths, counts, loss, answer, where)
 
-    def read(self) -> Output:
-        """Copy the tensors to the CPU, which waits for a GPU."""
-        tensors = {"loss": self.loss, "answer": self.answer, "where": self.where}
-        return self._replace(**{name: tensor.cpu() for name, tensor in tensors.items()})
+
+def read_outputs(outputs: Sequence[Output]) -> list[Output]:
+    """Copy the tensors of all outputs to the CPU, together, as each copy waits for a GPU."""
+    columns: list[Sequence[Tensor]] = []
+    for tensors in zip(*((one.loss, one.answer, one.where) for one in outputs), strict=True):
+        columns.append(torch.cat(tensors).cpu().split([len(tensor) for tensor in tensors]))
+    read = zip(outputs, *columns, strict=True)
+    return [
+        one._replace(loss=loss, answer=answer, where=where) for one, loss, answer, where in read
+    ]
 
 
 def score_outputs(
@@ -100,10 +106,10 @@ def score_outputs(
 ) -> Score:
     """Score the examples of a split, of which each process has some; the score is the same to all.
 
-    Reading an output waits for a GPU, so it is done here, after the last batch.
+    Reading outputs waits for a GPU, so it is done here, after the last batch.
     """
     score = {"example": _score_examples, "position": _score_positions, "token": _score_tokens}
-    return score[info.targets]([one.read() for one in outputs], split, info, group)
+    return score[info.targets](read_outputs(outputs), split, info, group)
 
 
 def _score_examples(
