@@ -178,8 +178,14 @@ def peak_memory_mib(device: torch.device) -> float:
 
 
 def copy_to_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copy tensors to the CPU."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    """Copy tensors of one device to the CPU; a GPU is waited for once."""
+    copies = {
+        name: tensor.detach().to("cpu", non_blocking=True, copy=True)
+        for name, tensor in tensors.items()
+    }
+    for device in {t.device for t in tensors.values() if t.device.type == "cuda"}:
+        torch.cuda.synchronize(device)
+    return copies
 
 
 def is_out_of_memory(error: BaseException) -> bool:
