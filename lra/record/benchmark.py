@@ -77,8 +77,6 @@ class BenchRecord(MeasuredRecord):
     reference_base_memory_mib: Amount | None = None
     params: Count | None
     flops_per_step: Amount | None
-    time_breakdown: dict[ShortText, Amount] | None = None
-    """Percent of a training step's time by purpose, such as kernels or matrix products."""
     measured_with: tuple[ShortText, ...]
     """Mixers that were measured in the same interleaved rounds."""
 
