@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from common.cores import core_count
 from common.errors import KnownError
 from common.files import write_atomically
 from lra.record.packed import read_file
 from lra.runtime.errors import UserError
-from lra.runtime.threads import Waiting, waiting
+from lra.runtime.threads import Waiting
 from tasks.base import Dataset
 
 BUSY = 1.25
@@ -110,13 +109,6 @@ class ThreadsRecord(Record):
     """Cores that the process might run on."""
     load: Amount | None = None
     """Cores that other processes kept busy as the command started; only in earlier records."""
-
-    @classmethod
-    def now(cls, count: int, device: str) -> ThreadsRecord | None:
-        """Describe this process, of so many threads on a type of device; None on a GPU."""
-        if device != "cpu":
-            return None
-        return cls(count=count, waiting=waiting(), cores=core_count())
 
     @property
     def busy(self) -> bool:
