@@ -18,8 +18,7 @@ from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.packed import PACK, list_files, read_file, read_pack, write_pack
-from lra.record.run import folder_of, load_record
-from lra.record.table import read_runs
+from lra.record.run import folder_of, load_record, read_runs
 from lra.report.data import Data
 from lra.runtime.console import csv_table
 from lra.runtime.errors import UserError

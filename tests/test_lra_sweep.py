@@ -21,8 +21,7 @@ import run_task
 from conftest import PATIENCE, ROOT, TINY
 from lra.classifier.resolve import resolve
 from lra.config.request import RunRequest, parse_changes
-from lra.record.run import RunRecord
-from lra.record.table import read_runs
+from lra.record.run import RunRecord, read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.runtime.console import cut, plain_matrix, plain_table
 from lra.sweep import __main__ as sweep_command

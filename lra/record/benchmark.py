@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lra.record.changes import SettingName, Settings, write_changes
 from lra.record.packed import list_files
 from lra.record.schema import (
     Amount,
@@ -18,8 +17,11 @@ from lra.record.schema import (
     MeasuredRecord,
     Positive,
     PositiveCount,
+    SettingName,
+    Settings,
     ShortText,
     read_all,
+    write_changes,
 )
 
 
