@@ -189,8 +189,6 @@ def test_what_memory_cannot_hold_together_is_measured_in_sets(
     [
         ("decode --mixers mean", "--mixers mean: it has no recurrence, which decoding"),
         ("decode --lengths 15", "--lengths 15: got 15, expected 16 to"),
-        ("op --mixers tnn --parts kernl", "has no such part to itself"),
-        ("step --mixers s4 --vary mixer.rpe_layers=1", "unknown option of s4"),
         ("step --mixers mean --task image --lengths 64", "a grid of 1024 positions"),
         ("step --mixers mean --repeats 1", "at least 2"),
     ],

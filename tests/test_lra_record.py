@@ -222,26 +222,6 @@ def test_conflicts_are_refused_and_nothing_is_copied(
     assert not new.exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["validate", "--results-dir", "nowhere"], "there is no folder nowhere"),
-        (["merge", "nowhere"], "merge: there is no folder nowhere"),
-        (["export", "--csv", "no/folder/x.csv", "--results-dir", "."], "no/folder"),
-    ],
-)
-def test_mistakes_are_one_line(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["../escaped", "runs/..", "a/b/c/d/e/f", "/etc", ""])
 def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     write_pack(tmp_path, {f"{name}/result.json": b"{}"})
