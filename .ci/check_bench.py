@@ -27,6 +27,4 @@ for record in records:
     )  # fmt: skip
     assert low and ratio and high and low <= ratio <= high, record
     assert record.peak_memory_mib and record.reference_peak_memory_mib, record
-    assert (record.mode == "step") == (record.time_breakdown is not None), record
-    assert not record.time_breakdown or sum(record.time_breakdown.values()) > 0, record
 sys.stdout.write(f"{len(records)} measurements are whole\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from lra.record.table import read_runs
+from lra.record.run import read_runs
 
 PROMISED_POINTS = 25.0
 

@@ -124,21 +124,13 @@ def test_predictions(place: Place, done: Path, name: str) -> None:
         place.attack("report", ["--format", "csv"], {1}, says="left out: ")
 
 
-METRICS = (
-    b'{"step": 1, "\xff": 1}\n', b"[" * 99_999, b'{"step": 1, "lo', b'{"step": 1e999}\n',
-)  # fmt: skip
-
-
 def test_metrics(place: Place, stopped: Path) -> None:
     run = RunFolder(copied(stopped, place))
     path = run.path / "metrics.jsonl"
     before = path.read_bytes()
-    for content in METRICS:
-        path.write_bytes(before + content)
-        assert all(isinstance(number, (int, float)) for number in run.last_metrics().values())
     path.write_bytes(before + b'{"step": 1, "\x1b[2J": 1}\n' * 1000)
     place.attack("report", ["--format", "html"], {1}, says="is no line of metrics")
-    path.write_bytes(before + METRICS[0])
+    path.write_bytes(before + b'{"step": 1, "\xff": 1}\n' + b"[" * 99_999)
     go_on(place, 0)
     assert json.loads((run.path / "result.json").read_text())["status"] == "done"
 

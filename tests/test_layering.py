@@ -57,7 +57,7 @@ BOUNDARY = {
     "tasks.preparation": "arrays of an unfinished cache, and files of its own to sync",
     "common.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",
-    "lra.record.predictions": "predictions, which are checked",
+    "lra.record.run_files": "predictions, which are checked",
     "lra.report.page.page": "a template of this repository",
     "lra.train.training_time": "a table of this repository",
     "lra.report.published": "a table of this repository",

@@ -21,7 +21,7 @@ from lra.config.settings_files import (
     published_presets,
     read_file,
 )
-from lra.record.changes import write_changes
+from lra.record.schema import write_changes
 from lra.runtime.errors import UserError
 from requested import NOT_CAUSAL, compose_task, resolve
 from tasks.base import BENCHMARK

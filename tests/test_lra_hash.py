@@ -12,9 +12,8 @@ from conftest import ROOT
 from lra.config.options import Section, options_model
 from lra.config.request import SPEED_ALONE
 from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
-from lra.record.changes import write_changes
-from lra.record.run import RunRecord
-from lra.record.table import read_runs
+from lra.record.run import RunRecord, read_runs
+from lra.record.schema import write_changes
 from models.tnn import TNN
 from requested import compose
 from tasks.listops import ListOps

@@ -18,8 +18,7 @@ from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.packed import PACK, list_files, read_file, read_pack, write_pack
-from lra.record.run import folder_of, load_record
-from lra.record.table import read_runs
+from lra.record.run import folder_of, load_record, read_runs
 from lra.report.data import Data
 from lra.runtime.console import csv_table
 from lra.runtime.errors import UserError
@@ -221,26 +220,6 @@ def test_conflicts_are_refused_and_nothing_is_copied(
     new = loose.with_name("new")
     assert main(["merge", str(loose), str(theirs), "--results-dir", str(new)]) == 2
     assert not new.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["validate", "--results-dir", "nowhere"], "there is no folder nowhere"),
-        (["merge", "nowhere"], "merge: there is no folder nowhere"),
-        (["export", "--csv", "no/folder/x.csv", "--results-dir", "."], "no/folder"),
-    ],
-)
-def test_mistakes_are_one_line(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../escaped", "runs/..", "a/b/c/d/e/f", "/etc", ""])

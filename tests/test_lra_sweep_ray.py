@@ -14,7 +14,7 @@ from conftest import PATIENCE, TINY
 from lra.runtime.cli import USER_ERROR
 from lra.sweep.__main__ import main
 from lra.sweep.plan import plan
-from lra.sweep.ray_connection import choose_needs, count_room
+from lra.sweep.ray_connection import choose_needs
 from run_checks import assert_same_run
 from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step
 
@@ -25,26 +25,20 @@ GPUS = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}, {"CPU": 2.0}]
 
 
 @pytest.mark.parametrize(
-    ("changes", "nodes", "asked", "room"),
+    ("changes", "nodes", "asked"),
     [
-        ({"per_device": 2}, CPUS, {"num_cpus": 2}, 6),
-        ({"cluster": ["num_cpus=3", "memory=5e8"]}, CPUS, {"num_cpus": 3, "memory": 5e8}, 3),
-        ({"per_device": 3}, GPUS, {"num_cpus": 1, "num_gpus": 0.3333}, 9),
-        ({"device": "cuda"}, CPUS, {"num_cpus": 1, "num_gpus": 1}, 0),
-        ({"gpus_per_run": 2}, GPUS, {"num_cpus": 1, "num_gpus": 2}, 1),
-        ({"cluster": ["resources.fast=1"]}, [*GPUS, {"CPU": 1, "GPU": 1, "fast": 1}],
-         {"num_cpus": 1, "num_gpus": 1}, 1),
-        ({"cluster": ["accelerator_type=H100"]},
-         [*GPUS, {"CPU": 1, "GPU": 2, "accelerator_type:H100": 1}],
-         {"num_cpus": 1, "num_gpus": 1, "accelerator_type": "H100"}, 1),
+        ({"per_device": 2}, CPUS, {"num_cpus": 2}),
+        ({"cluster": ["num_cpus=3", "memory=5e8"]}, CPUS, {"num_cpus": 3, "memory": 5e8}),
+        ({"per_device": 3}, GPUS, {"num_cpus": 1, "num_gpus": 0.3333}),
+        ({"device": "cuda"}, CPUS, {"num_cpus": 1, "num_gpus": 1}),
+        ({"gpus_per_run": 2}, GPUS, {"num_cpus": 1, "num_gpus": 2}),
     ],
-)  # fmt: skip
+)
 def test_what_a_run_takes_of_a_node(
-    changes: dict[str, Any], nodes: list[dict[str, float]], asked: dict[str, Any], room: int
+    changes: dict[str, Any], nodes: list[dict[str, float]], asked: dict[str, Any]
 ) -> None:
     needs = choose_needs(sweep_options(Path(), **changes), nodes)
     assert {name: value for name, value in needs.items() if name != "resources"} == asked
-    assert sum(count_room(needs, node) for node in nodes) == room
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lra.record.intervals import wilson_interval
+from lra.record.scores import wilson_interval
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lra.record.benchmark import BenchRecord
-from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
+from lra.record.scores import wilson_interval
 from lra.report.boards import boards
 from lra.report.leaderboard import leaderboard
 from lra.report.scores import FIVE

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lra.record.intervals import wilson_interval
 from lra.record.run import NO_PREDICTION, RunRecord, folder_of
-from lra.record.scores import SegmentScore, TokenScores
+from lra.record.scores import SegmentScore, TokenScores, wilson_interval
 from lra.report.charts import lines_of_table
 from lra.report.data import Data
 from lra.report.tables.evaluations import length_tables

@@ -23,9 +23,9 @@ from lra.classifier.resolve import resolve
 from lra.config.registry import digest
 from lra.config.request import Change, RunRequest, parse_changes
 from lra.config.schema import RunConfig
-from lra.record.changes import section_of, write_changes
 from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
+from lra.record.schema import section_of, write_changes
 from lra.runtime.environment import choose_device, use_kernels, use_tf32
 from lra.runtime.errors import UnknownName, UserError
 from lra.train.checkpoint import describe_missing, read_newest

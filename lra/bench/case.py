@@ -225,8 +225,6 @@ def _serve(pipe: Connection, threads: int) -> None:
 def _environment_of(case: Case) -> Iterator[None]:
     """Let a process that is started here have the variables that a case asks for."""
     before = dict(os.environ)
-    # Or PyTorch's profiler writes to the terminal; it reads this when it is loaded.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     if case.is_reference:
         for name, _ in SHORT_SPIN.items() & before.items():
             del os.environ[name]

@@ -14,19 +14,15 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from tqdm import tqdm
 
 from lra.bench.case import WARMUP_ROUNDS, Case, InOwnProcess, InThisProcess, Place
 from lra.record.benchmark import BenchRecord
-from lra.record.schema import ThreadsRecord
 from lra.runtime.environment import (
     available_memory_mib,
     choose_device,
-    device_name,
-    is_gpu_shared,
+    describe_machine,
     is_out_of_memory,
-    versions,
 )
 from lra.runtime.repository import git_state
 
@@ -156,15 +152,12 @@ def make_record(
         middle = len(timed.seconds) / sum(timed.seconds)
         if pairs:
             ratio = sum(theirs for theirs, _ in pairs) / sum(ours for _, ours in pairs)
-    device = choose_device(timed.case.device)
     compared = reference.facts if reference and timed.facts["peak_memory_mib"] else {}
     return BenchRecord(
         **settings,
         **timed.facts,
         status="oom" if timed.place is None else "done",
-        device=device_name(device),
-        threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
-        gpu_shared=is_gpu_shared(device),
+        **describe_machine(choose_device(timed.case.device)),
         repeats=len(timed.seconds),
         steps_per_second=middle,
         low_quartile=slow,
@@ -175,7 +168,6 @@ def make_record(
         reference_peak_memory_mib=compared.get("peak_memory_mib"),
         reference_base_memory_mib=compared.get("base_memory_mib"),
         measured_with=mixers,
-        versions=versions(),
         git=git_state(),
     )
 

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from lra.bench.case import Case, Subject
-from lra.bench.time_breakdown import profile_steps
 from lra.classifier.classifier import Classifier
 from lra.classifier.reference import ReferenceClassifier
 from lra.classifier.resolve import resolve
@@ -116,7 +115,7 @@ class StepCase(Case):
     def build(self) -> Subject:
         """See `Case.build`."""
         trainer = self.trainer()
-        params = {"params": trainer.num_parameters}
+        facts: dict[str, Any] = {"params": trainer.num_parameters}
         if self.mode == "forward":
             train, split = trainer.train_config, trainer.dataset.splits["val"]
             examples = np.arange(min(len(split), EVALUATED_BATCHES * train.batch_size))
@@ -129,18 +128,16 @@ class StepCase(Case):
             return Subject(
                 run=lambda: evaluator.compute_logits(split, lambda *_: None, examples),
                 repetitions=EVALUATED_BATCHES,
-                facts=lambda: params,
+                facts=lambda: facts,
             )
 
         def step() -> None:
             trainer.train_step()
             trainer.read()
 
-        def facts() -> dict[str, Any]:
-            flops, times = trainer.metrics.flops_per_step, profile_steps(step, trainer.device)
-            return {**params, "flops_per_step": flops, "time_breakdown": times}
-
-        return Subject(run=step, facts=facts)
+        return Subject(
+            run=step, facts=lambda: {**facts, "flops_per_step": trainer.metrics.flops_per_step}
+        )
 
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""

@@ -7,15 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from lra.api.trained import TrainedRun, find_changed_code, request_of
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.schema import DataRecord, ThreadsRecord
-from lra.runtime.environment import device_name, is_gpu_shared, versions
+from lra.record.schema import DataRecord
+from lra.runtime.environment import describe_machine
 from lra.runtime.errors import UserError
 from lra.runtime.repository import git_state
 from lra.train.scores import compute_position_scores
@@ -123,11 +121,8 @@ def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
         positions=compute_position_scores(score, dataset) if score.predictions is None else None,
         tokens=score.tokens,
         examples_per_second=score.total / seconds,
-        device=device_name(device),
-        threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
-        gpu_shared=is_gpu_shared(device),
+        **describe_machine(device),
         precision=evaluator.precision,
-        versions=versions(),
         git=git_state(),
         data=DataRecord.of(dataset),
     )

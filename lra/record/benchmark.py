@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lra.record.changes import SettingName, Settings, write_changes
 from lra.record.packed import list_files
 from lra.record.schema import (
     Amount,
@@ -18,8 +17,11 @@ from lra.record.schema import (
     MeasuredRecord,
     Positive,
     PositiveCount,
+    SettingName,
+    Settings,
     ShortText,
     read_all,
+    write_changes,
 )
 
 
@@ -77,8 +79,6 @@ class BenchRecord(MeasuredRecord):
     reference_base_memory_mib: Amount | None = None
     params: Count | None
     flops_per_step: Amount | None
-    time_breakdown: dict[ShortText, Amount] | None = None
-    """Percent of a training step's time by purpose, such as kernels or matrix products."""
     measured_with: tuple[ShortText, ...]
     """Mixers that were measured in the same interleaved rounds."""
 

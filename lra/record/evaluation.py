@@ -11,9 +11,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from common.strict_yaml import plain
-from lra.record.changes import Settings, write_changes
 from lra.record.packed import list_files
-from lra.record.schema import Amount, Count, Percent, PositiveCount, read_all
+from lra.record.schema import (
+    Amount,
+    Count,
+    Percent,
+    PositiveCount,
+    Settings,
+    read_all,
+    write_changes,
+)
 from lra.record.scores import TestedRecord
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from common.cores import core_count
 from common.errors import KnownError
 from common.files import write_atomically
+from common.strict_yaml import plain
 from lra.record.packed import read_file
 from lra.runtime.errors import UserError
-from lra.runtime.threads import Waiting, waiting
+from lra.runtime.threads import Waiting
 from tasks.base import Dataset
 
 BUSY = 1.25
@@ -60,6 +60,13 @@ def refuse_control_characters(facts: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_FACTS:,}")
     return facts
 
+
+SettingName = Annotated[str, Field(max_length=200, pattern=r"^[a-z]+\.[A-Za-z_]\w*$")]
+Settings = Annotated[
+    dict[SettingName, Any], Field(max_length=1000), AfterValidator(refuse_control_characters)
+]
+Origins = Annotated[dict[SettingName, PrintableText], Field(max_length=1000)]
+"""Where each value that is not a default comes from: a file, or a flag."""
 
 GitFacts = Annotated[dict[str, Any], AfterValidator(refuse_control_characters)]
 """What git says of the code: the commit, whether files differ from it, all commits of a run."""
@@ -110,13 +117,6 @@ class ThreadsRecord(Record):
     """Cores that the process might run on."""
     load: Amount | None = None
     """Cores that other processes kept busy as the command started; only in earlier records."""
-
-    @classmethod
-    def now(cls, count: int, device: str) -> ThreadsRecord | None:
-        """Describe this process, of so many threads on a type of device; None on a GPU."""
-        if device != "cpu":
-            return None
-        return cls(count=count, waiting=waiting(), cores=core_count())
 
     @property
     def busy(self) -> bool:
@@ -170,6 +170,21 @@ class MeasuredRecord(Record):
     precision: ShortText
     versions: dict[ShortText, ShortText]
     git: GitFacts
+
+
+def select_sections(changes: Mapping[str, Any], *sections: str) -> dict[str, Any]:
+    """Select the settings of some sections: "task", "mixer", "model", "train"."""
+    return {name: value for name, value in changes.items() if section_of(name) in sections}
+
+
+def section_of(name: str) -> str:
+    """Return the section of a setting: "train" for "train.lr"."""
+    return name.partition(".")[0]
+
+
+def write_changes(changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write settings as `--set` takes them: "train.lr=0.001"."""
+    return tuple(f"{name}={plain(value)}" for name, value in changes.items())
 
 
 def fault_of(error: ValidationError) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
-from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
+from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
 from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of, none_own, sort_rows
 from tasks.base import BENCHMARK

@@ -6,8 +6,8 @@ import shlex
 
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import write_changes
 from lra.record.run import RunRecord
+from lra.record.schema import write_changes
 from lra.report.flags import run_flags
 
 

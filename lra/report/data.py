@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 from common.errors import DataError
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.metrics import MetricsLine, read_metrics
 from lra.record.packed import file_on_disk, has_file
-from lra.record.predictions import Predictions, read_predictions
-from lra.record.run import RunRecord
+from lra.record.run import RunRecord, read_runs
+from lra.record.run_files import MetricsLine, Predictions, read_metrics, read_predictions
 from lra.record.schema import is_shipped, shipped_dir
-from lra.record.table import read_runs
 from lra.report.boards import Board, boards, leading_board
 from lra.report.names import RowNames, complete
 from tasks.base import PROBES

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
-from lra.record.changes import write_changes
 from lra.record.run import RunRecord
+from lra.record.schema import write_changes
 
 
 def run_flags(record: RunRecord, changes: Mapping[str, Any] | None = None) -> list[str]:

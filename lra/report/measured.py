@@ -10,8 +10,8 @@ from lra.config.compose import compose
 from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import select_sections
 from lra.record.run import RunRecord
+from lra.record.schema import select_sections
 from lra.report.data import Data
 from lra.runtime.console import csv_table
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import select_sections
 from lra.record.run import RunRecord
+from lra.record.schema import select_sections
 from lra.runtime.errors import UnknownName, UserError
 
 LONGEST_SLUG = 120

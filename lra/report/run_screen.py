@@ -10,12 +10,9 @@ from pathlib import Path
 
 from common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
-from lra.record.changes import select_sections
-from lra.record.intervals import wilson_interval
-from lra.record.run import RunRecord, choose_attempts, folder_of
-from lra.record.schema import is_shipped, was_busy
-from lra.record.scores import unit_of
-from lra.record.table import read_runs
+from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
+from lra.record.schema import is_shipped, select_sections, was_busy
+from lra.record.scores import unit_of, wilson_interval
 from lra.report.flags import run_flags
 from lra.report.published import describe_published
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts

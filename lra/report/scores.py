@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Generic, TypeVar
 
-from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord, choose_attempts
 from lra.record.schema import MeasuredRecord, was_busy
-from lra.record.scores import PositionScores, TestedRecord, unit_of
+from lra.record.scores import PositionScores, TestedRecord, unit_of, wilson_interval
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
 

@@ -19,10 +19,11 @@ import numpy as np
 import psutil
 import torch
 
+from common.cores import core_count
 from common.errors import message
 from common.kernel_choice import KERNEL_CHOICE
 from lra.runtime.errors import UserError
-from lra.runtime.threads import default_count
+from lra.runtime.threads import default_count, waiting
 
 CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -230,6 +231,17 @@ def restore_random_state(state: RandomState, device: torch.device) -> None:
     torch.set_rng_state(state["torch"])
     if device.type == "cuda" and state["cuda"] is not None:
         torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """List the fields of a measured record that are about the machine."""
+    threads = {"count": torch.get_num_threads(), "waiting": waiting(), "cores": core_count()}
+    return {
+        "device": device_name(device),
+        "threads": threads if device.type == "cpu" else None,
+        "gpu_shared": is_gpu_shared(device),
+        "versions": versions(),
+    }
 
 
 def versions() -> dict[str, str]:

@@ -26,8 +26,6 @@ from tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.sweep")
 
-MOST_AT_A_TIME = 1000
-"""Most runs on a device, and most processes of a run."""
 IDLE = {
     "local": ("cluster", "ray_address"),
     "slurm": ("total_minutes", "per_device", "ray_address"),
@@ -129,10 +127,10 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("where the runs are carried out").add_argument
     add("--device", default="auto",
         help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N")  # fmt: skip
-    add("--per-device", type=_at_a_time, default=1,
+    add("--per-device", type=positive_int, default=1,
         help="number of runs at a time on each device (1); with --launcher ray each takes its "
         "share of a GPU, or of a node's CPUs")  # fmt: skip
-    add("--gpus-per-run", type=_at_a_time, metavar="N", default=1,
+    add("--gpus-per-run", type=positive_int, metavar="N", default=1,
         help="divide each run between N GPUs of a machine, by torchrun (1)")  # fmt: skip
     add("--launcher", choices=list(IDLE), default="local",
         help="local: this machine (default); slurm: submit the runs to Slurm; ray: a Ray cluster, "
@@ -144,9 +142,3 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     add("--ray-address", metavar="ADDRESS",
         help="address of a Ray cluster, or auto for the one of this machine (without it, Ray is "
         "started here)")  # fmt: skip
-
-
-def _at_a_time(text: str) -> int:
-    if (number := positive_int(text)) > MOST_AT_A_TIME:
-        raise argparse.ArgumentTypeError(f"got {text}, expected 1 to {MOST_AT_A_TIME}")
-    return number

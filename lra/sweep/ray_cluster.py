@@ -17,7 +17,6 @@ from lra.sweep.plan import PlannedRun, SweepOptions
 from lra.sweep.ray_connection import (
     choose_needs,
     connected,
-    count_room,
     describe_error,
     import_ray,
     read_needs,
@@ -29,8 +28,8 @@ logger = logging.getLogger(__name__)
 MESSAGES = "ray.log"
 """File in the results folder for what Ray prints: hundreds of lines if a node is lost."""
 SECONDS_BETWEEN_POLLS = 0.5
-SECONDS_BETWEEN_COUNTS = 2.0
-"""Time between two looks at the nodes of the cluster."""
+MOST_QUEUED = 8
+"""Most runs in Ray's queue, from which a cluster that grows by need sees what it lacks."""
 
 
 def _make_actor() -> type:
@@ -90,7 +89,7 @@ class RayAttempt:
         self.run = run
         self.actor = actor
         self.pending = started
-        self.has_started = self.is_stopped = False
+        self.is_working = self.is_stopped = False
         self._next_poll = 0.0
 
     def poll(self) -> int | None:
@@ -115,7 +114,7 @@ class RayAttempt:
         if answer is not None:
             self.kill()
             return AGAIN if answer == STOPPED else answer
-        self.has_started = True
+        self.is_working = True
         self.pending = self.actor.poll.remote()
         return None
 
@@ -127,13 +126,14 @@ class RayAttempt:
     def stop(self) -> None:
         """Ask the run to save and to end; one in Ray's queue leaves the queue."""
         self.is_stopped = True
-        if self.has_started:
+        if self.is_working:
             self.actor.stop.remote()
         else:
             self.kill()
 
     def kill(self) -> None:
         """End the process that watches over the run, with which the run ends."""
+        self.is_working = False
         self.ray.kill(self.actor)
 
 
@@ -156,47 +156,28 @@ class RayLauncher:
         self.code = code_digest()
         self.needs: dict[str, Any] = {}
         """What a run requests from its node, as options of an actor."""
-        self._room = 0
-        self._next_count = 0.0
+        self.attempts: list[RayAttempt] = []
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
         """Connect to the cluster, and carry out runs; see `Launcher`."""
         options = self.options
         options.results_dir.mkdir(parents=True, exist_ok=True)
         with connected(options.ray_address, options.results_dir / MESSAGES):
-            self.needs = choose_needs(options, self.nodes())
+            nodes = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
+            self.needs = choose_needs(options, nodes)
             if options.ray_address is None:
                 data.prepare()
             asked = ", ".join(f"{name}={value}" for name, value in self.needs.items() if value)
-            room = self.count_room()
             logger.info(
-                f"Ray cluster of {len(self.nodes())} nodes; a run takes {asked}: {room} at a time"
+                f"Ray cluster of {len(nodes)} nodes; a run takes {asked}, and waits until a node "
+                f"has room for it"
             )
-            if not room:
-                logger.info(
-                    "no node is large enough for a run: runs start when such a node joins. Ctrl-C "
-                    "ends the sweep, and --total-minutes limits how long it waits"
-                )
             return Work(data.ready(runs), self, options).execute()
-
-    def nodes(self) -> list[dict[str, float]]:
-        """Return the resources of each node."""
-        return [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
-
-    def count_room(self) -> int:
-        """Count the runs that all nodes have room for."""
-        if time.monotonic() >= self._next_count:
-            self._next_count = time.monotonic() + SECONDS_BETWEEN_COUNTS
-            self._room = sum(count_room(self.needs, node) for node in self.nodes())
-        return self._room
 
     @property
     def capacity(self) -> int:
-        """How many runs may be started now: twice as many as nodes have room for.
-
-        Those beyond the room wait in Ray's queue, so that a cluster that grows by need can see it.
-        """
-        return max(1, 2 * self.count_room())
+        """How many runs may be at work or in Ray's queue now."""
+        return MOST_QUEUED + sum(attempt.is_working for attempt in self.attempts)
 
     def start(self, run: PlannedRun) -> RayAttempt:
         """Put a run into the queue of Ray."""
@@ -208,4 +189,5 @@ class RayLauncher:
         }  # fmt: skip
         actor = import_ray().remote(_make_actor()).options(**self.needs).remote()
         started = actor.start.remote(str(ROOT), self.code, str(run.folder.path), order)
-        return RayAttempt(run, actor, started)
+        self.attempts.append(attempt := RayAttempt(run, actor, started))
+        return attempt

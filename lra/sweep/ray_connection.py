@@ -24,8 +24,8 @@ OBJECT_STORE_BYTES = 256 * 2**20
 """Memory of Ray for what processes exchange, where it is started on this machine."""
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
-PARAMETERS = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
-"""What a run may request, and what Ray calls it among a node's resources; more in `read_needs`."""
+PARAMETERS = ("num_cpus", "num_gpus", "memory")
+"""Numbers that a run may request; more in `read_needs`."""
 MOST = 9e14
 """Less than the most that Ray counts of a resource, in units of 0.0001 and 64 bits."""
 _CONNECT = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, configure_logging=False)"
@@ -95,14 +95,6 @@ def choose_needs(options: SweepOptions, nodes: Sequence[Mapping[str, float]]) ->
         cpus = min((node["CPU"] for node in nodes if node.get("CPU")), default=1)
         needs["num_cpus"] = max(1, int(cpus) // options.per_device)
     return needs | read_needs(options.cluster)
-
-
-def count_room(needs: Mapping[str, Any], node: Mapping[str, float]) -> int:
-    """Count the runs that a node has room for."""
-    amounts = {key: needs.get(name) for name, key in PARAMETERS.items()} | needs["resources"]
-    if kind := needs.get("accelerator_type"):
-        amounts[f"accelerator_type:{kind}"] = 0.001  # as Ray asks of nodes that have any
-    return int(min((node.get(k, 0) / n + 1e-9 for k, n in amounts.items() if n), default=1))
 
 
 @contextlib.contextmanager

@@ -23,8 +23,6 @@ AGAIN = -1000
 SECONDS_BETWEEN_POLLS = 0.05
 SECONDS_BETWEEN_TRIES = 2.0
 """Pause before the sweep checks again whether runs of other processes have ended."""
-SECONDS_BETWEEN_LINES = 60.0
-"""Pause between two reports on the runs that are at work."""
 MOST_LOSSES = 3
 """Times in a row that a run may be interrupted without having saved anything new."""
 
@@ -114,19 +112,15 @@ class Work:
                 their last checkpoints.
             UserError: if a worker cannot carry out any run; the others save theirs before.
         """
-        start = last_line = time.monotonic()
+        start = time.monotonic()
         with self.stop:
             try:
                 while self.working or (self.waiting and self.stopping is None):
                     self._collect()
-                    now = time.monotonic()
-                    if reason := self.stop.reason(0, 1, now - start):
+                    if reason := self.stop.reason(0, 1, time.monotonic() - start):
                         self._ask_to_stop(reason)
                     if self.stopping is None:
                         self._fill()
-                    if now - last_line >= SECONDS_BETWEEN_LINES:
-                        last_line = now
-                        self._report()
                     self._bar.refresh()
                     time.sleep(SECONDS_BETWEEN_POLLS)
                 if self._fault is not None:
@@ -235,12 +229,3 @@ class Work:
         result = f", test {record.test_text}" if record else ""
         logger.info(f"{run.name}: {state}{result}{f' ({note})' if note else ''}")
         self._bar.update()
-
-    def _report(self) -> None:
-        """Report on the runs that are at work, by the last lines of their metrics."""
-        for run, _ in self.working:
-            metrics = run.folder.last_metrics()
-            names = ("step", "loss", "accuracy", "val_accuracy", "val_bits", "steps_per_second")
-            shown = [f"{name} {metrics[name]:.4g}" for name in names if name in metrics]
-            logger.info(f"{run.name}: {', '.join(shown) or 'starting'}")
-        logger.info(f"{len(self.waiting)} run{'s' * (len(self.waiting) != 1)} waiting")

@@ -6,19 +6,17 @@ import csv
 import io
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from common.errors import DataError
 from common.files import is_locked, open_to_append, remove_leftovers, write_atomically
-from common.untrusted import open_regular, read_regular
+from common.untrusted import read_regular
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.runtime.console import as_text
@@ -31,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 1.0
 """Time to wait for a lock, because others hold it for a moment to test whether it is free."""
-LONGEST_LINE = 4096
-"""Upper limit of the bytes of two lines of metrics."""
 CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Names of the copies of plug-ins' files in the folder of a run."""
 
@@ -201,20 +197,6 @@ class RunFolder:
             file.write(json.dumps(line).encode() + b"\n")
         for write in self._writers:
             write(step, numbers)
-
-    def last_metrics(self) -> dict[str, float]:
-        """Read the last complete line of metrics; empty before the first."""
-        try:
-            with open_regular(self._metrics) as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
-                lines = file.read().splitlines()
-        except (FileNotFoundError, DataError):
-            return {}
-        for line in reversed(lines):
-            with suppress(ValueError, RecursionError):
-                if isinstance(found := json.loads(line), dict):
-                    return {k: v for k, v in found.items() if type(v) in (int, float)}
-        return {}
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
         """Write a line for every example: label, prediction, length, and its metadata.

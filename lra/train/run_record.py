@@ -9,11 +9,11 @@ import torch
 
 from lra.classifier.decoders import count_state
 from lra.config.schema import RunConfig
-from lra.record.schema import DataRecord, ThreadsRecord
+from lra.record.schema import DataRecord
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
+    describe_machine,
     device_name,
-    is_gpu_shared,
     peak_memory_mib,
     reset_peak_memory,
     versions,
@@ -74,14 +74,8 @@ class Session:
     def describe(self) -> dict[str, Any]:
         """List the fields of a record that are about the machine; all processes must take part."""
         state = self.state()
-        commits = state.pop("commits")
-        return {
-            **state,
-            "threads": ThreadsRecord.now(torch.get_num_threads(), self.device.type),
-            "gpu_shared": is_gpu_shared(self.device),
-            "versions": versions(),
-            "git": {**self.git, "all_commits": commits},
-        }
+        git = {**self.git, "all_commits": state.pop("commits")}
+        return {**describe_machine(self.device), **state, "git": git}
 
 
 def describe_settings(config: RunConfig) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from common.progress import duration
 from lra.config.schema import RunConfig
-from lra.record.changes import select_sections
-from lra.record.schema import is_cpu
+from lra.record.schema import is_cpu, select_sections
 from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
 from lra.train.stopping import StopRequest

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lra.record.table import read_runs
+from lra.record.run import read_runs
 from lra.report.styles import MIXERS
 from lra.runtime.console import markdown_table
 from results.findings.shared import FOLDER, save_figure

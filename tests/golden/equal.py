@@ -83,7 +83,7 @@ def configs() -> Values:
 
 def hashes() -> Values:
     """Resolve the request of each shipped run again, beside the hash that its record has."""
-    from lra.record.table import read_runs
+    from lra.record.run import read_runs
 
     of_pairs: dict[str, list[str]] = {}
     for _, record in read_runs(ROOT / "results", shipped=True)[0]:

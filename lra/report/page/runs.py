@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
-from lra.record.metrics import MetricsLine
 from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
+from lra.record.run_files import MetricsLine
 from lra.report.commands import bench_command, command
 from lra.report.data import Data
 from lra.report.names import bench_anchor, run_anchor

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
+from lra.record.schema import select_sections, write_changes
 from lra.report.boards import Board, choose_from_grids
 from lra.report.charts import Chart, bubbles_of_board, curves_of_board, lines_of_table
 from lra.report.data import Data

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from lra.record.evaluation import EvaluationRecord, evaluation_order
-from lra.record.intervals import wilson_interval
-from lra.record.predictions import Predictions
 from lra.record.run import NO_PREDICTION, RunRecord
+from lra.record.run_files import Predictions
+from lra.record.scores import wilson_interval
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import slugify

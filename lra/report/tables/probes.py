@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from lra.record.changes import select_sections
 from lra.record.run import RunRecord
+from lra.record.schema import select_sections
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import RowNames, natural_order, slugify, without_training

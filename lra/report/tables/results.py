@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from lra.config.settings_files import published_presets
-from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
+from lra.record.scores import wilson_interval
 from lra.report.boards import Board, Cells
 from lra.report.names import slugify
 from lra.report.scores import (

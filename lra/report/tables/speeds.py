@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lra.record.benchmark import BenchRecord
-from lra.record.changes import write_changes
+from lra.record.schema import write_changes
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
 from lra.report.scores import IsOwn, is_busy, none_own
 from lra.report.tables.table import Column, Entry, Line, Table, name_column, text_column
