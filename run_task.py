@@ -111,8 +111,8 @@ def configure(options: argparse.Namespace) -> RunConfig:
 
 def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     """Say how long a run will take, or what is not known of it."""
+    from common.errors import UserError
     from lra.runtime.environment import choose_device, device_name
-    from lra.runtime.errors import UserError
     from lra.train.stopping import StopRequest
     from lra.train.training_time import TrainingTime
 

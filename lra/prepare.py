@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from common.errors import DataError
+from common.errors import DataError, UserError
 from common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
@@ -24,7 +24,6 @@ from lra.runtime.cli import (
     positive_int,
     run_command,
 )
-from lra.runtime.errors import UserError
 from lra.train.scores import describe_data
 from tasks.base import BENCHMARK
 

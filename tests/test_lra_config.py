@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import lra.config.compose
+from common.errors import UserError
 from common.strict_yaml import parse_yaml
 from lra.config.options import options_model
 from lra.config.registry import MIXERS, TASKS
@@ -22,7 +23,6 @@ from lra.config.settings_files import (
     read_file,
 )
 from lra.record.changes import write_changes
-from lra.runtime.errors import UserError
 from requested import NOT_CAUSAL, compose_task, resolve
 from tasks.base import BENCHMARK
 

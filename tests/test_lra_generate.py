@@ -13,11 +13,10 @@ from torch import Tensor
 
 import lra
 import run_task
-from common.errors import DataError
+from common.errors import DataError, UserError
 from lra.classifier.decoders import RecurrentDecoder
 from lra.generate.__main__ import main, write_tokens
 from lra.generate.sampling import TokenSampler
-from lra.runtime.errors import UserError
 from own_tasks import PARITY
 from tasks.lm.words import Words
 from tasks.vocabulary import Bytes, Numbers

@@ -11,10 +11,10 @@ import pytest
 
 import requested
 import run_task
+from common.errors import UserError
 from conftest import tiny_arguments
 from lra.classifier.match_params import count_parameters, match_parameters
 from lra.classifier.resolve import resolve
-from lra.runtime.errors import UserError
 from requested import run_request
 
 SHAPES = """

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lra
-from common.errors import DataError
+from common.errors import DataError, UserError
 from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
@@ -22,7 +22,6 @@ from lra.record.run import folder_of, load_record
 from lra.record.table import read_runs
 from lra.report.data import Data
 from lra.runtime.console import csv_table
-from lra.runtime.errors import UserError
 from made_results import (
     bench_record,
     made_records,

@@ -19,9 +19,8 @@ from pydantic import (
     validate_call,
 )
 
-from common.errors import format_value
+from common.errors import UserError, describe_os_error, format_value
 from lra.runtime.cli import LARGEST_INT
-from lra.runtime.errors import UserError, describe_os_error
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from common.errors import UnknownName, UserError
 from common.files import write_atomically
 from common.strict_yaml import plain
 from lra.api.arguments import AnyPath, Indices, check_arguments
@@ -27,7 +28,6 @@ from lra.record.changes import section_of, write_changes
 from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, use_kernels, use_tf32
-from lra.runtime.errors import UnknownName, UserError
 from lra.train.checkpoint import describe_missing, read_newest
 from lra.train.evaluation import Evaluator
 from lra.train.run_folder import CODE_FILES

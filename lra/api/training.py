@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from common.errors import UserError
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
 from lra.api.trained import TrainedRun
 from lra.classifier.match_params import match_parameters
@@ -19,7 +20,6 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.record.schema import row_label
 from lra.runtime.console import absolute_path, display_messages
 from lra.runtime.environment import choose_device, return_freed_memory
-from lra.runtime.errors import UserError
 from lra.runtime.launch import is_launched
 from lra.train.run import Run
 from lra.train.stopping import StopRequest

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from common.errors import UserError
 from common.progress import progress
 from lra.bench.case import WARMUP_ROUNDS, Case
 from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
@@ -37,7 +38,6 @@ from lra.runtime.cli import (
 )
 from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
 from lra.runtime.environment import choose_device, use_threads
-from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.threads import choose_waiting
 

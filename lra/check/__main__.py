@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 
+from common.errors import UserError
 from lra.check.checks import CheckResult, carry_out
 from lra.check.mixers import mixer_checks
 from lra.check.tasks import task_checks
@@ -21,7 +22,6 @@ from lra.runtime.console import (
     wrap_words,
     write_out,
 )
-from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 
 FAILED = 1

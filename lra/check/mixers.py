@@ -9,11 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from lra.check.checks import Checks
 from lra.classifier.plugin_check import plug_in_checks
 from lra.config.components import MixerComponent
 from lra.config.options import Section
-from lra.runtime.errors import UserError
 from models import promises, suite_promises
 from models.base import Mixer, MixerContext, RecurrentMixer
 

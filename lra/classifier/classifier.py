@@ -11,10 +11,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from lra.classifier.block import NORMS, Block, build_layers
 from lra.classifier.packing import Packing, pack
 from lra.config.schema import RunConfig
-from lra.runtime.errors import UserError
 from models.base import GridModule
 from models.initial_values import Fan, parse_initial_distribution
 from models.layers.basic import ACTIVATIONS, Dropout, LinearMap

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from common.errors import UserError
 from lra.classifier.classifier import Classifier
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
-from lra.runtime.errors import UserError
 
 logger = logging.getLogger(__name__)
 

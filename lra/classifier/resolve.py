@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
+from common.errors import UserError
 from common.strict_yaml import plain
 from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import input_length
@@ -15,7 +16,6 @@ from lra.config.compose import compose, name_origins
 from lra.config.request import RunRequest
 from lra.config.schema import PretrainConfig, RunConfig
 from lra.config.settings_files import CONFIGS
-from lra.runtime.errors import UserError
 from models.base import Mixer, MixerContext
 from tasks.base import TaskInfo
 

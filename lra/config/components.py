@@ -13,10 +13,9 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import create_model
 from torch import nn
 
-from common.errors import KnownError, describe
+from common.errors import KnownError, UserError, describe
 from lra.config.options import Section, options_model
 from lra.runtime.environment import is_out_of_memory
-from lra.runtime.errors import UserError
 from models.base import Mixer, MixerContext
 from models.promises import BrokenPromise
 from tasks.base import DataSeed, Task

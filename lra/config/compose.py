@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from common.errors import UnknownName, UserError, nearest
 from common.strict_yaml import plain
 from lra.config.components import Component
 from lra.config.options import Section
@@ -23,7 +24,6 @@ from lra.config.registry import find_mixer, find_task
 from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
 from lra.config.settings_files import CONFIGS, Entry, read_layers
-from lra.runtime.errors import UnknownName, UserError, nearest
 from tasks.base import Task
 
 Settings = Mapping[str, Change]

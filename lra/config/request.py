@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import UserError, format_value
+from common.errors import UnknownName, UserError, format_value
 from common.strict_yaml import parse_yaml, plain
-from lra.runtime.errors import UnknownName
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 

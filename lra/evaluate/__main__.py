@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from lra.api.trained import TrainedRun, load_finished
 from lra.config.request import parse_alternatives
 from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
@@ -32,7 +33,6 @@ from lra.runtime.console import (
     write_out,
 )
 from lra.runtime.environment import use_threads
-from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 
 logger = logging.getLogger("lra.evaluate")

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from common.errors import UserError
 from lra.api.trained import TrainedRun, find_changed_code, request_of
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, list_changes
@@ -16,7 +17,6 @@ from lra.config.schema import RunConfig
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.environment import device_name, is_gpu_shared, versions
-from lra.runtime.errors import UserError
 from lra.runtime.repository import git_state
 from lra.train.scores import compute_position_scores
 from tasks.base import largest_class

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from common.errors import DataError
+from common.errors import DataError, UserError
 from lra.api.trained import load_finished
 from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.generate.sampling import generate
@@ -25,7 +25,6 @@ from lra.runtime.cli import (
 )
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
-from lra.runtime.errors import UserError
 from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")

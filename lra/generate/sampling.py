@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import Decoder
-from lra.runtime.errors import UserError
 from models.layers.long_convolution import cache_kernels
 from tasks.random_words import RandomWords
 

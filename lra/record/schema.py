@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from common.cores import core_count
-from common.errors import KnownError
+from common.errors import KnownError, UserError
 from common.files import write_atomically
 from lra.record.packed import read_file
-from lra.runtime.errors import UserError
 from lra.runtime.threads import Waiting, waiting
 from tasks.base import Dataset
 

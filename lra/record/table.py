@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from common.errors import UserError
 from common.strict_yaml import plain
 from lra.record.intervals import wilson_interval
 from lra.record.packed import list_files
 from lra.record.run import RUNS, RunRecord, folder_of
 from lra.record.schema import is_shipped, read_all, shipped_dir
-from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.errors import UnknownName
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, can_change_a_result
 from lra.config.settings_files import ALL, published_presets, read_file
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
-from lra.runtime.errors import UnknownName
 from tasks.base import BENCHMARK
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published.csv"

@@ -15,9 +15,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from common.errors import KnownError, describe, message
+from common.errors import (
+    HeldError,
+    KnownError,
+    UserError,
+    describe,
+    describe_os_error,
+    message,
+    user_code,
+)
 from lra.runtime.console import absolute_path, show_messages, wrap_message
-from lra.runtime.errors import HeldError, UserError, describe_os_error, user_code
 from lra.runtime.threads import MOST_THREADS
 
 INCOMPLETE = 1

@@ -20,8 +20,7 @@ from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivat
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from common.errors import KnownError
-from lra.runtime.errors import UserError
+from common.errors import KnownError, UserError
 from lra.runtime.launch import is_launched, launch_number
 from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
 

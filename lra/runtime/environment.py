@@ -19,9 +19,8 @@ import numpy as np
 import psutil
 import torch
 
-from common.errors import message
+from common.errors import UserError, message
 from common.kernel_choice import KERNEL_CHOICE
-from lra.runtime.errors import UserError
 from lra.runtime.threads import default_count
 
 CONTAINER_LIMITS = (

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from common.cores import core_count
+from common.errors import UserError
 from common.strict_yaml import parse_yaml
-from lra.runtime.errors import UserError
 from lra.sweep.plan import SweepOptions
 
 SECONDS_TO_ANSWER = 60

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
+from common.errors import UserError
 from common.progress import Progress
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
@@ -20,7 +21,6 @@ from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
-from lra.runtime.errors import UserError
 from lra.runtime.launch import is_restart
 from lra.train.checkpoint import RunState, capture, restore
 from lra.train.run_folder import RunFolder, choose_folder

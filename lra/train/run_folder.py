@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from common.errors import DataError
+from common.errors import DataError, HeldError, UserError
 from common.files import is_locked, open_to_append, remove_leftovers, write_atomically
 from common.untrusted import open_regular, read_regular
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.runtime.console import as_text
-from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
 from lra.train.loggers import WriteMetrics, open_tensorboard, open_wandb
 from tasks.base import OUTCOMES, Split

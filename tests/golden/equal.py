@@ -40,9 +40,9 @@ def describe_config(
     task: str, mixer: str, preset: str, protocol: str, changes: Sequence[str] = ()
 ) -> str:
     """Write the settings and the hash of a run as JSON, or the message that refuses it."""
+    from common.errors import UserError
     from lra.classifier.resolve import resolve
     from lra.config.request import RunRequest, parse_changes
-    from lra.runtime.errors import UserError
 
     request = RunRequest(
         task=task, mixer=mixer, preset=preset, protocol=protocol, changes=parse_changes(changes)
