@@ -9,6 +9,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
+from common.threads import choose_waiting
 from lra.runtime.cli import (
     DIVERGED,
     OUT_OF_MEMORY,
@@ -18,6 +19,7 @@ from lra.runtime.cli import (
     absolute_path,
     add_settings,
     add_threads,
+    is_silent,
     name_in_help,
     non_negative_float,
     positive_int,
@@ -25,8 +27,6 @@ from lra.runtime.cli import (
     whole_number,
 )
 from lra.runtime.console import show_messages, terminal_width, write_out
-from lra.runtime.launch import is_silent
-from lra.runtime.threads import choose_waiting
 
 if TYPE_CHECKING:
     from lra.classifier.classifier import Classifier
@@ -89,8 +89,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
-    from lra.classifier.match_params import match_parameters
-    from lra.classifier.resolve import resolve
+    from lra.classifier.resolve import match_parameters, resolve
     from lra.config.request import RunRequest, flag_changes, parse_changes
 
     flags = {
@@ -105,7 +104,7 @@ def configure(options: argparse.Namespace) -> RunConfig:
         changes=(*parse_changes(options.overrides), *flag_changes(flags)),
     )
     if options.match_params is not None:
-        request = match_parameters(resolve, request, options.match_params)
+        request = match_parameters(request, options.match_params)
     return resolve(request)
 
 

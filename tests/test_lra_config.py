@@ -12,7 +12,7 @@ import pytest
 import lra.config.compose
 from common.errors import UserError
 from common.strict_yaml import parse_yaml
-from lra.config.options import options_model
+from lra.config.components import options_model
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, flag_changes
 from lra.config.settings_files import (

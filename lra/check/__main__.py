@@ -14,7 +14,7 @@ from lra.config.components import Component, MixerComponent, TaskComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
 from lra.config.request import Change, parse_changes
-from lra.runtime.cli import Parser, positive_int, run_command
+from lra.runtime.cli import Parser, command_words, positive_int, run_command
 from lra.runtime.console import (
     display_messages,
     terminal_width,
@@ -22,7 +22,6 @@ from lra.runtime.console import (
     wrap_words,
     write_out,
 )
-from lra.runtime.launch import command_words
 
 FAILED = 1
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from common.errors import UserError
 from lra.check.checks import Checks
 from lra.classifier.plugin_check import plug_in_checks
-from lra.config.components import MixerComponent
-from lra.config.options import Section
+from lra.config.components import MixerComponent, Section
 from models import promises, suite_promises
 from models.base import Mixer, MixerContext, RecurrentMixer
 

@@ -12,8 +12,7 @@ import torch
 from common.errors import DataError
 from lra.check.checks import Checks
 from lra.classifier.resolve import resolve
-from lra.config.components import TaskComponent
-from lra.config.options import Section
+from lra.config.components import Section, TaskComponent
 from lra.config.request import Change, RunRequest, list_changes
 from lra.train.trainer import Trainer
 from tasks.base import SPLITS, Dataset, Task

@@ -13,8 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from common.options import Added
 from common.strict_yaml import plain
-from lra.config.components import Component, MixerComponent, TaskComponent
-from lra.config.options import Section
+from lra.config.components import Component, MixerComponent, Section, TaskComponent
 from lra.config.request import SECTIONS, can_change_a_result
 from models.initial_values import InitialDistributionText
 from tasks.base import Task

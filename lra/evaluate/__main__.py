@@ -20,6 +20,7 @@ from lra.runtime.cli import (
     Parser,
     absolute_path,
     add_trained_model,
+    command_words,
     positive_int,
     run_command,
     whole_numbers,
@@ -33,7 +34,6 @@ from lra.runtime.console import (
     write_out,
 )
 from lra.runtime.environment import use_threads
-from lra.runtime.launch import command_words
 
 logger = logging.getLogger("lra.evaluate")
 

@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from common.cores import core_count
 from common.errors import KnownError, UserError
 from common.files import write_atomically
+from common.threads import Waiting, core_count, waiting
 from lra.record.packed import read_file
-from lra.runtime.threads import Waiting, waiting
 from tasks.base import Dataset
 
 BUSY = 1.25
@@ -104,7 +103,7 @@ class ThreadsRecord(Record):
 
     count: PositiveCount
     waiting: Waiting
-    """How threads wait for each other, see `lra.runtime.threads`."""
+    """How threads wait for each other, see `common.threads`."""
     cores: PositiveCount
     """Cores that the process might run on."""
     load: Amount | None = None

@@ -21,7 +21,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError, UserError
-from lra.runtime.launch import is_launched, launch_number
+from lra.runtime.cli import is_launched, launch_number
 from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ import psutil
 import torch
 
 from common.errors import UserError, message
-from common.kernel_choice import KERNEL_CHOICE
-from lra.runtime.threads import default_count
+from common.threads import default_count
+from models.ops.reference import KERNEL_CHOICE
 
 CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),

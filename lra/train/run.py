@@ -19,9 +19,9 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
+from lra.runtime.cli import is_restart
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
-from lra.runtime.launch import is_restart
 from lra.train.checkpoint import RunState, capture, restore
 from lra.train.run_folder import RunFolder, choose_folder
 from lra.train.run_record import Session, describe_result, describe_settings, describe_training

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lra.classifier.decoders import count_state
+from lra.classifier.classifier import count_state
 from lra.config.schema import RunConfig
 from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.distributed import ProcessGroup

@@ -7,7 +7,7 @@ import re
 import typing
 
 from common.strict_yaml import plain
-from lra.config.options import options_model
+from lra.config.components import options_model
 from lra.config.registry import MIXERS
 from lra.runtime.console import csv_table
 
