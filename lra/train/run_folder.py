@@ -21,7 +21,6 @@ from common.files import is_locked, open_to_append, remove_leftovers, write_atom
 from common.untrusted import open_regular, read_regular
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
-from lra.runtime.console import as_text
 from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
 from lra.train.loggers import WriteMetrics, open_tensorboard, open_wandb
 from tasks.base import OUTCOMES, Split
@@ -227,14 +226,10 @@ class RunFolder:
             names, results = OUTCOMES, [*predictions.T]
         columns = dict(zip(names, results, strict=True))
         columns |= {"length": split.lengths, **split.metadata()}
-        cells = [
-            map(as_text, column.tolist()) if column.dtype.kind == "U" else column.tolist()
-            for column in columns.values()
-        ]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(as_text, columns))
-        writer.writerows(zip(*cells, strict=True))
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
         self.require_held()
         write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 
