@@ -90,18 +90,19 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
     from lra.classifier.resolve import match_parameters, resolve
-    from lra.config.request import RunRequest, flag_changes, parse_changes
+    from lra.config.request import RunRequest, parse_changes
 
-    flags = {
-        "--precision": ("train", "precision", options.precision),
-        "--pretrain": ("pretrain", "objective", options.pretrain),
-    }
+    changes = parse_changes(options.overrides)
+    if options.precision is not None:
+        changes += parse_changes([f"train.precision={options.precision}"], "--precision")
+    if options.pretrain is not None:
+        changes += parse_changes([f"pretrain.objective={options.pretrain}"], "--pretrain")
     request = RunRequest(
         task=options.task,
         mixer=options.mixer,
         preset=options.preset,
         protocol=options.protocol,
-        changes=(*parse_changes(options.overrides), *flag_changes(flags)),
+        changes=changes,
     )
     if options.match_params is not None:
         request = match_parameters(request, options.match_params)

@@ -14,7 +14,7 @@ from common.errors import DataError, UserError
 from common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
-from lra.config.request import TaskRequest, flag_changes, parse_changes
+from lra.config.request import TaskRequest, parse_changes
 from lra.runtime.cli import (
     ALL,
     OWN_CLASS,
@@ -100,7 +100,8 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
         texts = [f"task.{key}={count}" for key, count in sizes.items()]
         logger.info(f"--examples {options.examples} means --set {' --set '.join(texts)}")
         changes = (*parse_changes(texts), *changes)
-    changes += flag_changes({"--source": ("task", "source", options.source)})
+    if options.source is not None:
+        changes += parse_changes([f"task.source={options.source}"], "--source")
     task = compose_task(replace(request, changes=changes))
     start = time.monotonic()
     dataset = task.prepare(options.data_dir)

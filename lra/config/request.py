@@ -24,11 +24,6 @@ SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
 """Settings that change no result, only speed and memory, and that no hash of a run has."""
 
 
-def can_change_a_result(name: str) -> bool:
-    """Whether a setting, "train.lr", changes more than speed and memory."""
-    return name not in SPEED_ALONE
-
-
 @dataclass(frozen=True)
 class Change:
     """One setting that replaces others: from the command line, from Python, or from a file."""
@@ -96,19 +91,6 @@ def parse_change(text: str, flag: str = "--set") -> Change:
 def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ...]:
     """Parse several texts; see `parse_change`."""
     return tuple(parse_change(text, flag) for text in texts)
-
-
-def flag_changes(flags: Mapping[str, tuple[str, str, Any]]) -> tuple[Change, ...]:
-    """Turn the given flags that stand for a setting into changes.
-
-    Args:
-        flags: section, name and value of the setting, None if not given, by the flag.
-    """
-    return tuple(
-        Change(section, key, value, f"{flag} {section}.{key}={plain(value)}")
-        for flag, (section, key, value) in flags.items()
-        if value is not None
-    )
 
 
 def parse_alternatives(text: str, flag: str) -> list[Change]:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from common.errors import UserError
-from lra.api.trained import TrainedRun, find_changed_code, request_of
+from lra.api.recompose import find_changed_code, request_of
+from lra.api.trained import TrainedRun
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig

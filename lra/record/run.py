@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from lra.config.request import can_change_a_result
+from lra.config.request import SPEED_ALONE
 from lra.record.changes import Origins, SettingName, Settings, section_of, write_changes
 from lra.record.schema import (
     Amount,
@@ -137,7 +137,7 @@ class RunRecord(TestedRecord):
         that cannot change a result.
         """
         changes = self.changes.items()
-        kept = {k: v for k, v in changes if section_of(k) != "task" and can_change_a_result(k)}
+        kept = {k: v for k, v in changes if section_of(k) != "task" and k not in SPEED_ALONE}
         return tuple(sorted(write_changes(kept)))
 
     @property

@@ -137,20 +137,6 @@ class ProcessGroup:
         """Add up numbers of every process, one after another, in one exchange."""
         return self.all_reduce_sum(torch.tensor(numbers, dtype=torch.float64)).tolist()
 
-    def any_of(self, *wishes: bool) -> list[bool]:
-        """Return which of some wishes any process has, the same to all."""
-        if self.world_size == 1:
-            return [*wishes]
-        return [count > 0 for count in self.sums_of([float(wish) for wish in wishes])]
-
-    def all_reduce_max(self, number: float) -> float:
-        """Return the largest of all processes' numbers."""
-        return max(self.gather(number))
-
-    def first_reason(self, reason: str | None) -> str | None:
-        """Return a reason that a process has, the same to all; None if none has."""
-        return next((one for one in self.gather(reason) if one is not None), None)
-
     def gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank."""
         if self.world_size == 1:

@@ -230,10 +230,10 @@ class Run:
         reason = self.stop.reason(self.step, made, self.session.seconds())
         since = time.monotonic() - self.last_checkpoint
         is_due = self.group.is_main_process and since > 60 * self.config.log.checkpoint_minutes
-        must_stop, must_save = self.group.any_of(reason is not None, is_due)
+        must_stop, must_save = self.group.sums_of([reason is not None, is_due])
         if must_stop:
             self.trainer.read()
-            raise Stopped(self.group.first_reason(reason))
+            raise Stopped(next(filter(None, self.group.gather(reason))))
         if must_save:
             self._checkpoint()
 
