@@ -123,7 +123,7 @@ def test_another_working_directory_moves_nothing(place: Place) -> None:
     assert (run / "result.json").exists()
     relative = str(run.relative_to(place.folder))
     evaluated = ["--run", relative, "--lengths", "90", "--examples", "20", "--device", "cpu"]
-    place.attack("lra.evaluate.__main__", evaluated, {0}, says=f"record: {relative}/evaluation-")
+    place.attack("lra.evaluate", evaluated, {0}, says=f"record: {relative}/evaluation-")
     assert list(run.glob("evaluation-*.json"))
     swept = ["--tasks", "listops", "--mixers", "own.py:Own", "--preset", "quick", "--dry-run"]
     place.attack("lra.sweep.__main__", swept, {0})
@@ -156,7 +156,7 @@ def test_deaths_when_evaluated_again(place: Place) -> None:
     results = attack(place, source, {0})
     (run,) = (results / "runs/listops").glob("*/*")
     (place.folder / "later").touch()
-    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {2})
+    place.attack("lra.evaluate", ["--run", str(run), "--lengths", "90"], {2})
     place.attack("report", ["--format", "csv"], {0})
 
 

@@ -228,7 +228,7 @@ def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None
     code = 0 if name == "NaN weights" else 2
     run = copied(done, place)
     put_state(run, CHECKPOINTS.get(name) or changed_state(run, CHANGES[name]))
-    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {code})
+    place.attack("lra.evaluate", ["--run", str(run), "--lengths", "90"], {code})
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.jsonl", "checkpoint"])
@@ -256,5 +256,5 @@ def test_code_that_a_record_names_is_not_run(place: Place, done: Path) -> None:
     for code in (None, "", "0" * 16):
         path.write_text(json.dumps(record | {"mixer_from": "evil.py:Evil", "mixer_code": code}))
         arguments = ["--run", str(path.parent), "--lengths", "90"]
-        place.attack("lra.evaluate.__main__", arguments, says="--trust-code")
+        place.attack("lra.evaluate", arguments, says="--trust-code")
     place.attack("report", ["--format", "csv"], {0})

@@ -19,8 +19,7 @@ from lra.api.trained import TrainedRun, load
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import parse_changes
-from lra.evaluate.__main__ import main
-from lra.evaluate.out_of_distribution import OtherData, compose_other
+from lra.evaluate import OtherData, compose_other, main
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.report.data import Data
 from lra.report.tables.evaluations import evaluation_tables

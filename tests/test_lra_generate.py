@@ -15,8 +15,7 @@ import lra
 import run_task
 from common.errors import DataError, UserError
 from lra.classifier.decoders import RecurrentDecoder
-from lra.generate.__main__ import main, write_tokens
-from lra.generate.sampling import TokenSampler
+from lra.generate import TokenSampler, main, write_tokens
 from own_tasks import PARITY
 from tasks.lm.words import Words
 from tasks.vocabulary import Bytes, Numbers
@@ -84,7 +83,7 @@ def test_characters_are_written_when_they_are_whole(
     assert written(by_bytes, capsys, "--tokens", "1", prompt="Él ").out.startswith("Él ")
     write_tokens(Bytes(), [], [0xC3])
     assert capsys.readouterr().out == "\N{REPLACEMENT CHARACTER}\n"
-    monkeypatch.setattr("lra.generate.__main__.write_out", lambda text: False)
+    monkeypatch.setattr("lra.generate.write_out", lambda text: False)
     assert "then" not in written(by_bytes, capsys, "--tokens", "2000").err
 
 

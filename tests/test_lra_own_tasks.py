@@ -15,7 +15,7 @@ import run_task
 from common.errors import DataError, KnownError, UserError
 from conftest import python_example
 from lra import prepare
-from lra.evaluate.__main__ import main as evaluate
+from lra.evaluate import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
 from lra.report.boards import boards

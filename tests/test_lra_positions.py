@@ -15,7 +15,7 @@ from conftest import tiny_settings
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
-from lra.evaluate.__main__ import main as evaluate_main
+from lra.evaluate import main as evaluate_main
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
 from lra.train.trainer import Trainer

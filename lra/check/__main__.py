@@ -7,9 +7,7 @@ import logging
 import sys
 
 from common.errors import UserError
-from lra.check.checks import CheckResult, carry_out
-from lra.check.mixers import mixer_checks
-from lra.check.tasks import task_checks
+from lra.check.checks import CheckResult, carry_out, mixer_checks, task_checks
 from lra.config.components import Component, MixerComponent, TaskComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
@@ -31,8 +29,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.check",
         description="Check a mixer or a task of your own on a few small inputs before you train: "
-        "everything that a run needs and, for a subclass of models.base.Mixer, everything that the "
-        "tests of this repository need.",
+        "everything that a run needs.",
         epilog="Exit codes: 0 every check passed, 1 a check failed, 2 mistake in the command or "
         "the file, 130 interrupted.",
     )
