@@ -151,37 +151,28 @@ def write_tokens(vocabulary: Vocabulary, prompt: Sequence[int], tokens: Iterable
     logger.info(f"the first token after {times[0] - start:.3f} s{speed}")
 
 
-class TokenSampler:
-    """Draws tokens by their logits, with one random number each: equal seeds draw alike.
+def draw_token(logits: Tensor, temperature: float, words: RandomWords) -> int:
+    """Draw a token by logits (tokens,), with one random number.
 
     The number goes through the inverse of the cumulative distribution in double precision, so
     logits that differ by rounding hardly ever give another token.
 
     Args:
         temperature: what logits are divided by; 0 for the likeliest token.
-        seed: of the random numbers.
+        words: source of the random number.
+    Raises: UserError for logits that are not finite.
     """
-
-    def __init__(self, temperature: float, seed: int) -> None:
-        self.temperature = temperature
-        self.words = RandomWords(seed, stream=0)
-
-    def draw(self, logits: Tensor) -> int:
-        """Draw a token by logits (tokens,).
-
-        Raises: UserError for logits that are not finite.
-        """
-        values = logits.double().cpu().numpy()
-        if not np.isfinite(values).all():
-            raise UserError("the model's logits are not finite, so that nothing can be drawn")
-        if self.temperature == 0:
-            return int(values.argmax())
-        with np.errstate(over="ignore"):  # minus infinity is right for a temperature next to 0
-            weights = np.exp((values - values.max()) / self.temperature)
-        cumulative = np.cumsum(weights)
-        high, low = (int(word) for word in self.words.draw(2))
-        number = (high << 32 | low) >> (64 - BITS)
-        return int(np.searchsorted(cumulative, cumulative[-1] * (number / 2**BITS), "right"))
+    values = logits.double().cpu().numpy()
+    if not np.isfinite(values).all():
+        raise UserError("the model's logits are not finite, so that nothing can be drawn")
+    if temperature == 0:
+        return int(values.argmax())
+    with np.errstate(over="ignore"):  # minus infinity is right for a temperature next to 0
+        weights = np.exp((values - values.max()) / temperature)
+    cumulative = np.cumsum(weights)
+    high, low = (int(word) for word in words.draw(2))
+    number = (high << 32 | low) >> (64 - BITS)
+    return int(np.searchsorted(cumulative, cumulative[-1] * (number / 2**BITS), "right"))
 
 
 @torch.inference_mode()
@@ -204,13 +195,14 @@ def generate(
         temperature: what logits are divided by; 0 for the likeliest tokens.
         seed: of the random numbers.
     """
-    sampler = TokenSampler(temperature, seed)
+    words = RandomWords(seed, stream=0)
     device = next(model.parameters()).device
     with cache_kernels():
         decoder = way(model, len(prompt) + count - 1)  # nothing follows the last token
         tokens = list(prompt)
         for _ in range(count):
-            tokens = [sampler.draw(decoder.take(torch.tensor(tokens, device=device)))]
+            logits = decoder.take(torch.tensor(tokens, device=device))
+            tokens = [draw_token(logits, temperature, words)]
             yield tokens[0]
 
 

@@ -44,7 +44,6 @@ class TrainedRun:
         return f"TrainedRun({str(self.folder)!r})"
 
     @functools.cached_property
-    @check_arguments
     def model(self) -> Classifier:
         """The model with the weights of its best validation, in evaluation mode.
 
@@ -53,7 +52,6 @@ class TrainedRun:
         return self.load_model(self.config.build_task().info)
 
     @functools.cached_property
-    @check_arguments
     def dataset(self) -> Dataset:
         """The data of the run.
 

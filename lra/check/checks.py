@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,43 +41,32 @@ CAUSAL = {"model": {"dim": 8, "depth": 1, "causal": True, "norm": "layer"}}
 _UNMADE = "the next check can run"
 
 
-class CheckResult(NamedTuple):
-    """The result of a check."""
-
-    name: str
-    fault: str | None = None
-    """What is wrong; None if the check passed."""
-    note: str = ""
-    """A remark on a check that passed."""
-
-    @property
-    def line(self) -> str:
-        """The result as text: passed or FAILED, the statement, and what is wrong."""
-        verdict, said = "passed" if self.fault is None else "FAILED", self.fault or self.note
-        return f"{verdict}  {self.name}" + (f": {said}" if said else "")
-
-
-def carry_out(component: Component, checks: Checks) -> list[CheckResult]:
+def carry_out(component: Component, checks: Checks) -> tuple[list[str], list[str]]:
     """Carry out all checks, each before the next one is made, also those after a failed one.
 
+    Returns: a line for each check that failed, and one for each that passed.
     Raises: errors that do not come from the code of the component.
     """
-    found: list[CheckResult] = []
+    failed: list[str] = []
+    passed: list[str] = []
+    faults: set[str] = set()
     while True:
         name = _UNMADE
         try:
             with component.explain_errors("it failed"):
                 chosen = next(checks, None)
                 if chosen is None:
-                    return found
+                    return failed, passed
                 name, check = chosen
-                said = check()
-                found.append(CheckResult(name, note=said if isinstance(said, str) else ""))
+                remark = check()
+                said = f": {remark}" if isinstance(remark, str) and remark else ""
+                passed.append(f"passed  {name}{said}")
         except KnownError as error:
             fault = message(error).removeprefix(f"{component.origin}: ")
             # A check that could not be made repeats an earlier fault.
-            if name != _UNMADE or fault not in {result.fault for result in found}:
-                found.append(CheckResult(name, fault))
+            if name != _UNMADE or fault not in faults:
+                failed.append(f"FAILED  {name}: {fault}")
+            faults.add(fault)
 
 
 def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Checks:

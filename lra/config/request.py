@@ -73,27 +73,26 @@ class RunRequest(TaskRequest):
     """Name of a mixer, or the place of a plug-in."""
 
 
-def parse_change(text: str, flag: str = "--set") -> Change:
-    """Parse "section.key=value".
+def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ...]:
+    """Parse texts like "section.key=value".
 
     Args:
-        flag: the flag that the text was given by.
+        flag: the flag that the texts were given by.
     Raises: UserError for a value that is not YAML.
     """
-    name, equals, value = text.partition("=")
-    section, dot, key = name.strip().partition(".")
-    origin = f"{flag} {text}"
-    if not (equals and dot and key):
-        return Change("", section, None, origin)
-    return Change(section, key, parse_yaml(value, origin), origin)
+    found: list[Change] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        section, dot, key = name.strip().partition(".")
+        origin = f"{flag} {text}"
+        if equals and dot and key:
+            found.append(Change(section, key, parse_yaml(value, origin), origin))
+        else:
+            found.append(Change("", section, None, origin))
+    return tuple(found)
 
 
-def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ...]:
-    """Parse several texts; see `parse_change`."""
-    return tuple(parse_change(text, flag) for text in texts)
-
-
-def parse_alternatives(text: str, flag: str) -> list[Change]:
+def parse_alternatives(text: str, flag: str) -> tuple[Change, ...]:
     """Parse "section.key=a,b" into one change for each value; lists in brackets stay whole.
 
     Raises: UserError for another form, and for an empty value.
@@ -105,7 +104,7 @@ def parse_alternatives(text: str, flag: str) -> list[Change]:
             f"for none"
         )
     parsed = parse_yaml(f"[{values}]", f"{flag} {text}")
-    return [parse_change(f"{key}={plain(value)}", flag) for value in parsed]
+    return parse_changes((f"{key}={plain(value)}" for value in parsed), flag)
 
 
 def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:
