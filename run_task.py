@@ -19,7 +19,8 @@ from lra.runtime.cli import (
     absolute_path,
     add_settings,
     add_threads,
-    is_silent,
+    is_launched,
+    launch_number,
     name_in_help,
     non_negative_float,
     positive_int,
@@ -141,7 +142,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
 
     if options.verbose:
         show_messages(logging.DEBUG)
-    if is_silent():
+    if is_launched() and launch_number("RANK") > 0:  # another process prints
         show_messages(logging.CRITICAL)
     if options.label is not None:
         row_label(options.label, "--label")

@@ -64,18 +64,7 @@ def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None
 
 def describe(error: BaseException) -> str:
     """Write the type and the message of an exception."""
-    said = message(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def message(error: BaseException) -> str:
-    """Return the message of an exception; empty if it cannot be written."""
-    try:
-        return str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        return ""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def format_value(value: object) -> str:

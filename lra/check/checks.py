@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.errors import DataError, KnownError, UserError, message
+from common.errors import DataError, KnownError, UserError
 from lra.classifier.plugin_check import plug_in_checks
 from lra.classifier.resolve import resolve
 from lra.config.components import Component, MixerComponent, Section, TaskComponent
@@ -62,7 +62,7 @@ def carry_out(component: Component, checks: Checks) -> tuple[list[str], list[str
                 said = f": {remark}" if isinstance(remark, str) and remark else ""
                 passed.append(f"passed  {name}{said}")
         except KnownError as error:
-            fault = message(error).removeprefix(f"{component.origin}: ")
+            fault = str(error).removeprefix(f"{component.origin}: ")
             # A check that could not be made repeats an earlier fault.
             if name != _UNMADE or fault not in faults:
                 failed.append(f"FAILED  {name}: {fault}")

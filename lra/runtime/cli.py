@@ -22,7 +22,6 @@ from common.errors import (
     UserError,
     describe,
     describe_os_error,
-    message,
     user_code,
 )
 from common.threads import MOST_THREADS
@@ -238,7 +237,7 @@ def report_error(program: str, text: str) -> None:
 def _end_of(error: BaseException) -> tuple[int, str] | None:
     """Return the exit code and the message for an error; None for one that is a fault of ours."""
     if isinstance(error, KnownError):
-        return HELD if isinstance(error, HeldError) else USER_ERROR, message(error)
+        return HELD if isinstance(error, HeldError) else USER_ERROR, str(error)
     if isinstance(error, OSError):
         return USER_ERROR, describe_os_error(error)
     if isinstance(error, KeyboardInterrupt) or _pressed:  # a library may raise another error for it
@@ -248,7 +247,7 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
         from lra.runtime.environment import is_out_of_memory
 
         if is_out_of_memory(error):
-            return OUT_OF_MEMORY, f"out of memory: {message(error)}"
+            return OUT_OF_MEMORY, f"out of memory: {error}"
     if not user_code:
         return None
     frames = traceback.extract_tb(error.__traceback__)
@@ -280,16 +279,6 @@ def command_words(
 def is_launched() -> bool:
     """Whether torchrun started this process together with others."""
     return "TORCHELASTIC_RUN_ID" in os.environ and launch_number("WORLD_SIZE") > 1
-
-
-def is_restart() -> bool:
-    """Whether torchrun started these processes again, after one had failed."""
-    return is_launched() and launch_number("TORCHELASTIC_RESTART_COUNT") > 0
-
-
-def is_silent() -> bool:
-    """Whether another process prints what this one would."""
-    return is_launched() and launch_number("RANK") > 0
 
 
 def launch_number(variable: str) -> int:

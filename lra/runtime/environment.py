@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import torch
 
-from common.errors import UserError, message
+from common.errors import UserError
 from common.threads import default_count
 from models.ops.reference import KERNEL_CHOICE
 
@@ -186,7 +186,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     texts = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
-    return isinstance(error, RuntimeError) and any(text in message(error).lower() for text in texts)
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in texts)
 
 
 def seed_everything(seed: int) -> None:

@@ -19,7 +19,7 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
-from lra.runtime.cli import is_restart
+from lra.runtime.cli import is_launched, launch_number
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
 from lra.train.checkpoint import RunState, capture, restore
@@ -110,7 +110,8 @@ class Run:
         # With recomputed activations, kept memory would be fragmented.
         if self.device.type == "cpu" and self.config.train.checkpoint_activations is not True:
             keep_freed_memory()
-        resume = "auto" if is_restart() else self.resume
+        is_restart = is_launched() and launch_number("TORCHELASTIC_RESTART_COUNT") > 0
+        resume = "auto" if is_restart else self.resume
         self.folder = choose_folder(self.results_dir, self.config, self.seed, resume)
         name = " / ".join((self.config.task_name, self.config.mixer_name, self.config.preset))
         logger.info(f"{name}, seed {self.seed}, on {device_name(self.device)}")
