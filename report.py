@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.errors import UserError
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, non_negative_float, run_command
 from lra.runtime.console import write_out
-from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from lra.report.data import Data
@@ -134,8 +134,8 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Data:
 
     Raises: UserError for a preset or protocol that no run has.
     """
+    from common.errors import UnknownName
     from lra.report.data import Data
-    from lra.runtime.errors import UnknownName
 
     chosen = {
         name: value

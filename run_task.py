@@ -9,6 +9,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
+from common.threads import choose_waiting
 from lra.runtime.cli import (
     DIVERGED,
     OUT_OF_MEMORY,
@@ -18,6 +19,8 @@ from lra.runtime.cli import (
     absolute_path,
     add_settings,
     add_threads,
+    is_launched,
+    launch_number,
     name_in_help,
     non_negative_float,
     positive_int,
@@ -25,8 +28,6 @@ from lra.runtime.cli import (
     whole_number,
 )
 from lra.runtime.console import show_messages, terminal_width, write_out
-from lra.runtime.launch import is_silent
-from lra.runtime.threads import choose_waiting
 
 if TYPE_CHECKING:
     from lra.classifier.classifier import Classifier
@@ -89,30 +90,30 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
-    from lra.classifier.match_params import match_parameters
-    from lra.classifier.resolve import resolve
-    from lra.config.request import RunRequest, flag_changes, parse_changes
+    from lra.classifier.resolve import match_parameters, resolve
+    from lra.config.request import RunRequest, parse_changes
 
-    flags = {
-        "--precision": ("train", "precision", options.precision),
-        "--pretrain": ("pretrain", "objective", options.pretrain),
-    }
+    changes = parse_changes(options.overrides)
+    if options.precision is not None:
+        changes += parse_changes([f"train.precision={options.precision}"], "--precision")
+    if options.pretrain is not None:
+        changes += parse_changes([f"pretrain.objective={options.pretrain}"], "--pretrain")
     request = RunRequest(
         task=options.task,
         mixer=options.mixer,
         preset=options.preset,
         protocol=options.protocol,
-        changes=(*parse_changes(options.overrides), *flag_changes(flags)),
+        changes=changes,
     )
     if options.match_params is not None:
-        request = match_parameters(resolve, request, options.match_params)
+        request = match_parameters(request, options.match_params)
     return resolve(request)
 
 
 def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     """Say how long a run will take, or what is not known of it."""
+    from common.errors import UserError
     from lra.runtime.environment import choose_device, device_name
-    from lra.runtime.errors import UserError
     from lra.train.stopping import StopRequest
     from lra.train.training_time import TrainingTime
 
@@ -141,7 +142,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
 
     if options.verbose:
         show_messages(logging.DEBUG)
-    if is_silent():
+    if is_launched() and launch_number("RANK") > 0:  # another process prints
         show_messages(logging.CRITICAL)
     if options.label is not None:
         row_label(options.label, "--label")

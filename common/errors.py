@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 import reprlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 LONGEST_VALUE = 100
 """Most characters of a wrong value that a message shows."""
+user_code: set[str] = set()
+"""Files with code of the user's own that this process has run."""
 
 
 class KnownError(Exception):
@@ -20,20 +26,45 @@ class DataError(KnownError):
     """Data that is missing, malformed or damaged: the message says what to do about it."""
 
 
+class HeldError(UserError):
+    """Another process is at work on the same files: no mistake, but not the time for it."""
+
+
+@dataclass(eq=False)
+class UnknownName(UserError):
+    """A name that does not exist; the message has a suggestion and all valid ones."""
+
+    kind: str
+    """What the name should have been, "task" for instance."""
+    given: str
+    valid: Iterable[str]
+    origin: str
+    """The file or flag that held the name."""
+    suggestion: str | None = None
+    """What to use instead. None: the nearest of the valid names."""
+
+    def __str__(self) -> str:
+        names = sorted(self.valid)
+        suggestion = self.suggestion or nearest(self.given, names)
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
+        valid = ", ".join(names) or "none"
+        return f"{self.origin}: unknown {self.kind} {self.given!r}{hint} (valid: {valid})"
+
+
+def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the valid name that is most like a given one, upper or lower case; None if none is.
+
+    Args:
+        cutoff: likeness asked for, from 0 to 1.
+    """
+    by_text = {name.casefold(): name for name in valid}
+    near = difflib.get_close_matches(given.casefold(), by_text, n=1, cutoff=cutoff)
+    return by_text[near[0]] if near else None
+
+
 def describe(error: BaseException) -> str:
     """Write the type and the message of an exception."""
-    said = message(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def message(error: BaseException) -> str:
-    """Return the message of an exception; empty if it cannot be written."""
-    try:
-        return str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        return ""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def format_value(value: object) -> str:
@@ -41,3 +72,10 @@ def format_value(value: object) -> str:
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = LONGEST_VALUE
     return short.repr(value)
+
+
+def describe_os_error(error: OSError) -> str:
+    """Say which file an error of the file system is about, and what it is."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}"

@@ -16,12 +16,11 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "common.errors": ("DataError",),
+    "common.errors": ("DataError", "UserError"),
     "lra.api.data": ("Built", "Data", "build", "data", "mixers", "tasks"),
     "lra.api.frame": ("metrics", "records"),
     "lra.api.trained": ("TrainedRun", "load"),
     "lra.api.training": ("run",),
-    "lra.runtime.errors": ("UserError",),
 }
 """Names that a module has for this package."""
 

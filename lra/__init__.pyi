@@ -1,4 +1,5 @@
 from common.errors import DataError as DataError
+from common.errors import UserError as UserError
 from lra.api.data import Built as Built
 from lra.api.data import Data as Data
 from lra.api.data import build as build
@@ -10,6 +11,5 @@ from lra.api.frame import records as records
 from lra.api.trained import TrainedRun as TrainedRun
 from lra.api.trained import load as load
 from lra.api.training import run as run
-from lra.runtime.errors import UserError as UserError
 
 __all__: list[str]

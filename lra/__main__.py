@@ -6,9 +6,8 @@ import runpy
 import sys
 from pathlib import Path
 
-from lra.runtime.cli import USER_ERROR, report_error
+from lra.runtime.cli import SCRIPTS, USER_ERROR, remember_starter, report_error
 from lra.runtime.console import write_out
-from lra.runtime.launch import SCRIPTS, remember_starter
 from lra.runtime.repository import ROOT
 
 COMMANDS = {

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from common.errors import DataError
+from common.errors import DataError, UserError
 from common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
-from lra.config.request import TaskRequest, flag_changes, parse_changes
+from lra.config.request import TaskRequest, parse_changes
 from lra.runtime.cli import (
     ALL,
     OWN_CLASS,
@@ -24,7 +24,6 @@ from lra.runtime.cli import (
     positive_int,
     run_command,
 )
-from lra.runtime.errors import UserError
 from lra.train.scores import describe_data
 from tasks.base import BENCHMARK
 
@@ -101,7 +100,8 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
         texts = [f"task.{key}={count}" for key, count in sizes.items()]
         logger.info(f"--examples {options.examples} means --set {' --set '.join(texts)}")
         changes = (*parse_changes(texts), *changes)
-    changes += flag_changes({"--source": ("task", "source", options.source)})
+    if options.source is not None:
+        changes += parse_changes([f"task.source={options.source}"], "--source")
     task = compose_task(replace(request, changes=changes))
     start = time.monotonic()
     dataset = task.prepare(options.data_dir)

@@ -16,13 +16,13 @@ import torch
 from torch import nn
 
 from attack import Place
+from common import threads
+from common.errors import user_code
 from common.strict_yaml import parse_yaml
 from forked import Forked
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import MIXERS
 from lra.record import schema
-from lra.runtime import threads
-from lra.runtime.errors import user_code
 from models.base import MixerContext
 
 ROOT = Path(__file__).resolve().parent.parent

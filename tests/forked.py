@@ -26,9 +26,9 @@ from typing import Any
 
 TESTS = Path(__file__).resolve().parent
 IMPORTED = """
-    run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate.__main__
-    lra.generate.__main__ lra.bench.__main__ lra.check.__main__ lra.train.run
-    lra.classifier.resolve lra.classifier.match_params lra.report.page.page lra.report.paper
+    run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate
+    lra.generate lra.bench.__main__ lra.check.__main__ lra.train.run
+    lra.classifier.resolve lra.classifier.resolve lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas PIL.Image PIL.PngImagePlugin
     tasks.listops.files
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers

@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.kernel_choice import KERNEL_CHOICE
 from models.fast import public_kernels
 from models.fast.public_kernels import DECAYING_ATTENTION, DELTA_RULE, SCAN
 from models.ops.recurrences import decaying_attention, delta_rule, scan, scan_both_ways
-from models.ops.reference import reference_forms
+from models.ops.reference import KERNEL_CHOICE, reference_forms
 
 LENGTH = 64
 PADDING = 13

@@ -21,7 +21,7 @@ from lra import __main__ as all_commands
 from lra import prepare
 from lra.api.data import build
 from lra.record.run import load_record
-from lra.runtime.cli import report_error
+from lra.runtime.cli import SCRIPTS, report_error
 from lra.runtime.console import (
     LONGEST_MESSAGE,
     absolute_path,
@@ -29,7 +29,6 @@ from lra.runtime.console import (
     show_messages,
     wrap_message,
 )
-from lra.runtime.launch import SCRIPTS
 
 
 def start(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

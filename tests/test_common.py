@@ -9,9 +9,9 @@ from typing import IO
 
 import pytest
 
-from common import cores
-from common.cores import core_count
+from common import threads
 from common.files import stream_atomically, write_atomically
+from common.threads import core_count
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ from common.files import stream_atomically, write_atomically
 def test_a_quota_counts_in_whole_cores(
     tmp_path: Path, quota: str, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "visible_cores", lambda: list(range(64)))
-    monkeypatch.setattr(cores, "QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(threads, "visible_cores", lambda: list(range(64)))
+    monkeypatch.setattr(threads, "QUOTA", tmp_path / "cpu.max")
     assert core_count() == 64
     (tmp_path / "cpu.max").write_text(quota)
     assert core_count() == expected

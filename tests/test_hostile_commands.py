@@ -22,8 +22,8 @@ FLAGS = {
     "lra.sweep.__main__": [
         ["--dry-run", "--mixers", ""], ["--dry-run", "--grid", "train.lr=[1,2"],
     ],
-    "lra.evaluate.__main__": [["--run", "/dev/null", "--lengths", "200"]],
-    "lra.generate.__main__": [["--run", ".", "--prompt", CONTROL]],
+    "lra.evaluate": [["--run", "/dev/null", "--lengths", "200"]],
+    "lra.generate": [["--run", ".", "--prompt", CONTROL]],
     "lra.prepare": [["--task", "listops", "--examples", LONG], ["--task", "retrieval"]],
     "lra.bench.__main__": [["op", "--lengths", LONG], ["step", "--vary", "mixer.rpe_layers=-1"]],
 }  # fmt: skip

@@ -49,7 +49,6 @@ LATE = "if self.calls > 12:\n    {}\nreturn x * self.scale"
 EVALUATED = "if not self.training and self.calls > 12:\n    {}\nreturn x * self.scale"
 DEATHS = {
     "exit": "sys.exit(0)",
-    "mute": "raise type('M', (Exception,), {'__str__': lambda s: 1 / 0})()",
     "recursion": "return self.forward(x, mask)",
     "newlines": "raise ValueError('a\\n\\nb\\r\\x1b[2J' + 'x' * 100_000)",
 }
@@ -83,9 +82,6 @@ HABITS: Mapping[str, str] = {
     "hint that exits": plug_in(options=", a: 'sys.exit(9)' = 1"),
     "metaclass that hides": f"{START}class M(type(nn.Module)):\n    def __getattribute__(s, n):\n"
     "        sys.exit(7)\nclass Own(nn.Module, metaclass=M):\n    pass\n",
-    "message that exits": plug_in(
-        after="class E(BaseException):\n    def __str__(s):\n        sys.exit(77)\nraise E()"
-    ),
     "sparse": plug_in("return (x * self.scale).to_sparse()"),
     "hook exits": plug_in(HOOK.format("sys.exit(0)")),
     "leak in training": plug_in("return x + x.sum(1, keepdim=True) * self.training"),
@@ -123,7 +119,7 @@ def test_another_working_directory_moves_nothing(place: Place) -> None:
     assert (run / "result.json").exists()
     relative = str(run.relative_to(place.folder))
     evaluated = ["--run", relative, "--lengths", "90", "--examples", "20", "--device", "cpu"]
-    place.attack("lra.evaluate.__main__", evaluated, {0}, says=f"record: {relative}/evaluation-")
+    place.attack("lra.evaluate", evaluated, {0}, says=f"record: {relative}/evaluation-")
     assert list(run.glob("evaluation-*.json"))
     swept = ["--tasks", "listops", "--mixers", "own.py:Own", "--preset", "quick", "--dry-run"]
     place.attack("lra.sweep.__main__", swept, {0})
@@ -156,7 +152,7 @@ def test_deaths_when_evaluated_again(place: Place) -> None:
     results = attack(place, source, {0})
     (run,) = (results / "runs/listops").glob("*/*")
     (place.folder / "later").touch()
-    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {2})
+    place.attack("lra.evaluate", ["--run", str(run), "--lengths", "90"], {2})
     place.attack("report", ["--format", "csv"], {0})
 
 

@@ -26,7 +26,7 @@ ORDER = (
     "tasks.base", "tasks.batch", "tasks.vocabulary",
     "tasks.random_words",
     "models", "models.layers", "models.base", "models.fast", "models.ops",
-    "common", "common.cores", "common.kernel_choice", "common.progress", "common.strict_yaml",
+    "common", "common.threads", "common.progress", "common.strict_yaml",
     "common.tensors", "common.untrusted", "common.files", "common.errors", "common.options",
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it."""
@@ -62,7 +62,7 @@ BOUNDARY = {
     "lra.train.training_time": "a table of this repository",
     "lra.report.published": "a table of this repository",
     "lra.report.readme": "README files of this repository",
-    "common.cores": "what the kernel says of control groups",
+    "common.threads": "what the kernel says of control groups",
     "lra.runtime.environment": "what the kernel says",
     "lra.runtime.repository": "code of this repository",
     "models.fast.linear_map": "what the kernel says of the processor",

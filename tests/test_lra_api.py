@@ -92,8 +92,6 @@ def test_weights_are_saved_for_others(run: lra.TrainedRun, tmp_path: Path) -> No
     mixer = TNN(MixerContext.of(dim=settings["model"]["dim"], length=80), **settings["mixer"])
     own = {n.removeprefix("blocks.1.mixer."): w for n, w in weights.items() if ".1.mixer." in n}
     mixer.load_state_dict(own)
-    with pytest.raises(lra.UserError, match=r"TrainedRun.save_weights: .*nowhere.*No such file"):
-        run.save_weights(tmp_path / "nowhere" / "tnn.safetensors")
 
 
 def test_a_stopped_run_is_loaded_and_nothing_is_prepared_before_it_is_used(
@@ -185,7 +183,6 @@ untyped: Any = lra
         (lambda: untyped.build("listops"), "lra.build: mixer: Missing required"),
         (lambda: untyped.build("listops", Unprintable()), "lra.build: mixer: got <Unprintable"),
         (lambda: lra.build(*QUICK, seed=-1), "lra.build: seed: got -1, expected greater than"),
-        (lambda: lra.build(*QUICK, data_dir="a\0b"), "data_dir: got 'a\\x00b', expected a path"),
         (lambda: lra.build(*QUICK, trian={}), "lra.build: unknown section 'trian'; did you"),
         (lambda: lra.build(*QUICK, train={"lr": Unprintable()}), "lra.build: train.lr: got"),
         (lambda: untyped.load("x", devise="cpu"), "devise: Unexpected keyword argument"),
@@ -198,7 +195,7 @@ def test_wrong_calls_are_explained(call: Callable[[], object], message: str) -> 
         call()
 
 
-def test_wrong_arguments_of_a_run_are_named(run: lra.TrainedRun, tmp_path: Path) -> None:
+def test_wrong_arguments_of_a_run_are_named(run: lra.TrainedRun) -> None:
     method: Any = run.predict
     for split in (None, 3, ["test"], "tset"):
         with pytest.raises(lra.UserError, match=r"split: (got|unknown split)"):
@@ -206,7 +203,3 @@ def test_wrong_arguments_of_a_run_are_named(run: lra.TrainedRun, tmp_path: Path)
     for indices in ([50], [-1], [0.5], [[1], [2, 3]], "test", Unprintable(), np.ones(50, bool)):
         with pytest.raises(lra.UserError, match=r"indices: got .*expected whole numbers"):
             method("test", indices)
-    (tmp_path / "file").touch()
-    elsewhere = lra.load(run.folder, data_dir=tmp_path / "file" / "data")
-    with pytest.raises(lra.UserError, match=rf"TrainedRun.dataset: {tmp_path}/file"):
-        _ = elsewhere.dataset

@@ -17,13 +17,13 @@ import psutil
 import pytest
 from tqdm import tqdm
 
+from common.errors import UserError
 from conftest import ROOT, python_example
 from lra.bench import __main__ as bench
 from lra.bench import rounds
 from lra.bench.case import Case, InOwnProcess, InThisProcess, Subject
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.commands import bench_command
-from lra.runtime.errors import UserError
 from made_results import bench_record
 from run_checks import next_command
 

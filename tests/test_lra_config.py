@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import lra.config.compose
+from common.errors import UserError
 from common.strict_yaml import parse_yaml
-from lra.config.options import options_model
+from lra.config.components import options_model
 from lra.config.registry import MIXERS, TASKS
-from lra.config.request import RunRequest, flag_changes
+from lra.config.request import RunRequest, parse_changes
 from lra.config.settings_files import (
     CONFIGS,
     Entry,
@@ -22,7 +23,6 @@ from lra.config.settings_files import (
     read_file,
 )
 from lra.record.schema import write_changes
-from lra.runtime.errors import UserError
 from requested import NOT_CAUSAL, compose_task, resolve
 from tasks.base import BENCHMARK
 
@@ -173,7 +173,7 @@ def test_overrides_are_those_that_change_something() -> None:
     plain = write_changes(tnn("model.causal=true", "mixer.window=null").changes)
     assert plain == ("model.causal=true", "mixer.window=null")
     assert write_changes(tnn(*plain).changes) == plain
-    changes = flag_changes({"--precision": ("train", "precision", "bf16")})
+    changes = parse_changes(["train.precision=bf16"], "--precision")
     request = RunRequest(task="listops", mixer="tnn", changes=changes)
     flagged = lra.config.compose.compose(request)
     assert write_changes(flagged.changes) == ("train.precision=bf16",)

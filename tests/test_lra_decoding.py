@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from lra.classifier.classifier import Classifier
+from lra.classifier.classifier import Classifier, count_state
 from lra.classifier.decoders import (
     Decoder,
     FullPassDecoder,
     RecurrentDecoder,
-    count_state,
     has_recurrence,
 )
 from lra.config.registry import MIXERS

@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 
 import run_task
+from common.errors import UserError
 from conftest import tiny_arguments
 from lra.record.run import RunRecord, load_record
 from lra.runtime import distributed
 from lra.runtime.distributed import ProcessGroup
-from lra.runtime.errors import UserError
 from lra.runtime.repository import code_digest
 from lra.train.run_record import common_facts
 from own_tasks import PARITY

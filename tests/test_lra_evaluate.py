@@ -13,19 +13,17 @@ import torch
 from torch import nn
 
 import run_task
-from common.errors import DataError
+from common.errors import DataError, UserError
 from conftest import TINY, tiny_arguments
 from lra.api.trained import TrainedRun, load
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import parse_changes
-from lra.evaluate.__main__ import main
-from lra.evaluate.out_of_distribution import OtherData, compose_other
+from lra.evaluate import OtherData, compose_other, main
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.report.data import Data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.runtime.cli import STOPPED, USER_ERROR
-from lra.runtime.errors import UserError
 from lra.train.checkpoint import save_checkpoint
 from made_results import record as made_record
 from made_results import save

@@ -13,13 +13,12 @@ from torch import Tensor
 
 import lra
 import run_task
-from common.errors import DataError
+from common.errors import DataError, UserError
 from lra.classifier.decoders import RecurrentDecoder
-from lra.generate.__main__ import main, write_tokens
-from lra.generate.sampling import TokenSampler
-from lra.runtime.errors import UserError
+from lra.generate import draw_token, main, write_tokens
 from own_tasks import PARITY
 from tasks.lm.words import Words
+from tasks.random_words import RandomWords
 from tasks.vocabulary import Bytes, Numbers
 
 LINE = "the cat sat on the mat . Él no !\n"
@@ -85,7 +84,7 @@ def test_characters_are_written_when_they_are_whole(
     assert written(by_bytes, capsys, "--tokens", "1", prompt="Él ").out.startswith("Él ")
     write_tokens(Bytes(), [], [0xC3])
     assert capsys.readouterr().out == "\N{REPLACEMENT CHARACTER}\n"
-    monkeypatch.setattr("lra.generate.__main__.write_out", lambda text: False)
+    monkeypatch.setattr("lra.generate.write_out", lambda text: False)
     assert "then" not in written(by_bytes, capsys, "--tokens", "2000").err
 
 
@@ -152,8 +151,8 @@ def test_a_run_that_predicts_no_next_token_cannot_generate(
 
 def shares(logits: Tensor, temperature: float, count: int = 4000) -> np.ndarray:
     """Draw tokens; return how often each was drawn."""
-    sampler = TokenSampler(temperature, seed=3)
-    drawn = [sampler.draw(logits) for _ in range(count)]
+    words = RandomWords(3, stream=0)
+    drawn = [draw_token(logits, temperature, words) for _ in range(count)]
     return np.bincount(drawn, minlength=len(logits)) / count
 
 
@@ -174,7 +173,7 @@ def test_the_likeliest_token_is_drawn_near_temperature_0(cold: float) -> None:
 
 def test_logits_that_are_not_finite_are_refused() -> None:
     with pytest.raises(UserError, match="logits are not finite"):
-        TokenSampler(1.0, 0).draw(torch.tensor([0.0, torch.nan]))
+        draw_token(torch.tensor([0.0, torch.nan]), 1.0, RandomWords(0, stream=0))
 
 
 def test_a_model_may_have_more_words_than_its_text() -> None:

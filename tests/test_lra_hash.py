@@ -9,7 +9,7 @@ from pydantic import create_model
 
 from common.options import Added
 from conftest import ROOT
-from lra.config.options import Section, options_model
+from lra.config.components import Section, options_model
 from lra.config.request import SPEED_ALONE
 from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
 from lra.record.run import RunRecord, read_runs

@@ -11,10 +11,9 @@ import pytest
 
 import requested
 import run_task
+from common.errors import UserError
 from conftest import tiny_arguments
-from lra.classifier.match_params import count_parameters, match_parameters
-from lra.classifier.resolve import resolve
-from lra.runtime.errors import UserError
+from lra.classifier.resolve import count_parameters, match_parameters
 from requested import run_request
 
 SHAPES = """
@@ -49,7 +48,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def matched(mixer: str, reference: str, *overrides: str) -> int:
     """Choose a dim, check that it is the best one in reach, and return it."""
     request = run_request("listops", mixer, preset="quick", overrides=overrides)
-    dim = match_parameters(resolve, request, reference).changes[-1].value
+    dim = match_parameters(request, reference).changes[-1].value
     common = [o for o in overrides if not o.startswith("mixer.")]
     goal = count_parameters(quick(reference, overrides=common))
 
@@ -88,7 +87,7 @@ def test_nothing_near_says_what_is_nearest() -> None:
         r"--match-params tnn: no model.dim .*; the nearest: Whole [\d,]+ at model.dim \d+, tnn"
     )
     with pytest.raises(UserError, match=expected):
-        match_parameters(resolve, request, "tnn")
+        match_parameters(request, "tnn")
 
 
 @pytest.mark.parametrize(

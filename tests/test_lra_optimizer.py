@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from common.errors import UserError
 from lra.config.schema import TrainConfig
-from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, set_rate_factor
 from lra.train.schedule import list_warnings, rate_factor
 from models.base import DecayingAt, Mixer, MixerContext

@@ -12,14 +12,13 @@ import torch
 
 import report
 import run_task
-from common.errors import DataError, KnownError
+from common.errors import DataError, KnownError, UserError
 from conftest import python_example
 from lra import prepare
-from lra.evaluate.__main__ import main as evaluate
+from lra.evaluate import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
 from lra.report.boards import boards
-from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
 from requested import compose_task, resolve

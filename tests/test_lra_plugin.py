@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import run_task
+from common.errors import UserError
 from conftest import tiny_arguments
 from lra.config.registry import find_mixer
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
-from lra.runtime.errors import UserError
 from models.base import MixerContext
 from requested import resolve
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import run_task
+from common.errors import UserError
 from conftest import tiny_settings
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
-from lra.evaluate.__main__ import main as evaluate_main
+from lra.evaluate import main as evaluate_main
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
-from lra.runtime.errors import UserError
 from lra.train.trainer import Trainer
 from requested import NOT_CAUSAL, resolve
 from tasks.base import NOT_SCORED, Dataset

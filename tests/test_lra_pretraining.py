@@ -12,11 +12,11 @@ from torch.nn import functional
 
 import lra
 import run_task
+from common.errors import UserError
 from conftest import tiny_arguments, tiny_settings
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, load_record
-from lra.runtime.errors import UserError
 from lra.train.self_pretraining import (
     choose_phase,
     pretraining_config,

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import lra.train.trainer
+from common.errors import UserError
 from fake_cuda import random_split
 from lra.classifier.classifier import Classifier
-from lra.runtime.errors import UserError
 from lra.train.checkpoint import capture, restore
 from lra.train.step_graph import StepGraph
 from lra.train.trainer import Trainer

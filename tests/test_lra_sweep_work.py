@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from common.errors import UserError
 from lra.runtime.cli import HELD, OUT_OF_MEMORY
-from lra.runtime.errors import UserError
 from lra.sweep.plan import FAILURE, Limits, PlannedRun, plan
 from lra.sweep.work import AGAIN, Work
 from lra.train.stopping import StopRequest

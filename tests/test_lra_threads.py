@@ -8,8 +8,9 @@ import sys
 import pytest
 import torch
 
+from common import threads
 from lra.record.schema import ThreadsRecord
-from lra.runtime import environment, threads
+from lra.runtime import environment
 
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 

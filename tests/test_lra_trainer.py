@@ -14,7 +14,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from common.kernel_choice import KERNEL_CHOICE
 from conftest import tiny_settings
 from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
@@ -23,6 +22,7 @@ from lra.train.checkpoint import capture, restore
 from lra.train.schedule import Plateau
 from lra.train.scores import Score
 from lra.train.trainer import Diverged, Trainer
+from models.ops.reference import KERNEL_CHOICE
 from requested import resolve
 from tasks.base import Dataset
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from conftest import EVERY_MIXER, build_mixer
-from lra.config.options import Section, options_model
+from lra.config.components import Section, options_model
 from models import promises, suite_promises
 from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from references import (

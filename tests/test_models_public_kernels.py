@@ -16,12 +16,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from common import kernel_choice
-from common.kernel_choice import KERNEL_CHOICE, installed_packages
 from conftest import ROOT
 from lra.runtime.environment import versions
 from models.fast import public_kernels
+from models.fast.public_kernels import installed_packages
 from models.ops.recurrences import decaying_attention, delta_rule, selective_scan
+from models.ops.reference import KERNEL_CHOICE
 from references import assert_equal_with_gradients, by_reference
 
 KERNELS = [
@@ -127,7 +127,7 @@ def test_a_package_that_is_not_there_is_named(
     def missing(package: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(kernel_choice, "version", missing)
+    monkeypatch.setattr(public_kernels, "version", missing)
     given = draw_selective()
     found = selective_scan(*given)
     selective_scan(*given)  # named once

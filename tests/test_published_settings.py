@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lra.classifier.match_params import count_parameters
+from lra.classifier.resolve import count_parameters
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.config.settings_files import Entry, SettingsFile, list_files

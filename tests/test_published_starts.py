@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from lra.classifier.classifier import Classifier, compute_fans
 from lra.config.settings_files import CONFIGS, STARTS, list_files
-from lra.runtime.errors import UserError
 from models.initial_values import (
     INITIAL_DISTRIBUTIONS,
     Distribution,

@@ -11,8 +11,7 @@ import models
 import run_task
 from conftest import ROOT, python_example
 from lra.check import __main__ as check
-from lra.config.components import MixerComponent
-from lra.config.options import options_model
+from lra.config.components import MixerComponent, options_model
 from lra.config.registry import MIXERS, Registry
 from models.base import Mixer, MixerContext, RecurrentMixer
 

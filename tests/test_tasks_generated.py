@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import DataError
+from common.errors import DataError, UserError
 from lra.config.registry import TASKS
-from lra.runtime.errors import UserError
 from requested import compose_task
 from tasks.cache import file_facts
 from tasks.groups import Groups

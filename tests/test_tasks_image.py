@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from common.errors import DataError
-from lra.runtime.errors import UserError
+from common.errors import DataError, UserError
 from made_data import (
     as_png,
     cifar_arrays,

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import numpy as np
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -19,9 +18,8 @@ from pydantic import (
     validate_call,
 )
 
-from common.errors import format_value
+from common.errors import UserError, format_value
 from lra.runtime.cli import LARGEST_INT
-from lra.runtime.errors import UserError, describe_os_error
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,25 +29,16 @@ def _to_int(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def _refuse_nul(path: Path | str) -> Path | str:
-    if "\0" in str(path):
-        raise ValueError("expected a path without NUL")
-    return path
-
-
 Seed = Annotated[int, BeforeValidator(_to_int), Field(ge=0, le=LARGEST_INT)]
 Steps = Annotated[int, BeforeValidator(_to_int), Field(ge=1, le=LARGEST_INT)]
 Minutes = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-AnyPath = Annotated[Path | str, AfterValidator(_refuse_nul)]
+AnyPath = Path | str
 Indices = Annotated[Sequence[int] | np.ndarray | None, SkipValidation]
 """Indices of examples, which `check_indices` checks; None: all examples."""
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Check the arguments of a function by its annotations.
-
-    The function then raises a UserError for a wrong argument, and for an error of the file system.
-    """
+    """Check the arguments of a function by its annotations: a wrong one raises a UserError."""
     name = function.__qualname__ if "." in function.__qualname__ else f"lra.{function.__name__}"
     parameters = list(inspect.signature(function).parameters)
     checked = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(function)
@@ -61,13 +50,10 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
         except ValidationError as error:
             first = error.errors()[0]
             place, message = first["loc"][0], first["msg"].replace("Input should be", "expected")
-            message = message.removeprefix("Value error, ")
             is_position = isinstance(place, int) and place < len(parameters)
             argument = parameters[int(place)] if is_position else place
             if not first["type"].startswith(("missing", "unexpected")):
                 message = f"got {format_value(first['input'])}, {message}"
             raise UserError(f"{name}: {argument}: {message}") from None
-        except OSError as error:
-            raise UserError(f"{name}: {describe_os_error(error)}") from error
 
     return call

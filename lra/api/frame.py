@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from common.errors import UserError
 from common.untrusted import explain_errors
 from lra.api.arguments import AnyPath, check_arguments
 from lra.record.packed import has_file, read_file
 from lra.record.run import LARGEST_METRICS, read_runs, to_frame
-from lra.runtime.errors import UserError
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,23 +12,18 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from common.errors import UnknownName, UserError
 from common.files import write_atomically
-from common.strict_yaml import plain
 from lra.api.arguments import AnyPath, Indices, check_arguments
+from lra.api.recompose import find_changed_code, recompose
 from lra.classifier.classifier import Classifier
 from lra.classifier.loss import is_scored
-from lra.classifier.resolve import resolve
-from lra.config.registry import digest
-from lra.config.request import Change, RunRequest, parse_changes
 from lra.config.schema import RunConfig
 from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
-from lra.record.schema import section_of, write_changes
 from lra.runtime.environment import choose_device, use_kernels, use_tf32
-from lra.runtime.errors import UnknownName, UserError
 from lra.train.checkpoint import describe_missing, read_newest
 from lra.train.evaluation import Evaluator
-from lra.train.run_folder import CODE_FILES
 from lra.train.trainer import Best
 from tasks.base import Batch, Dataset, TaskInfo, check_indices
 
@@ -51,7 +44,6 @@ class TrainedRun:
         return f"TrainedRun({str(self.folder)!r})"
 
     @functools.cached_property
-    @check_arguments
     def model(self) -> Classifier:
         """The model with the weights of its best validation, in evaluation mode.
 
@@ -60,7 +52,6 @@ class TrainedRun:
         return self.load_model(self.config.build_task().info)
 
     @functools.cached_property
-    @check_arguments
     def dataset(self) -> Dataset:
         """The data of the run.
 
@@ -97,7 +88,9 @@ class TrainedRun:
                 f"no labels; the run's own command goes on with it"
             )
         trained = self.config.build_task().info
-        if info.max_length > trained.max_length and not self.takes_longer:
+        takes_longer = self.config.mixer_component.takes_longer
+        takes_longer &= self.config.model.positions != "learned"
+        if info.max_length > trained.max_length and not takes_longer:
             raise UserError(
                 f"{self.folder}: the model has parameters for {trained.max_length:,} positions, "
                 f"expected data of at most so many; got {info.max_length:,}"
@@ -115,12 +108,6 @@ class TrainedRun:
                     f"{self.folder}: the weights do not fit a model for this data: {said}"
                 ) from None
         return model.eval().to(self.device)
-
-    @property
-    def takes_longer(self) -> bool:
-        """Whether the model can take longer sequences than it was trained on."""
-        is_learned = self.config.model.positions == "learned"
-        return self.config.mixer_component.takes_longer and not is_learned
 
     def _refuse_other_weights(self, best: Best | None) -> None:
         """Raise UserError if the best weights are not those that a finished run was tested with."""
@@ -263,7 +250,7 @@ def load(
     changed = None if trust_code else find_changed_code(folder, record)
     if changed is not None:
         raise UserError(f"{folder}: {changed}")
-    config = _recompose(folder, record)
+    config = recompose(folder, record)
     return TrainedRun(folder, record, config, data_dir, choose_device(device))
 
 
@@ -276,71 +263,3 @@ def load_finished(run: Path, *, data_dir: Path, trust_code: bool, device: str) -
     if found.record.status != "done":
         raise UserError(f"--run {run}: the run is {found.record.status}, expected a finished one")
     return found
-
-
-def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
-    """Ask for the settings of a run, with further changes; a plug-in is read from where it was."""
-    own = parse_changes(write_changes(record.changes), "the run's --set")
-    return RunRequest(
-        task=record.task_from or record.task,
-        mixer=record.mixer_from or record.mixer,
-        preset=record.preset,
-        protocol=record.protocol,
-        changes=(*own, *changes),
-    )
-
-
-def _recompose(folder: Path, record: RunRecord) -> RunConfig:
-    """Compose the settings of a run again.
-
-    Raises: UserError if the settings files, or a plug-in's options, have changed since the run.
-    """
-    config = resolve(request_of(record))
-    with_its_code = replace(
-        config,
-        task_component=replace(config.task_component, code=record.task_code),
-        mixer_component=replace(config.mixer_component, code=record.mixer_code),
-    )
-    if with_its_code.hash == record.config_hash:
-        return config
-    before, now = record.settings, config.settings
-    changed = [
-        f"{name} was {plain(before.get(name))}, is {plain(now.get(name))}"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name) and section_of(name) not in ("pretrain", "log")
-    ]
-    raise UserError(
-        f"{folder}: its settings cannot be composed again: "
-        f"{', '.join(changed[:3]) or 'settings files have changed since'}; go back to the settings "
-        f"files, or the options, of the run (its commit: {record.git.get('commit') or 'not known'})"
-    )
-
-
-def find_changed_code(folder: Path, record: RunRecord) -> str | None:
-    """Say which plug-in of a run is not there as it was; None if none is, or there is none."""
-    for kind, spec, code in (
-        ("task", record.task_from, record.task_code),
-        ("mixer", record.mixer_from, record.mixer_code),
-    ):
-        if spec is None:
-            continue
-        file = _find_file(spec.rpartition(":")[0])
-        if file is None:
-            return f"its {kind} is {spec}, and there is no such code here (seen from {Path.cwd()})"
-        if digest([str(file)]) != code:
-            return (
-                f"{file} is not the code that the run was made with (that is in "
-                f"{folder / CODE_FILES[kind]}); --trust-code runs it as it is now, and marks the "
-                f"result"
-            )
-    return None
-
-
-def _find_file(target: str) -> Path | None:
-    """Find the file that a path or a dotted name stands for, without running any code."""
-    path = target.replace(".", "/")
-    dotted = [
-        Path(place, path + end) for place in [*sys.path, ""] for end in (".py", "/__init__.py")
-    ]
-    files = [Path(target)] if target.endswith(".py") else dotted
-    return next((file for file in files if file.is_file()), None)

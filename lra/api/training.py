@@ -11,16 +11,15 @@ from typing import Any, Literal
 
 import torch
 
+from common.errors import UserError
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
 from lra.api.trained import TrainedRun
-from lra.classifier.match_params import match_parameters
-from lra.classifier.resolve import resolve
+from lra.classifier.resolve import match_parameters, resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.record.schema import row_label
+from lra.runtime.cli import is_launched
 from lra.runtime.console import absolute_path, display_messages
 from lra.runtime.environment import choose_device, return_freed_memory
-from lra.runtime.errors import UserError
-from lra.runtime.launch import is_launched
 from lra.train.run import Run
 from lra.train.stopping import StopRequest
 
@@ -84,7 +83,7 @@ def run(
     stop = StopRequest(max_minutes, max_steps)
     with display_messages(logging.WARNING if quiet else logging.INFO), _torch_defaults():
         if match_params is not None:
-            request = match_parameters(resolve, request, match_params)
+            request = match_parameters(request, match_params)
         config = resolve(request)
         this_run = Run(
             config=config,

@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from common.errors import UserError
 from common.progress import progress
+from common.threads import choose_waiting
 from lra.bench.case import WARMUP_ROUNDS, Case
 from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
 from lra.bench.rounds import measure
@@ -29,6 +31,7 @@ from lra.runtime.cli import (
     add_overrides,
     add_preset,
     add_threads,
+    command_words,
     name_in_help,
     name_list,
     positive_int,
@@ -37,9 +40,6 @@ from lra.runtime.cli import (
 )
 from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
 from lra.runtime.environment import choose_device, use_threads
-from lra.runtime.errors import UserError
-from lra.runtime.launch import command_words
-from lra.runtime.threads import choose_waiting
 
 TASK = "task"
 """Argument of --lengths that selects the task's own sequences."""

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from common.errors import UserError
+from common.threads import SHORT_SPIN
 from lra.runtime.console import show_messages
 from lra.runtime.environment import (
     choose_device,
@@ -27,8 +29,6 @@ from lra.runtime.environment import (
     reset_peak_memory,
     return_freed_memory,
 )
-from lra.runtime.errors import UserError
-from lra.runtime.threads import SHORT_SPIN
 
 WARMUP_ROUNDS = 3
 """Number of rounds at the start that are not counted."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from lra.bench.case import Case, Subject
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.components import MixerComponent
@@ -17,7 +18,6 @@ from lra.config.compose import compose_options
 from lra.config.registry import find_mixer
 from lra.config.request import Change
 from lra.runtime.environment import choose_device
-from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
 from models.base import Mixer, MixerContext, RecurrentMixer
 from models.layers.long_convolution import LongConvolution, PositionOperator

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from common.errors import UserError
 from lra.bench.case import Case, Subject
 from lra.classifier.classifier import Classifier
 from lra.classifier.reference import ReferenceClassifier
@@ -18,7 +19,6 @@ from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.runtime.environment import choose_device
-from lra.runtime.errors import UserError
 from lra.train.evaluation import Evaluator
 from lra.train.trainer import Trainer
 from tasks.base import Batch, Dataset, Split, TaskInfo

@@ -6,14 +6,13 @@ import argparse
 import logging
 import sys
 
-from lra.check.checks import CheckResult, carry_out
-from lra.check.mixers import mixer_checks
-from lra.check.tasks import task_checks
-from lra.config.components import Component, MixerComponent, TaskComponent
+from common.errors import UserError
+from lra.check.checks import carry_out, mixer_checks, task_checks
+from lra.config.components import MixerComponent, TaskComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
-from lra.config.request import Change, parse_changes
-from lra.runtime.cli import Parser, positive_int, run_command
+from lra.config.request import parse_changes
+from lra.runtime.cli import Parser, command_words, positive_int, run_command
 from lra.runtime.console import (
     display_messages,
     terminal_width,
@@ -21,8 +20,6 @@ from lra.runtime.console import (
     wrap_words,
     write_out,
 )
-from lra.runtime.errors import UserError
-from lra.runtime.launch import command_words
 
 FAILED = 1
 
@@ -32,8 +29,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.check",
         description="Check a mixer or a task of your own on a few small inputs before you train: "
-        "everything that a run needs and, for a subclass of models.base.Mixer, everything that the "
-        "tests of this repository need.",
+        "everything that a run needs.",
         epilog="Exit codes: 0 every check passed, 1 a check failed, 2 mistake in the command or "
         "the file, 130 interrupted.",
     )
@@ -48,8 +44,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def try_out(options: argparse.Namespace) -> tuple[Component, tuple[Change, ...], list[CheckResult]]:
-    """Carry out all checks of what a command line names; return it and its changed options.
+def check(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code.
 
     Raises: UserError for a class that is neither a mixer nor a task, and for wrong options.
     """
@@ -67,30 +63,23 @@ def try_out(options: argparse.Namespace) -> tuple[Component, tuple[Change, ...],
     start = f"{component.kind}."
     changes = parse_changes(start + text.removeprefix(start) for text in options.overrides)
     chosen = compose_options(component, changes)
-    if isinstance(component, MixerComponent):
-        checks = mixer_checks(component, chosen, options.dim)
-    else:
-        checks = task_checks(component, chosen, changes)
-    return component, changes, carry_out(component, checks)
-
-
-def check(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
     with display_messages(logging.WARNING):  # the remarks of checks say what log lines say
-        component, changes, results = try_out(options)
-    failed = [result for result in results if result.fault is not None]
-    passed = [result for result in results if result.fault is None]
-    count, kind, width = len(results), component.kind, terminal_width()
+        if isinstance(component, MixerComponent):
+            checks = mixer_checks(component, chosen, options.dim)
+        else:
+            checks = task_checks(component, chosen, changes)
+        failed, passed = carry_out(component, checks)
+    count, kind, width = len(failed) + len(passed), component.kind, terminal_width()
     if failed:
         verdict = f"{len(failed)} of {count} checks failed"
         step = wrap_words("next: correct what failed, and run the same command again", width)
     else:
         verdict = f"all {count} checks passed"
-        chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
+        named = {"task": "listops", "mixer": "tnn", kind: options.target}
         settings = [word for change in changes for word in ("--set", change.text)]
-        names = ["--task", chosen["task"], "--mixer", chosen["mixer"], "--preset", "quick"]
+        names = ["--task", named["task"], "--mixer", named["mixer"], "--preset", "quick"]
         step = wrap_command("next:", command_words("run", *names, *settings), width)
-    found = [line for result in (*failed, *passed) for line in wrap_words(result.line, width)]
+    found = [line for result in (*failed, *passed) for line in wrap_words(result, width)]
     title = wrap_words(f"{kind} {options.target}: {verdict}", width)
     write_out("\n".join([*title, "", *found, "", *step, ""]))
     return FAILED if failed else 0

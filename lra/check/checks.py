@@ -1,56 +1,214 @@
-"""Checks and their results."""
+"""The checks of a mixer or a task of the user's own, and their results."""
 
 from __future__ import annotations
 
+import copy
+import tempfile
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
-from common.errors import KnownError, message
-from lra.config.components import Component
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from common.errors import DataError, KnownError, UserError
+from lra.classifier.plugin_check import plug_in_checks
+from lra.classifier.resolve import resolve
+from lra.config.components import Component, MixerComponent, Section, TaskComponent
+from lra.config.request import Change, RunRequest, list_changes
+from lra.train.trainer import Trainer
+from models import promises, suite_promises
+from models.base import MixerContext
+from tasks.base import SPLITS, Dataset, Task
+from tasks.own import OwnTask
 
 Check = Callable[[], object]
 """A check: it raises an error that says what is wrong, or returns a remark, or anything else."""
 Checks = Iterator[tuple[str, Check]]
 """Checks by their names, each a statement that is true if the check passes."""
+LENGTH = 300
+"""Longest sequence that a mixer is built for, in positions."""
+TINY = {
+    "model": {"dim": 8, "depth": 1},
+    "train": {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2},
+}
+"""Settings of the model that is trained on the task."""
 
-
-class CheckResult(NamedTuple):
-    """The result of a check."""
-
-    name: str
-    fault: str | None = None
-    """What is wrong; None if the check passed."""
-    note: str = ""
-    """A remark on a check that passed."""
-
-    @property
-    def line(self) -> str:
-        """The result as text: passed or FAILED, the statement, and what is wrong."""
-        verdict, said = "passed" if self.fault is None else "FAILED", self.fault or self.note
-        return f"{verdict}  {self.name}" + (f": {said}" if said else "")
-
-
+CAUSAL = {"model": {"dim": 8, "depth": 1, "causal": True, "norm": "layer"}}
+"""Those of the model for a task whose positions are targets."""
 _UNMADE = "the next check can run"
 
 
-def carry_out(component: Component, checks: Checks) -> list[CheckResult]:
+def carry_out(component: Component, checks: Checks) -> tuple[list[str], list[str]]:
     """Carry out all checks, each before the next one is made, also those after a failed one.
 
+    Returns: a line for each check that failed, and one for each that passed.
     Raises: errors that do not come from the code of the component.
     """
-    found: list[CheckResult] = []
+    failed: list[str] = []
+    passed: list[str] = []
+    faults: set[str] = set()
     while True:
         name = _UNMADE
         try:
             with component.explain_errors("it failed"):
                 chosen = next(checks, None)
                 if chosen is None:
-                    return found
+                    return failed, passed
                 name, check = chosen
-                said = check()
-                found.append(CheckResult(name, note=said if isinstance(said, str) else ""))
+                remark = check()
+                said = f": {remark}" if isinstance(remark, str) and remark else ""
+                passed.append(f"passed  {name}{said}")
         except KnownError as error:
-            fault = message(error).removeprefix(f"{component.origin}: ")
+            fault = str(error).removeprefix(f"{component.origin}: ")
             # A check that could not be made repeats an earlier fault.
-            if name != _UNMADE or fault not in {result.fault for result in found}:
-                found.append(CheckResult(name, fault))
+            if name != _UNMADE or fault not in faults:
+                failed.append(f"FAILED  {name}: {fault}")
+            faults.add(fault)
+
+
+def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Checks:
+    """List all checks of a mixer with some options at `dim` channels, each by its name."""
+    context = MixerContext(dim=dim, max_length=LENGTH, layer=0, depth=2)
+    build = partial(component.build, options=options)
+
+    def describe() -> str:
+        count = sum(parameter.numel() for parameter in build(context).parameters())
+        return f"{count:,} parameters at {dim} channels"
+
+    yield "its constructor works", describe
+    mixer = build(context)
+    yield from plug_in_checks(component, mixer, context)
+    for length in (1, LENGTH):
+        name = f"it runs on {length} position{'s' * (length != 1)}"
+        yield name, partial(promises.check_output, mixer, torch.randn(2, length, dim))
+    mixer.eval()
+    x = torch.randn(4, 31, dim)
+    yield (
+        "two evaluations give the same result",
+        partial(suite_promises.check_determinism, mixer, x),
+    )
+    yield "sequences of a batch are independent", partial(promises.check_rows, mixer, x)
+    same = "saved weights give the same result"
+    yield same, lambda: suite_promises.check_saved_weights(mixer, build(context).eval(), x)
+    yield "every parameter has a gradient", partial(_check_gradients, mixer, x)
+    yield "it runs in bf16", partial(suite_promises.check_bf16, mixer, x)
+    causal = partial(_check_causal, component, options, replace(context, causal=True))
+    yield "with model.causal=true it is causal, or refuses", causal
+
+
+def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
+    suite_promises.check_gradients(copy.deepcopy(mixer).train(), x)
+    is_trainable = any(parameter.requires_grad for parameter in mixer.parameters())
+    return None if is_trainable else "it has no trainable parameters"
+
+
+def _check_causal(component: MixerComponent, options: Section, context: MixerContext) -> str | None:
+    try:
+        mixer = component.build(context, options)
+    except UserError as error:
+        return f"does not apply, as it refuses a causal model ({error})"
+    for _, check in plug_in_checks(component, mixer, context):
+        check()
+    return None
+
+
+def task_checks(component: TaskComponent, options: Section, changes: tuple[Change, ...]) -> Checks:
+    """List all checks of a task, each by its name; its options come from the changed settings."""
+    with tempfile.TemporaryDirectory(prefix="lra-check-") as name:
+        folder = Path(name)
+        yield "its constructor works", partial(component.build, options)
+        task = component.build(options)
+        if isinstance(task, OwnTask):
+            yield "examples(split, rng) returns sequences and labels", partial(_describe_own, task)
+            _ = task.drawn  # without them, there is nothing else to check
+            yield "examples depend on the seed alone", partial(_check_seed, task)
+            for split in SPLITS[1:]:
+                known = partial(_check_known, task, split, "train")
+                yield f"{split} examples are not in the training split", known
+            known = partial(_check_known, task, "val", "test")
+            yield "val examples are not in the test split", known
+        right = "its data can be prepared, and is as the class states"
+        yield right, lambda: _describe_data(task.prepare(folder))
+        dataset = task.prepare(folder)
+        again = partial(_prepare_again, component.construct(options), folder, dataset)
+        yield "a second preparation gives the same data", again
+        yield "its data passes its own verification", lambda: "; ".join(task.verify(dataset))
+        yield "every class is in the training split", partial(_check_classes, task, dataset)
+        yield "batches hold the right examples", partial(_check_batches, task, dataset)
+        small = TINY | (CAUSAL if task.info.targets == "position" else {})
+        chosen = (*changes, *list_changes(small, "lra.check"))
+        yield "a model trains on it", partial(_train, component, chosen, dataset)
+
+
+def _describe_own(task: OwnTask) -> str:
+    info, lengths = task.info, np.concatenate([one.lengths for one in task.drawn.values()])
+    inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
+    pairs = "pairs of " if info.towers > 1 else ""
+    return (
+        f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}; "
+        f"lengths {lengths.min():,} to {lengths.max():,}"
+    )
+
+
+def _describe_data(dataset: Dataset) -> str:
+    sizes = ", ".join(f"{name} {count:,}" for name, count in dataset.sizes.items())
+    return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
+
+
+def _prepare_again(task: Task, folder: Path, dataset: Dataset) -> None:
+    if task.prepare(folder / "again").fingerprint != dataset.fingerprint:
+        raise DataError("its fingerprint differs; take random numbers only from rng")
+
+
+def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Dataset) -> str:
+    config = resolve(RunRequest(task=component.spec, mixer="mean", changes=changes))
+    trainer = Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
+    trainer.train_step()
+    trainer.read()
+    return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
+
+
+def _check_seed(task: OwnTask) -> str | None:
+    if task.seed_has_effect():
+        return None
+    return "the examples are the same for every seed, so task.data_seed has no effect"
+
+
+def _check_known(task: OwnTask, split: str, other: str) -> str | None:
+    """Check that not all examples of a split are in another one."""
+    count, total = task.count_known(split, other), len(task.drawn[split])
+    if count == total and other == "test":
+        return f"except all {total:,}, so the best model is selected on the test set; tables say so"
+    if count == total:
+        raise DataError(
+            f"all {total:,} of them are, so a model can score by memorizing; draw from more "
+            f"sequences, or leave out those of the training split"
+        )
+    return f"except {count:,} of {total:,}" if count else None
+
+
+def _check_classes(task: Task, dataset: Dataset) -> str | None:
+    present = np.unique(dataset.splits["train"].labels)
+    missing = sorted(set(range(task.info.num_classes)) - set(present.tolist()))
+    if missing and task.info.targets == "example":
+        raise DataError(f"classes {', '.join(map(str, missing[:5]))} are missing")
+    # Not all bytes occur in a text.
+    return f"except {len(missing):,} of {task.info.num_classes:,}" if missing else None
+
+
+def _check_batches(task: Task, dataset: Dataset) -> None:
+    for name, split in dataset.splits.items():
+        chosen = np.arange(min(3, len(split)))[::-1]
+        together = split.batch(chosen)
+        single = [split.batch(np.array([i])) for i in chosen]
+        inputs = torch.cat([one.inputs for one in single])
+        labels = torch.cat([one.labels for one in single])
+        if task.info.targets == "example":
+            labels = torch.from_numpy(split.labels[chosen].astype(np.int64))
+        if not (torch.equal(together.inputs, inputs) and torch.equal(together.labels, labels)):
+            raise DataError(f"a batch of {name} differs from its examples one by one")
+        if together.lengths.max(dim=1).values.tolist() != split.lengths[chosen].tolist():
+            raise DataError(f"lengths of a batch of {name} are not those of its examples")

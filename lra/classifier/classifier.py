@@ -11,11 +11,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from lra.classifier.block import NORMS, Block, build_layers
 from lra.classifier.packing import Packing, pack
 from lra.config.schema import RunConfig
-from lra.runtime.errors import UserError
-from models.base import GridModule
+from models.base import GridModule, RecurrentMixer
 from models.initial_values import Fan, parse_initial_distribution
 from models.layers.basic import ACTIVATIONS, Dropout, LinearMap
 from tasks.base import TaskInfo
@@ -196,6 +196,19 @@ class Classifier(nn.Module):
         if self.activation is not None:
             features = self.activation(self.hidden(features))
         return self.output(features)
+
+
+def count_state(model: Classifier, length: int) -> int | None:
+    """Count the real numbers that a sequence carries from one position to the next, in all layers.
+
+    Args:
+        model: a classifier.
+        length: positions of the sequence.
+    Returns: the number; None for a model that is not causal, or without a recurrence.
+    """
+    mixers = [block.mixer for block in model.blocks]
+    recurrent = [m for m in mixers if isinstance(m, RecurrentMixer) and m.context.causal]
+    return sum(m.state_size(length) for m in recurrent) if recurrent == mixers else None
 
 
 def compute_fans(model: nn.Module) -> dict[str, Fan]:

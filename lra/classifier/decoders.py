@@ -19,19 +19,6 @@ def has_recurrence(model: Classifier) -> bool:
     return all(isinstance(block.mixer, RecurrentMixer) for block in model.blocks)
 
 
-def count_state(model: Classifier, length: int) -> int | None:
-    """Count the real numbers that a sequence carries from one position to the next, in all layers.
-
-    Args:
-        model: a classifier.
-        length: positions of the sequence.
-    Returns: the number; None for a model that is not causal, or without a recurrence.
-    """
-    mixers = [block.mixer for block in model.blocks]
-    recurrent = [m for m in mixers if isinstance(m, RecurrentMixer) and m.context.causal]
-    return sum(m.state_size(length) for m in recurrent) if recurrent == mixers else None
-
-
 class RecurrentDecoder:
     """Decoding by the recurrences of the mixers: each position has the same cost.
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from common.tensors import copy_together
 from models.layers.long_convolution import cache_kernels
-from models.ops.device_copy import copy_together
 
 SHORTEST_OVER_LONGEST = 0.7
 """Least length of a sequence in a group, as a share of its longest one's."""

@@ -16,14 +16,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from common.errors import UnknownName, UserError, nearest
 from common.strict_yaml import plain
-from lra.config.components import Component
-from lra.config.options import Section
+from lra.config.components import Component, Section
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
 from lra.config.settings_files import CONFIGS, Entry, read_layers
-from lra.runtime.errors import UnknownName, UserError, nearest
 from tasks.base import Task
 
 Settings = Mapping[str, Change]

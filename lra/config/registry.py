@@ -20,9 +20,9 @@ from typing import Any, Generic, TypeVar
 
 import models
 import tasks
+from common.errors import UnknownName, UserError, user_code
 from common.untrusted import read_regular
 from lra.config.components import MixerComponent, TaskComponent, explain_code
-from lra.runtime.errors import UnknownName, UserError, user_code
 from models.base import Mixer
 from tasks.base import Task
 

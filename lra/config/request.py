@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import UserError, format_value
+from common.errors import UnknownName, UserError, format_value
 from common.strict_yaml import parse_yaml, plain
-from lra.runtime.errors import UnknownName
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 
@@ -23,11 +22,6 @@ DEFAULT_PROTOCOL = "s4"
 
 SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
 """Settings that change no result, only speed and memory, and that no hash of a run has."""
-
-
-def can_change_a_result(name: str) -> bool:
-    """Whether a setting, "train.lr", changes more than speed and memory."""
-    return name not in SPEED_ALONE
 
 
 @dataclass(frozen=True)
@@ -79,40 +73,26 @@ class RunRequest(TaskRequest):
     """Name of a mixer, or the place of a plug-in."""
 
 
-def parse_change(text: str, flag: str = "--set") -> Change:
-    """Parse "section.key=value".
+def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ...]:
+    """Parse texts like "section.key=value".
 
     Args:
-        flag: the flag that the text was given by.
+        flag: the flag that the texts were given by.
     Raises: UserError for a value that is not YAML.
     """
-    name, equals, value = text.partition("=")
-    section, dot, key = name.strip().partition(".")
-    origin = f"{flag} {text}"
-    if not (equals and dot and key):
-        return Change("", section, None, origin)
-    return Change(section, key, parse_yaml(value, origin), origin)
+    found: list[Change] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        section, dot, key = name.strip().partition(".")
+        origin = f"{flag} {text}"
+        if equals and dot and key:
+            found.append(Change(section, key, parse_yaml(value, origin), origin))
+        else:
+            found.append(Change("", section, None, origin))
+    return tuple(found)
 
 
-def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ...]:
-    """Parse several texts; see `parse_change`."""
-    return tuple(parse_change(text, flag) for text in texts)
-
-
-def flag_changes(flags: Mapping[str, tuple[str, str, Any]]) -> tuple[Change, ...]:
-    """Turn the given flags that stand for a setting into changes.
-
-    Args:
-        flags: section, name and value of the setting, None if not given, by the flag.
-    """
-    return tuple(
-        Change(section, key, value, f"{flag} {section}.{key}={plain(value)}")
-        for flag, (section, key, value) in flags.items()
-        if value is not None
-    )
-
-
-def parse_alternatives(text: str, flag: str) -> list[Change]:
+def parse_alternatives(text: str, flag: str) -> tuple[Change, ...]:
     """Parse "section.key=a,b" into one change for each value; lists in brackets stay whole.
 
     Raises: UserError for another form, and for an empty value.
@@ -124,7 +104,7 @@ def parse_alternatives(text: str, flag: str) -> list[Change]:
             f"for none"
         )
     parsed = parse_yaml(f"[{values}]", f"{flag} {text}")
-    return [parse_change(f"{key}={plain(value)}", flag) for value in parsed]
+    return parse_changes((f"{key}={plain(value)}" for value in parsed), flag)
 
 
 def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:

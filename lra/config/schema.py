@@ -13,9 +13,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from common.options import Added
 from common.strict_yaml import plain
-from lra.config.components import Component, MixerComponent, TaskComponent
-from lra.config.options import Section
-from lra.config.request import SECTIONS, can_change_a_result
+from lra.config.components import Component, MixerComponent, Section, TaskComponent
+from lra.config.request import SECTIONS, SPEED_ALONE
 from models.initial_values import InitialDistributionText
 from tasks.base import Task
 
@@ -250,7 +249,7 @@ class RunConfig:
             name: {
                 key: value
                 for key, value in getattr(self, name).hashed().items()
-                if can_change_a_result(f"{name}.{key}")
+                if f"{name}.{key}" not in SPEED_ALONE
             }
             for name in self.sections
             if name != "log"

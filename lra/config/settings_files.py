@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from common.errors import UnknownName, UserError
 from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, Change, TaskRequest
-from lra.runtime.errors import UnknownName, UserError
 from tasks.base import BENCHMARK
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

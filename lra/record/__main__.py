@@ -16,7 +16,7 @@ from lra.record.packed import PACK
 from lra.record.run import read_runs, to_frame
 from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
-from lra.runtime.console import MISSING, as_typed, csv_table, plain_table, terminal_width, write_out
+from lra.runtime.console import MISSING, as_typed, plain_table, terminal_width, write_out
 
 logger = logging.getLogger("lra.record")
 
@@ -103,9 +103,9 @@ def export(options: argparse.Namespace) -> list[str]:
     if found:
         frame["path"] = frame["path"].map(as_typed)
     if options.csv is None:
-        write_out(csv_table(frame))
+        write_out(frame.to_csv(index=False))
     else:
-        write_atomically(options.csv, csv_table(frame).encode())
+        write_atomically(options.csv, frame.to_csv(index=False).encode())
     return faults
 
 

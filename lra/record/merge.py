@@ -7,12 +7,12 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from common.errors import UserError
 from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.packed import has_file, read_file, read_pack, write_pack
 from lra.record.run import LARGEST_METRICS, RUNS, read_runs
-from lra.runtime.errors import UserError
 
 RECORD = "result.json"
 COPIED = ("config.yaml", "mixer.py", "task.py", "metrics.jsonl", "predictions.csv", RECORD)

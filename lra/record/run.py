@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from common.errors import UserError
 from common.strict_yaml import plain
-from lra.config.request import can_change_a_result
+from lra.config.request import SPEED_ALONE
 from lra.record.packed import list_files
 from lra.record.schema import (
     Amount,
@@ -35,7 +36,6 @@ from lra.record.schema import (
     write_changes,
 )
 from lra.record.scores import TestedRecord, wilson_interval
-from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +150,7 @@ class RunRecord(TestedRecord):
         that cannot change a result.
         """
         changes = self.changes.items()
-        kept = {k: v for k, v in changes if section_of(k) != "task" and can_change_a_result(k)}
+        kept = {k: v for k, v in changes if section_of(k) != "task" and k not in SPEED_ALONE}
         return tuple(sorted(write_changes(kept)))
 
     @property

@@ -15,7 +15,6 @@ from common.untrusted import explain_errors
 from lra.record.packed import has_file, read_file
 from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord
 from lra.record.schema import Amount, Percent
-from lra.runtime.console import without_apostrophe
 from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
 
 LARGEST_LOSS = 1e18
@@ -75,7 +74,7 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
     with explain_errors("its text"):
         content = read_file(path, largest=LARGEST_PREDICTIONS)
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
-    columns = {without_apostrophe(str(name)): _cells(c.to_numpy()) for name, c in frame.items()}
+    columns = {str(name): column.to_numpy() for name, column in frame.items()}
     if record.tokens is None:
         found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
         _require_numbers(MOST_CLASSES, labels=found.labels, predictions=found.predictions)
@@ -101,14 +100,6 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
                 f"letters"
             )
     return found
-
-
-def _cells(column: np.ndarray) -> np.ndarray:
-    """Read a column of CSV, in which texts are as `as_text` writes them."""
-    if column.dtype.kind != "O":
-        return column
-    cells = [without_apostrophe(cell) if isinstance(cell, str) else cell for cell in column]
-    return np.array(cells, dtype=object)
 
 
 def _require_numbers(limit: int, **columns: np.ndarray) -> None:

@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from common.errors import KnownError
+from common.errors import KnownError, UserError
 from common.files import write_atomically
 from common.strict_yaml import plain
+from common.threads import Waiting
 from lra.record.packed import read_file
-from lra.runtime.errors import UserError
-from lra.runtime.threads import Waiting
 from tasks.base import Dataset
 
 BUSY = 1.25
@@ -112,7 +111,7 @@ class ThreadsRecord(Record):
 
     count: PositiveCount
     waiting: Waiting
-    """How threads wait for each other, see `lra.runtime.threads`."""
+    """How threads wait for each other, see `common.threads`."""
     cores: PositiveCount
     """Cores that the process might run on."""
     load: Amount | None = None

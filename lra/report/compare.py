@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from common.errors import UserError
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.names import complete
 from lra.report.scores import Cell
 from lra.report.tables.table import Table, text_column
 from lra.report.tables.terminal import fit_table, wrap
-from lra.runtime.errors import UserError
 
 RESAMPLES = 10_000
 SIGNIFICANCE = 0.05

@@ -23,7 +23,6 @@ from lra.report.tables.results import (
 )
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Entry, Table, text_column
-from lra.runtime.console import csv_table
 
 _MARKS = (
     "Bold: the best of its column, by more than 1.4 times the interval in the last row; smaller "
@@ -188,4 +187,4 @@ def leaderboard_csv(data: Data, board: Board) -> str:
     chosen["best_trivial_baseline"] = [baselines.get(run.task) for run in runs]
     intervals = ["interval_low", "interval_high"]
     chosen[intervals] = chosen[intervals].round(2)
-    return csv_table(chosen)
+    return chosen.to_csv(index=False)

@@ -13,7 +13,6 @@ from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections
 from lra.report.data import Data
-from lra.runtime.console import csv_table
 
 TimedRecord = RunRecord | BenchRecord
 
@@ -97,4 +96,4 @@ def speeds_csv(data: Data) -> str:
             row = {"task": task, "mixer": mixer, "preset": preset, "protocol": protocol}
             row |= {"device": device, "batch_size": config.train.batch_size}
             rows.append({**row, "steps_per_second": f"{speed:.4g}"})
-    return csv_table(pd.DataFrame(rows))
+    return pd.DataFrame(rows).to_csv(index=False)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from common.errors import UnknownName, UserError
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections
-from lra.runtime.errors import UnknownName, UserError
 
 LONGEST_SLUG = 120
 """Most letters of a file's name, without its ending."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.errors import UserError
 from common.files import write_atomically
 from common.progress import progress
 from lra.config.settings_files import published_presets
@@ -30,7 +31,6 @@ from lra.report.tables.table import (
     text_column,
 )
 from lra.report.tables.terminal import describe_seeds, seed_counts, usual_seeds
-from lra.runtime.errors import UserError
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)

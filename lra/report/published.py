@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.errors import UnknownName
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
-from lra.config.request import DEFAULT_PROTOCOL, PAPER, can_change_a_result
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
 from lra.config.settings_files import ALL, published_presets, read_file
 from lra.record.run import RunRecord
 from lra.record.schema import write_changes
-from lra.runtime.errors import UnknownName
 from tasks.base import BENCHMARK
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published.csv"
@@ -163,7 +163,7 @@ def describe_published(record: RunRecord) -> str:
 
 
 def _other_settings(run: PublishedRun | None, record: RunRecord) -> list[str]:
-    changes = {name: value for name, value in record.changes.items() if can_change_a_result(name)}
+    changes = {name: value for name, value in record.changes.items() if name not in SPEED_ALONE}
     published = [] if run is None else run.changes_on(record.task)
     return ["other settings"] * ({*write_changes(changes)} != {*published})
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from common.errors import UnknownName, UserError
 from common.files import write_atomically
 from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
@@ -30,7 +31,6 @@ from lra.report.tables.published import reproduce_table
 from lra.report.tables.results import position_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
-from lra.runtime.errors import UnknownName, UserError
 from tasks.base import PROBES
 
 FILES = (

@@ -11,7 +11,6 @@ from common.strict_yaml import plain
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_changes
 from lra.config.settings_files import ALL, STARTS, Entry, list_files
 from lra.report.published import PublishedRow, published_rows, published_runs
-from lra.runtime.console import csv_table
 from tasks.base import BENCHMARK
 
 if TYPE_CHECKING:
@@ -83,4 +82,4 @@ def differences_csv() -> str:
                     "reason": entry.why,
                 }
             )
-    return csv_table(pd.DataFrame(rows))
+    return pd.DataFrame(rows).to_csv(index=False)

@@ -15,8 +15,8 @@ from lra.record.schema import is_shipped, select_sections, was_busy
 from lra.record.scores import unit_of, wilson_interval
 from lra.report.flags import run_flags
 from lra.report.published import describe_published
+from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
-from lra.runtime.launch import command_words
 
 NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""

@@ -1,4 +1,4 @@
-"""What the command lines have in common: flags, checked arguments, one-line errors, Ctrl-C."""
+"""What command lines have in common: flags, one-line errors, Ctrl-C, and how they were started."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 import math
+import os
 import signal
 import sys
 import threading
@@ -15,10 +16,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from common.errors import KnownError, describe, message
-from lra.runtime.console import absolute_path, show_messages, wrap_message
-from lra.runtime.errors import HeldError, UserError, describe_os_error, user_code
-from lra.runtime.threads import MOST_THREADS
+from common.errors import (
+    HeldError,
+    KnownError,
+    UserError,
+    describe,
+    describe_os_error,
+    user_code,
+)
+from common.threads import MOST_THREADS
+from lra.runtime.console import absolute_path, as_typed, show_messages, wrap_message
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
@@ -36,6 +43,10 @@ OWN_CLASS = "file.py:ClassName or package.module:ClassName"
 """How a flag names a mixer or a task of the user's own."""
 ALL = "all"
 """What a command line says for every name that there is."""
+SCRIPTS = {"run": "run_task.py", "report": "report.py"}
+"""The script of a command."""
+_started_by: list[str] = []
+"""The command that started another one: `lra`, or `python -m lra`."""
 _pressed: list[bool] = []
 """Whether Ctrl-C was pressed."""
 
@@ -226,7 +237,7 @@ def report_error(program: str, text: str) -> None:
 def _end_of(error: BaseException) -> tuple[int, str] | None:
     """Return the exit code and the message for an error; None for one that is a fault of ours."""
     if isinstance(error, KnownError):
-        return HELD if isinstance(error, HeldError) else USER_ERROR, message(error)
+        return HELD if isinstance(error, HeldError) else USER_ERROR, str(error)
     if isinstance(error, OSError):
         return USER_ERROR, describe_os_error(error)
     if isinstance(error, KeyboardInterrupt) or _pressed:  # a library may raise another error for it
@@ -236,10 +247,40 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
         from lra.runtime.environment import is_out_of_memory
 
         if is_out_of_memory(error):
-            return OUT_OF_MEMORY, f"out of memory: {message(error)}"
+            return OUT_OF_MEMORY, f"out of memory: {error}"
     if not user_code:
         return None
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in user_code]
     place = places[-1] if places else f"after {', '.join(sorted(user_code))} was run"
     return USER_ERROR, f"{place}: {describe(error)}"
+
+
+def remember_starter(words: list[str]) -> None:
+    """Remember the command that starts another one, for `command_words`."""
+    _started_by[:] = words
+
+
+def command_words(
+    name: str, *flags: str, data_dir: Path | None = None, results_dir: Path | None = None
+) -> list[str]:
+    """Return the words of a command, as `lra NAME` takes it, to be started as this one was.
+
+    Folders are named unless they are the default ones.
+    """
+    alone = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
+    words = [*([*_started_by, name] if _started_by else alone), *flags]
+    for default, folder in (("data", data_dir), ("results", results_dir)):
+        shown = default if folder is None else as_typed(str(folder))
+        words += [] if shown == default else [f"--{default}-dir", shown]
+    return words
+
+
+def is_launched() -> bool:
+    """Whether torchrun started this process together with others."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and launch_number("WORLD_SIZE") > 1
+
+
+def launch_number(variable: str) -> int:
+    """Read a number that torchrun left in the environment."""
+    return int(os.environ[variable])

@@ -12,14 +12,10 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from common.files import name_file_in_errors
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NARROWEST = 20
 """Least width, in characters, that text is fitted to."""
@@ -124,31 +120,6 @@ def write_out(text: str, *, whole_paths: bool = False) -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
-
-
-def csv_table(frame: pd.DataFrame) -> str:
-    """Write a data frame as CSV, its texts `as_text`, the names of columns too."""
-    import pandas as pd
-
-    shown = frame.map(lambda cell: as_text(cell) if isinstance(cell, str) else cell)
-    return pd.DataFrame(shown).rename(columns=as_text).to_csv(index=False, lineterminator="\n")
-
-
-def as_text(text: str) -> str:
-    """Write a cell of CSV, with an apostrophe before text that a spreadsheet would compute."""
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")) or text == MISSING:
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
-
-
-def without_apostrophe(text: str) -> str:
-    """Read what `as_text` has written."""
-    bare = text.removeprefix("'")
-    return bare if as_text(bare) == text else text
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -20,9 +20,8 @@ from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivat
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from common.errors import KnownError
-from lra.runtime.errors import UserError
-from lra.runtime.launch import is_launched, launch_number
+from common.errors import KnownError, UserError
+from lra.runtime.cli import is_launched, launch_number
 from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
 
 T = TypeVar("T")
@@ -137,20 +136,6 @@ class ProcessGroup:
     def sums_of(self, numbers: Sequence[float]) -> list[float]:
         """Add up numbers of every process, one after another, in one exchange."""
         return self.all_reduce_sum(torch.tensor(numbers, dtype=torch.float64)).tolist()
-
-    def any_of(self, *wishes: bool) -> list[bool]:
-        """Return which of some wishes any process has, the same to all."""
-        if self.world_size == 1:
-            return [*wishes]
-        return [count > 0 for count in self.sums_of([float(wish) for wish in wishes])]
-
-    def all_reduce_max(self, number: float) -> float:
-        """Return the largest of all processes' numbers."""
-        return max(self.gather(number))
-
-    def first_reason(self, reason: str | None) -> str | None:
-        """Return a reason that a process has, the same to all; None if none has."""
-        return next((one for one in self.gather(reason) if one is not None), None)
 
     def gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank."""

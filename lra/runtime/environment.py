@@ -19,11 +19,9 @@ import numpy as np
 import psutil
 import torch
 
-from common.cores import core_count
-from common.errors import message
-from common.kernel_choice import KERNEL_CHOICE
-from lra.runtime.errors import UserError
-from lra.runtime.threads import default_count, waiting
+from common.errors import UserError
+from common.threads import core_count, default_count, waiting
+from models.ops.reference import KERNEL_CHOICE
 
 CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -194,7 +192,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     texts = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
-    return isinstance(error, RuntimeError) and any(text in message(error).lower() for text in texts)
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in texts)
 
 
 def seed_everything(seed: int) -> None:

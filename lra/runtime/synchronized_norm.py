@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lra.runtime.errors import UserError
+from common.errors import UserError
 from models.layers.norms import BatchNorm
 
 

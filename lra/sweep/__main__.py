@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from common.progress import duration
-from lra.runtime.cli import INCOMPLETE, STOPPED, run_command
+from lra.runtime.cli import INCOMPLETE, STOPPED, command_words, run_command
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import choose_device, device_name
-from lra.runtime.launch import command_words
 from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
 from lra.sweep.plan import OPEN, PlannedRun, SweepOptions, plan

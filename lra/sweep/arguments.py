@@ -6,6 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
+from common.errors import UserError
 from lra.config.registry import MIXERS, TASKS
 from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import (
@@ -20,7 +21,6 @@ from lra.runtime.cli import (
     positive_int,
     whole_numbers,
 )
-from lra.runtime.errors import UserError
 from lra.sweep.plan import Limits, SweepOptions
 from tasks.base import BENCHMARK
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from common.errors import UserError
 from lra.runtime.environment import choose_device
-from lra.runtime.errors import UserError
 from lra.sweep.data import SweepData
 from lra.sweep.plan import PlannedRun, SweepOptions
 from lra.sweep.run_process import start_run, write_command

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from common.errors import DataError
+from common.errors import DataError, UserError
 from common.files import write_atomically
 from common.progress import progress
 from common.untrusted import open_regular, read_regular
@@ -21,7 +21,6 @@ from lra.config.request import Change, RunRequest, parse_alternatives, parse_cha
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
-from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from lra.train.run_folder import RunFolder, choose_folder, newest_attempts
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
 from common.files import open_to_append
 from lra.runtime.cli import STOPPED
-from lra.runtime.errors import UserError
 from lra.runtime.repository import ROOT, code_digest
 from lra.sweep.data import SweepData
 from lra.sweep.plan import PlannedRun, SweepOptions

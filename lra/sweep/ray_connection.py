@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from common.cores import core_count
+from common.errors import UserError
 from common.strict_yaml import parse_yaml
-from lra.runtime.errors import UserError
+from common.threads import core_count
 from lra.sweep.plan import SweepOptions
 
 SECONDS_TO_ANSWER = 60

@@ -15,11 +15,10 @@ from typing import Any
 
 import psutil
 
-from common.errors import DataError
+from common.errors import DataError, UserError
 from common.files import write_atomically
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_regular
-from lra.runtime.errors import UserError
 from lra.sweep.data import SweepData
 from lra.sweep.plan import Limits, PlannedRun, SweepOptions, note_failure
 from lra.sweep.run_process import start_run, write_command

@@ -8,10 +8,9 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from common.errors import DataError
+from common.errors import DataError, UserError, describe_os_error
 from common.progress import progress
 from lra.runtime.cli import HELD
-from lra.runtime.errors import UserError, describe_os_error
 from lra.sweep.data import SweepData
 from lra.sweep.plan import OPEN, PlannedRun, State, SweepOptions, note_failure, write_failure
 from lra.train.stopping import StopRequest

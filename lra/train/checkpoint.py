@@ -14,11 +14,10 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from common.errors import DataError, KnownError
+from common.errors import DataError, KnownError, UserError
 from common.files import stream_atomically
 from common.untrusted import explain_errors, read_regular
 from lra.runtime.environment import RandomState, random_state, restore_random_state
-from lra.runtime.errors import UserError
 from lra.train.checkpoint_files import NAME, newest_first
 from lra.train.schedule import Plateau
 from lra.train.trainer import Trainer

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
 from common.files import name_file_in_errors, write_atomically
 from common.untrusted import read_text
 from lra.config.schema import RunConfig
-from lra.runtime.errors import UserError
 
 WriteMetrics = Callable[[int, Mapping[str, float]], None]
 """Writes the numbers of a step."""

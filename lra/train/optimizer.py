@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from common.errors import UserError
 from lra.config.schema import TrainConfig
-from lra.runtime.errors import UserError
 from models.base import DecayingAt, Mixer
 
 

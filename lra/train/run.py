@@ -12,16 +12,16 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
+from common.errors import UserError
 from common.progress import Progress
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
+from lra.runtime.cli import is_launched, launch_number
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
-from lra.runtime.errors import UserError
-from lra.runtime.launch import is_restart
 from lra.train.checkpoint import RunState, capture, restore
 from lra.train.run_folder import RunFolder, choose_folder
 from lra.train.run_record import Session, describe_result, describe_settings, describe_training
@@ -110,7 +110,8 @@ class Run:
         # With recomputed activations, kept memory would be fragmented.
         if self.device.type == "cpu" and self.config.train.checkpoint_activations is not True:
             keep_freed_memory()
-        resume = "auto" if is_restart() else self.resume
+        is_restart = is_launched() and launch_number("TORCHELASTIC_RESTART_COUNT") > 0
+        resume = "auto" if is_restart else self.resume
         self.folder = choose_folder(self.results_dir, self.config, self.seed, resume)
         name = " / ".join((self.config.task_name, self.config.mixer_name, self.config.preset))
         logger.info(f"{name}, seed {self.seed}, on {device_name(self.device)}")
@@ -230,10 +231,10 @@ class Run:
         reason = self.stop.reason(self.step, made, self.session.seconds())
         since = time.monotonic() - self.last_checkpoint
         is_due = self.group.is_main_process and since > 60 * self.config.log.checkpoint_minutes
-        must_stop, must_save = self.group.any_of(reason is not None, is_due)
+        must_stop, must_save = self.group.sums_of([reason is not None, is_due])
         if must_stop:
             self.trainer.read()
-            raise Stopped(self.group.first_reason(reason))
+            raise Stopped(next(filter(None, self.group.gather(reason))))
         if must_save:
             self._checkpoint()
 

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from common.errors import HeldError, UserError
 from common.files import is_locked, open_to_append, remove_leftovers, write_atomically
 from common.untrusted import read_regular
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
-from lra.runtime.console import as_text
-from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
 from lra.train.loggers import WriteMetrics, open_tensorboard, open_wandb
 from tasks.base import OUTCOMES, Split
@@ -210,14 +209,10 @@ class RunFolder:
             names, results = OUTCOMES, [*predictions.T]
         columns = dict(zip(names, results, strict=True))
         columns |= {"length": split.lengths, **split.metadata()}
-        cells = [
-            map(as_text, column.tolist()) if column.dtype.kind == "U" else column.tolist()
-            for column in columns.values()
-        ]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(as_text, columns))
-        writer.writerows(zip(*cells, strict=True))
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
         self.require_held()
         write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 

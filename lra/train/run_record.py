@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lra.classifier.decoders import count_state
+from lra.classifier.classifier import count_state
 from lra.config.schema import RunConfig
 from lra.record.schema import DataRecord
 from lra.runtime.distributed import ProcessGroup
@@ -63,7 +63,7 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """Return what the next session must know; all processes must take part."""
-        peak = self.group.all_reduce_max(peak_memory_mib(self.device))
+        peak = max(self.group.gather(peak_memory_mib(self.device)))
         return {
             "wall_seconds": self.wall_seconds(),
             "peak_memory_mib": max(self._peak_before, peak),

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from lra.runtime.environment import is_out_of_memory
-from lra.runtime.errors import UserError
 from tasks.base import Batch
 
 WARMUP_STEPS = 3

@@ -7,18 +7,20 @@ that a package does not support run in our form, and a debug message says why.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
 
-from common.kernel_choice import KERNEL_CHOICE, installed_packages
+from models.ops.reference import KERNEL_CHOICE
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,16 @@ MOST_ROTATED = 2**27
 
 FLA = ("fla-core", "triton")
 MAMBA = ("mamba-ssm",)
+
+
+@functools.cache
+def installed_packages() -> dict[str, str]:
+    """Return the versions of all packages with public kernels that are installed, by package."""
+    found: dict[str, str] = {}
+    for package in ("fla-core", "triton", "mamba-ssm"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from models.ops.device_copy import copy_together
+from common.tensors import copy_together
 from models.ops.reference import fast_form_of
 
 

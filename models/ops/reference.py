@@ -1,4 +1,4 @@
-"""The switch between the fast form and the reference form of a function.
+"""Which form of a function runs: the fast one, the reference, or the kernel of a public package.
 
 A reference form is written as published code writes it, with torch's own autograd. Fast forms are
 tested and timed against it.
@@ -12,12 +12,26 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _ARE_USED: ContextVar[bool] = ContextVar("reference_forms_are_used", default=False)
+
+
+@dataclass
+class KernelChoice:
+    """Which devices run the kernels of public packages, and whose this process has run."""
+
+    device: str | None = None
+    """Type of the device on which public kernels run, "cuda"; None: on no device."""
+    used: dict[str, str] = field(default_factory=dict[str, str])
+    """Versions of the packages whose kernels have run, by package."""
+
+
+KERNEL_CHOICE = KernelChoice()
 
 
 @contextlib.contextmanager

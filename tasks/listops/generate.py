@@ -10,9 +10,9 @@ from contextlib import closing
 
 import numpy as np
 
-from common.cores import core_count
 from common.errors import DataError
 from common.progress import progress
+from common.threads import core_count
 from tasks.listops.law import Expressions, Law, grow
 
 BARREN_GROUPS = 200

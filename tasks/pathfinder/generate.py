@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 
-from common.cores import core_count
 from common.progress import progress
+from common.threads import core_count
 from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.law import Law
 from tasks.preparation import Build

@@ -40,9 +40,9 @@ def describe_config(
     task: str, mixer: str, preset: str, protocol: str, changes: Sequence[str] = ()
 ) -> str:
     """Write the settings and the hash of a run as JSON, or the message that refuses it."""
+    from common.errors import UserError
     from lra.classifier.resolve import resolve
     from lra.config.request import RunRequest, parse_changes
-    from lra.runtime.errors import UserError
 
     request = RunRequest(
         task=task, mixer=mixer, preset=preset, protocol=protocol, changes=parse_changes(changes)
@@ -111,7 +111,6 @@ def tables() -> Values:
     from lra.report.tables.probes import probe_table, probes
     from lra.report.tables.results import accuracy_table
     from lra.report.tables.table import Table
-    from lra.runtime.console import csv_table
 
     data = Data(ROOT / "results" / "shipped")
     boards = [board for board in data.boards if board.is_main and not board.of_positions]
@@ -120,7 +119,7 @@ def tables() -> Values:
     others += [table for board in boards for table in evaluation_tables(data, board)]
     others += map(probe_table, probes(data))
     for table in [*made, *(table.without_empty_columns() for table in others)]:
-        yield f"tables/{table.slug}.csv", csv_table(pd.DataFrame(table.facts))
+        yield f"tables/{table.slug}.csv", pd.DataFrame(table.facts).to_csv(index=False)
     yield "tables/settings.csv", differences_csv()
     yield "results/leaderboard.csv", (ROOT / "results" / "leaderboard.csv").read_text()
 

@@ -24,7 +24,6 @@ from lra.report.published import PublishedRow
 from lra.report.scores import AT_CHANCE
 from lra.report.styles import BASELINE, assign_styles
 from lra.report.tables.table import FACTS, Column, Entry, Table
-from lra.runtime.console import csv_table
 
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
@@ -54,7 +53,7 @@ def write_report(
         for view in found:
             facts = [fact for sheet in view.sheets for fact in sheet.table.facts]
             frames.setdefault(view.slug, pd.DataFrame(facts, columns=[*FACTS]))
-        files |= {f"{name}.csv": csv_table(frame) for name, frame in frames.items()}
+        files |= {f"{name}.csv": frame.to_csv(index=False) for name, frame in frames.items()}
     out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         write_atomically(out / name, content.encode())

@@ -7,9 +7,8 @@ import re
 import typing
 
 from common.strict_yaml import plain
-from lra.config.options import options_model
+from lra.config.components import options_model
 from lra.config.registry import MIXERS
-from lra.runtime.console import csv_table
 
 _ARGUMENTS = re.compile(r"(?ms)^Args:\n(.*?)(?=^\S|\Z)")
 _ARGUMENT = re.compile(r"(?m)^    (\w+): (.*(?:\n {8}.*)*)")
@@ -33,7 +32,7 @@ def mixer_options_csv() -> str:
                     "meaning": meanings.get(name, ""),
                 }
             )
-    return csv_table(pd.DataFrame(rows))
+    return pd.DataFrame(rows).to_csv(index=False)
 
 
 def read_arguments(docstring: str) -> dict[str, str]:

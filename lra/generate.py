@@ -7,13 +7,17 @@ import codecs
 import logging
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from common.errors import DataError
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.errors import DataError, UserError
 from lra.api.trained import load_finished
-from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder, has_recurrence
-from lra.generate.sampling import generate
+from lra.classifier.classifier import Classifier
+from lra.classifier.decoders import Decoder, FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.runtime.cli import (
     Parser,
     absolute_path,
@@ -25,10 +29,14 @@ from lra.runtime.cli import (
 )
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
-from lra.runtime.errors import UserError
+from models.layers.long_convolution import cache_kernels
+from tasks.random_words import RandomWords
 from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")
+
+BITS = 52
+"""Bits of a random number below 1: so many that its product with a sum stays below the sum."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -141,6 +149,61 @@ def write_tokens(vocabulary: Vocabulary, prompt: Sequence[int], tokens: Iterable
         f", then {further} at {further / (times[-1] - times[0]):.1f} tokens/s" if further else ""
     )
     logger.info(f"the first token after {times[0] - start:.3f} s{speed}")
+
+
+def draw_token(logits: Tensor, temperature: float, words: RandomWords) -> int:
+    """Draw a token by logits (tokens,), with one random number.
+
+    The number goes through the inverse of the cumulative distribution in double precision, so
+    logits that differ by rounding hardly ever give another token.
+
+    Args:
+        temperature: what logits are divided by; 0 for the likeliest token.
+        words: source of the random number.
+    Raises: UserError for logits that are not finite.
+    """
+    values = logits.double().cpu().numpy()
+    if not np.isfinite(values).all():
+        raise UserError("the model's logits are not finite, so that nothing can be drawn")
+    if temperature == 0:
+        return int(values.argmax())
+    with np.errstate(over="ignore"):  # minus infinity is right for a temperature next to 0
+        weights = np.exp((values - values.max()) / temperature)
+    cumulative = np.cumsum(weights)
+    high, low = (int(word) for word in words.draw(2))
+    number = (high << 32 | low) >> (64 - BITS)
+    return int(np.searchsorted(cumulative, cumulative[-1] * (number / 2**BITS), "right"))
+
+
+@torch.inference_mode()
+def generate(
+    way: type[Decoder],
+    model: Classifier,
+    prompt: Sequence[int],
+    *,
+    count: int,
+    temperature: float,
+    seed: int,
+) -> Iterator[int]:
+    """Continue a prompt: yield one token after another, each when it is drawn.
+
+    Args:
+        way: how the model computes.
+        model: a causal classifier of positions, in evaluation mode.
+        prompt: tokens, at least one.
+        count: number of tokens to draw, at least one.
+        temperature: what logits are divided by; 0 for the likeliest tokens.
+        seed: of the random numbers.
+    """
+    words = RandomWords(seed, stream=0)
+    device = next(model.parameters()).device
+    with cache_kernels():
+        decoder = way(model, len(prompt) + count - 1)  # nothing follows the last token
+        tokens = list(prompt)
+        for _ in range(count):
+            logits = decoder.take(torch.tensor(tokens, device=device))
+            tokens = [draw_token(logits, temperature, words)]
+            yield tokens[0]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""How many threads a command computes with, and how they wait for each other.
+"""How many cores this process may use, how many threads compute, and how threads wait.
 
 Threads that are done with their share of an operation wait for the others at a barrier, and spin
 there for a while before they sleep. GNU's OpenMP spins for longer than a time slice of the system:
@@ -9,12 +9,14 @@ machine. A short spin costs neither.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import Final, Literal
 
-from common.cores import core_count, visible_cores
-
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Where Linux says how many microseconds of CPU time a container may take in a period of others."""
 Waiting = Literal["short spin", "passive", "as set", "unknown"]
 """How threads wait: for a short while spinning, asleep at once (in earlier records), as the user's
 environment has it, or, in a program that is no command of this suite, not known."""
@@ -25,6 +27,25 @@ SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 """Variables by GNU's OpenMP, in rounds, some 0.2 ms: longer than what threads differ by in one
 operation; and in milliseconds by LLVM's and Intel's, which otherwise spin for 200."""
 _chosen: list[Waiting] = []
+
+
+def visible_cores() -> list[int]:
+    """List the cores that this process may run on, whatever its quota."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def core_count() -> int:
+    """Return how many cores this process may keep busy; a quota of 2.5 CPUs counts as 2 cores.
+
+    A container that may use 2 CPUs of a host with 64 cores sees all 64.
+    """
+    count = len(visible_cores())
+    with contextlib.suppress(OSError, ValueError):  # "max 100000" is no quota
+        quota, period = map(int, QUOTA.read_text().split())
+        return max(1, min(count, quota // period))
+    return count
 
 
 def choose_waiting() -> None:

@@ -1,0 +1,86 @@
+"""The settings and the code of a finished run, as they were when it was trained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from common.errors import UserError
+from common.strict_yaml import plain
+from lra.classifier.resolve import resolve
+from lra.config.registry import digest
+from lra.config.request import Change, RunRequest, parse_changes
+from lra.config.schema import RunConfig
+from lra.record.run import RunRecord
+from lra.record.schema import section_of, write_changes
+from lra.train.run_folder import CODE_FILES
+
+
+def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
+    """Ask for the settings of a run, with further changes; a plug-in is read from where it was."""
+    own = parse_changes(write_changes(record.changes), "the run's --set")
+    return RunRequest(
+        task=record.task_from or record.task,
+        mixer=record.mixer_from or record.mixer,
+        preset=record.preset,
+        protocol=record.protocol,
+        changes=(*own, *changes),
+    )
+
+
+def recompose(folder: Path, record: RunRecord) -> RunConfig:
+    """Compose the settings of a run again.
+
+    Raises: UserError if the settings files, or a plug-in's options, have changed since the run.
+    """
+    config = resolve(request_of(record))
+    with_its_code = replace(
+        config,
+        task_component=replace(config.task_component, code=record.task_code),
+        mixer_component=replace(config.mixer_component, code=record.mixer_code),
+    )
+    if with_its_code.hash == record.config_hash:
+        return config
+    before, now = record.settings, config.settings
+    changed = [
+        f"{name} was {plain(before.get(name))}, is {plain(now.get(name))}"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name) and section_of(name) not in ("pretrain", "log")
+    ]
+    raise UserError(
+        f"{folder}: its settings cannot be composed again: "
+        f"{', '.join(changed[:3]) or 'settings files have changed since'}; go back to the settings "
+        f"files, or the options, of the run (its commit: {record.git.get('commit') or 'not known'})"
+    )
+
+
+def find_changed_code(folder: Path, record: RunRecord) -> str | None:
+    """Say which plug-in of a run is not there as it was; None if none is, or there is none."""
+    for kind, spec, code in (
+        ("task", record.task_from, record.task_code),
+        ("mixer", record.mixer_from, record.mixer_code),
+    ):
+        if spec is None:
+            continue
+        file = _find_file(spec.rpartition(":")[0])
+        if file is None:
+            return f"its {kind} is {spec}, and there is no such code here (seen from {Path.cwd()})"
+        if digest([str(file)]) != code:
+            return (
+                f"{file} is not the code that the run was made with (that is in "
+                f"{folder / CODE_FILES[kind]}); --trust-code runs it as it is now, and marks the "
+                f"result"
+            )
+    return None
+
+
+def _find_file(target: str) -> Path | None:
+    """Find the file that a path or a dotted name stands for, without running any code."""
+    path = target.replace(".", "/")
+    dotted = [
+        Path(place, path + end) for place in [*sys.path, ""] for end in (".py", "/__init__.py")
+    ]
+    files = [Path(target)] if target.endswith(".py") else dotted
+    return next((file for file in files if file.is_file()), None)
