@@ -16,7 +16,7 @@ from lra.record.run import RunRecord, choose_attempts, folder_of
 from lra.record.schema import is_shipped, was_busy
 from lra.record.scores import unit_of
 from lra.record.table import read_runs
-from lra.report.flags import run_flags
+from lra.report.commands import run_flags
 from lra.report.published import describe_published
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
 from lra.runtime.launch import command_words
