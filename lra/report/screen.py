@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from lra.report.boards import Board, choose_from_grids, leading_board, rows_at_preset
+from lra.report.boards import Board, choose_from_grids, rows_at_preset
 from lra.report.data import Data
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import accuracy_columns, position_table
@@ -29,7 +29,7 @@ def summarize(data: Data, *, is_chosen: bool = False) -> str:
     if data.boards and not (shown or parts):
         what = "these" if is_chosen else f"the runs in {data.folder}"
         parts.append(wrap(f"None of {what} is your own. All were shipped with the repository."))
-        leading = data.leading_board or leading_board(data.boards) or data.boards[0]
+        leading = data.leading_board or data.boards[0]
         main = [board for board in data.boards if board.is_main]
         shown = main if is_chosen else [leading]
     parts += map(_describe_board, shown)
