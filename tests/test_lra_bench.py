@@ -23,7 +23,7 @@ from lra.bench import __main__ as bench
 from lra.bench import rounds
 from lra.bench.case import Case, InOwnProcess, InThisProcess, Subject
 from lra.record.benchmark import BenchRecord, all_bench_records
-from lra.report.commands import bench_command
+from lra.report.page.runs import bench_command
 from made_results import bench_record
 from run_checks import next_command
 

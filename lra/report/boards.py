@@ -9,7 +9,7 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
-from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of, none_own, sort_rows
+from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of
 from tasks.base import BENCHMARK
 
 PRESETS = (PAPER, "budget", "quick")
@@ -97,16 +97,22 @@ class Board:
         return replace(self, rows=rows, conditions=kept)
 
     def sorted_by(self, task: str) -> Board:
-        """Return the board with the rows that are best on a task first."""
-        cells = {name: found.get(task, Cell()) for name, found in self.rows.items()}
-        order = sort_rows(cells, self.measures[0])
-        return replace(self, rows={name: self.rows[name] for name in order})
+        """Return the board with the rows that are best on a task first, unranked ones last."""
+        measure = self.measures[0]
+        sign = 1 if measure.lowest_is_best else -1
+
+        def order(name: str) -> tuple[bool, bool, float]:
+            cell = self.rows[name].get(task, Cell())
+            mean = cell.mean(measure)
+            return cell.value(measure) is None, mean is None, sign * (mean or 0.0)
+
+        return replace(self, rows={name: self.rows[name] for name in sorted(self.rows, key=order)})
 
 
 def boards(
     records: Sequence[RunRecord],
     names: RowNames | None = None,
-    is_own: IsOwn[RunRecord] = none_own,
+    is_own: IsOwn = lambda _: False,
 ) -> list[Board]:
     """Sort records into boards, the main one of each preset and protocol first.
 

@@ -91,15 +91,6 @@ def mixer_of(row: str) -> str:
     return row.split(" ", 1)[0].removesuffix(":")
 
 
-def matching_names(given: str, valid: Collection[str]) -> list[str]:
-    """List the names that one may stand for: itself, or those that begin so, in any case."""
-    if given in valid:
-        return [given]
-    start = given.casefold()
-    exact = [name for name in valid if name.casefold() == start]
-    return exact or [name for name in valid if start and name.casefold().startswith(start)]
-
-
 def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
     """Return the name that is given, or the only one that begins so, upper and lower case alike.
 
@@ -110,7 +101,11 @@ def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
         flag: where it was given.
     Raises: UserError if there is none, or more than one.
     """
-    found = matching_names(given, valid)
+    if given in valid:
+        return given
+    start = given.casefold()
+    found = [name for name in valid if name.casefold() == start]
+    found = found or [name for name in valid if start and name.casefold().startswith(start)]
     if not found:
         raise UnknownName(kind, given, valid, flag)
     if len(found) > 1:

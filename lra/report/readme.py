@@ -26,7 +26,7 @@ from lra.report.repeats import differences_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
-from lra.report.tables.probes import Probe, probe_table, probes
+from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.published import reproduce_table
 from lra.report.tables.results import position_table
 from lra.report.tables.speeds import preset_speeds
@@ -71,18 +71,13 @@ def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
     return [figure for table in tables for figure in figures_of_table(table, styles)][:1]
 
 
-def _probes(data: Data, task: str) -> list[Probe]:
-    return [probe for probe in probes(data) if probe.task == task]
-
-
 def _probe_tables(data: Data, task: str) -> list[Table]:
-    return [*map(probe_table, _probes(data, task))]
+    return [probe_table(probe) for probe in probes(data) if probe.task == task]
 
 
 def _probe_figure(data: Data, task: str) -> list[Figure]:
-    return _draw_first(
-        data, (table for one in _probes(data, task) for table in length_tables(data, one))
-    )
+    found = [probe for probe in probes(data) if probe.task == task]
+    return _draw_first(data, (table for one in found for table in length_tables(data, one)))
 
 
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {

@@ -13,7 +13,7 @@ from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
 from lra.record.schema import is_shipped, select_sections, was_busy
 from lra.record.scores import unit_of, wilson_interval
-from lra.report.flags import run_flags
+from lra.report.commands import run_flags
 from lra.report.published import describe_published
 from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts

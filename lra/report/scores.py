@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lra.record.run import RunRecord, choose_attempts
 from lra.record.schema import MeasuredRecord, was_busy
@@ -27,10 +27,9 @@ AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
 Result = TestedRecord
 """The result of a run, or of its model's evaluation on other data."""
 AnyResult = TypeVar("AnyResult", bound=TestedRecord)
-AnyRecord = TypeVar("AnyRecord", bound=MeasuredRecord)
 Interval = tuple[float, float]
 """Lower and upper end."""
-IsOwn = Callable[[AnyRecord], bool]
+IsOwn = Callable[[Any], bool]
 """Says whether a record is the user's own, rather than a shipped one."""
 
 
@@ -240,12 +239,7 @@ class Cell(Generic[AnyResult]):
         return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
 
 
-def none_own(_: object) -> bool:
-    """Say of every record that it is not the user's own."""
-    return False
-
-
-def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Cell[RunRecord]:
+def cell_of(records: Sequence[RunRecord], is_own: IsOwn = lambda _: False) -> Cell[RunRecord]:
     """Make a cell of all runs of one row and column, of which it counts one for each seed."""
     runs = tuple(choose_attempts(records))
     done = {(run.run_id, run.seed) for run in runs if run.status == "done"}
@@ -254,17 +248,6 @@ def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -
         f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}" for run in others
     )
     return Cell(runs, unfinished, any(map(is_own, [*runs, *others])))
-
-
-def sort_rows(cells: Mapping[str, Cell[RunRecord]], measure: Measure) -> dict[str, Cell[RunRecord]]:
-    """Sort rows so that the best come first; those without a number to rank come last."""
-    sign = 1 if measure.lowest_is_best else -1
-
-    def order(name: str) -> tuple[bool, bool, float]:
-        mean = cells[name].mean(measure)
-        return cells[name].value(measure) is None, mean is None, sign * (mean or 0.0)
-
-    return {name: cells[name] for name in sorted(cells, key=order)}
 
 
 def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
-from lra.config.request import DEFAULT_PROTOCOL
-from lra.report.boards import Board, choose_from_grids, leading_board, rows_at_preset
+from lra.report.boards import Board, choose_from_grids, rows_at_preset
 from lra.report.data import Data
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import accuracy_columns, position_table
@@ -30,11 +29,15 @@ def summarize(data: Data, *, is_chosen: bool = False) -> str:
     if data.boards and not (shown or parts):
         what = "these" if is_chosen else f"the runs in {data.folder}"
         parts.append(wrap(f"None of {what} is your own. All were shipped with the repository."))
-        leading = data.leading_board or leading_board(data.boards) or data.boards[0]
+        leading = data.leading_board or data.boards[0]
         main = [board for board in data.boards if board.is_main]
         shown = main if is_chosen else [leading]
     parts += map(_describe_board, shown)
-    parts += _describe_others(shown, [board for board in data.boards if board not in shown])
+    if left := len(data.boards) - len(shown):
+        count = _count(left, "more table")
+        parts.append(
+            wrap(f"The report also has {count}. To print those of a preset, add --preset NAME.")
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -71,26 +74,5 @@ def _describe_board(board: Board) -> str:
     return _write(table, *more, columns=own)
 
 
-def _describe_others(shown: Sequence[Board], others: Sequence[Board]) -> list[str]:
-    """Name the boards that are not printed, and say how to see them; nothing if there are none."""
-    if not others:
-        return []
-    main = [board for board in others if board.is_main]
-    names = [", ".join(map(_short_name, main))] if main else []
-    if count := len(others) - len(main):
-        names.append(_count(count, "table") + " of runs on other data")
-    line = f"The report also has results of {' and '.join(names)}."
-    presets = {board.preset for board in shown}
-    if new := [board.preset for board in main if board.preset not in presets]:
-        line += f" To print those of a preset, add --preset {new[0]}."
-    return [wrap(line)]
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def _short_name(board: Board) -> str:
-    protocol = [] if board.protocol == DEFAULT_PROTOCOL else [f"protocol {board.protocol}"]
-    details = ", ".join([*(board.tasks if board.of_positions else []), *protocol])
-    return f"{board.preset} ({details})" if details else board.preset

@@ -25,7 +25,7 @@ function change(changes) {
 const list = (name) => (state[name] ? state[name].split("\n") : []);
 const has = (name, item) => list(name).includes(item);
 const toggle = (name, item) => change({ [name]: (has(name, item) ? list(name).filter((one) => one !== item) : [...list(name), item]).join("\n") });
-const leave = { sort: "", order: "", from: "", panel: "" };  // what is of one table
+const leave = { sort: "", order: "", panel: "" };  // what is of one table
 
 function render(chosen) {
   state = chosen;
@@ -44,9 +44,7 @@ function render(chosen) {
 function renderTools(view) {
   fill($("sheet"), view.sheets.map((one) => [one.id, one.title]), sheet.id);
   $("search").value = state.search ?? "";
-  const names = sheet.charts.length ? sheet.rows.filter((row) => row.mixer).map((row) => row.name) : [];
-  fill($("from"), [["", "no row"], ...names.map((name) => [name, name])], state.from ?? "");
-  const shown = { sheet: view.sheets.length > 1, "from-label": names.length > 1, clear: state.pick, "own-note": sheet.rows.some((row) => row.own) };
+  const shown = { sheet: view.sheets.length > 1, clear: state.pick, "own-note": sheet.rows.some((row) => row.own) };
   for (const [id, isShown] of Object.entries(shown)) $(id).hidden = !isShown;
 }
 const columnOf = (name) => sheet.columns.findIndex((one) => one.name === name);
@@ -62,7 +60,7 @@ function sortedRows() {
   return rows.toSorted((a, b) => a.beneath - b.beneath || compare(a.cells[place], b.cells[place]) || 0);
 }
 function renderTable(rows) {
-  const place = columnOf(sorted()), from = sheet.rows.find((row) => row.name === state.from);
+  const place = columnOf(sorted());
   let shown = [...sheet.columns.keys()];
   if (innerWidth < 600 && place > 0) shown = [0, place, ...shown.filter((number) => number && number !== place)];
   const heads = shown.map((number) => {
@@ -73,12 +71,10 @@ function renderTable(rows) {
   });
   const body = rows.slice(0, MOST_ROWS).map((row) => make("tr",
     { className: join(" ", row.own && "own", row.beneath && "beneath", has("pick", row.name) && "picked") },
-    ...shown.map((number) => (number ? renderCell(row, number, from) : renderName(row)))));
+    ...shown.map((number) => (number ? renderCell(row, number) : renderName(row)))));
   $("table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body)));
   $("note").textContent = join(" ", !rows.length && "No row matches.",
-    rows.length > MOST_ROWS && `The first ${MOST_ROWS} of ${rows.length} rows are shown: search for others.`,
-    from && `Differences from ${from.name}.`, from && sheet.columns.some(({ margin }) => margin !== null)
-      && `Gray ones are within the 95 % interval. To compare on the same test examples: python report.py --compare "${from.name}" OTHER`);
+    rows.length > MOST_ROWS && `The first ${MOST_ROWS} of ${rows.length} rows are shown: search for others.`);
 }
 function renderName(row) {
   const { name, mixer, own } = row, { runs } = row.cells[0];
@@ -86,15 +82,11 @@ function renderName(row) {
   return make("th", { scope: "row" }, own && yours(),
     runs ? make("button", { id: `run-${runs[0]}`, onclick: () => showRuns(name, runs) }, glyph(name), name) : pick);
 }
-function renderCell(row, place, from) {
-  const cell = row.cells[place], { name, digits, margin } = sheet.columns[place], other = from?.cells[place].value;
-  const isCompared = from && from !== row && row.mixer && other !== undefined
-    && Math.abs(parseFloat(cell.text?.replaceAll(",", "")) - cell.value) < 10 ** -digits, difference = cell.value - other;
-  const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(digits)}` : cell.text ?? "-";
-  const classes = isCompared ? join(" ", cell.own && "own", margin !== null && Math.abs(difference) <= margin && "noise") : cell.classes ?? "";
-  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.runs && "select it to see its runs") },
+function renderCell(row, place) {
+  const cell = row.cells[place], { name } = sheet.columns[place], text = cell.text ?? "-";
+  return make("td", { className: cell.classes ?? "", title: join("; ", `${row.name}, ${name}`, cell.runs && "select it to see its runs") },
     cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: () => showRuns(`${row.name}: ${name}`, cell.runs) }, text) : make("span", {}, text),
-    !isCompared && cell.small && make("small", {}, ` ${cell.small}`));
+    cell.small && make("small", {}, ` ${cell.small}`));
 }
 
 // Points of a chart: those of the chart itself, or of the runs behind the table.
@@ -181,7 +173,7 @@ function showRuns(title, names) {
   $("runs-chart").replaceChildren(make("div"));
   if (points.length) draw($("runs-chart").firstChild, "lines", points, titles);
 }
-for (const name of ["search", "sheet", "from"])
+for (const name of ["search", "sheet"])
   $(name).addEventListener(name === "search" ? "input" : "change", (event) => change({ ...(name === "sheet" && leave), [name]: event.target.value }));
 $("clear").addEventListener("click", () => change({ pick: "" }));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => render(state));

@@ -139,9 +139,7 @@ def _write_sheet(sheet: Sheet, name: str) -> dict[str, Any]:
         "columns": [
             {
                 "name": column.name,
-                "digits": column.digits,
                 "lowest": column.lowest_is_best,
-                "margin": column.margin,
                 "numeric": bool(counts[column.name]),
             }
             for column in sheet.table.columns
@@ -187,7 +185,6 @@ def _write_entry(entry: Entry, digits: int, mark: str | None, is_numeric: bool) 
         "small": ", ".join(filter(None, [deviation, *entry.remarks])).replace(AT_CHANCE, "chance"),
         "classes": " ".join(filter(None, classes)),
         "runs": [*entry.anchors],
-        "own": entry.is_own,
     }
     said = {name: value for name, value in found.items() if value}
     return said if entry.value is None else said | {"value": _rounded(entry.value)}  # 0, too

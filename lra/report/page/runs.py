@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from lra.record.benchmark import BenchRecord
 from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine
-from lra.report.commands import bench_command, command
+from lra.record.schema import write_changes
+from lra.report.commands import command
 from lra.report.data import Data
 from lra.report.names import bench_anchor, run_anchor
 
@@ -85,6 +87,33 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
             "is_own": data.is_own(r),
         }
     return {"runs": runs, "settings": settings, "texts": [*numbers]}
+
+
+def bench_command(record: BenchRecord) -> str:
+    """Write the command that repeats a measurement with the mixers of the same rounds."""
+    words = ["python", "-m", "lra.bench", record.mode]
+    if record.task is not None:
+        words += ["--task", str(record.task), "--preset", str(record.preset)]
+        words += ["--protocol", str(record.protocol)]
+    if record.channels is not None:
+        words += ["--dim", str(record.channels)]
+    if record.mode == "op" and record.part != "product":
+        words += ["--parts", str(record.part)]
+    if record.mode != "decode":
+        words += ["--batch-size", str(record.batch_size)]
+    length = "task" if record.lengths == "task" else str(record.length)
+    words += ["--mixers", ",".join(dict.fromkeys(record.measured_with)), "--lengths", length]
+    for name, values in record.varied.items():
+        words += ["--vary", f"{name}={','.join(map(plain, values))}"]
+    changes = [*write_changes(record.common_changes)]
+    if record.precision != "fp32":
+        changes.append(f"train.precision={record.precision}")
+    for change in changes:
+        words += ["--set", change]
+    if record.ratio_to_reference is not None:
+        words += ["--compare", "reference"]
+    words += ["--repeats", str(max(2, record.repeats))]
+    return shlex.join(words if record.device.startswith("CPU") else [*words, "--device", "cuda"])
 
 
 def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, list[float | None]]:

@@ -69,11 +69,6 @@ class Probe(Board):
         """The name of the probe in files and links."""
         return slugify(self.task, self.preset, self.protocol)
 
-    def baseline(self, variant: str, name: str) -> float | None:
-        """Return the accuracy of a trivial baseline in percent, if it is known."""
-        runs = [run for cells in self.rows.values() for run in cells.get(variant, Cell()).runs]
-        return next((run.baselines[name] for run in runs if name in run.baselines), None)
-
 
 def probes(data: Data) -> list[Probe]:
     """Sort the results on probes by task, preset and protocol, and then by variant."""
@@ -173,8 +168,14 @@ def _by_budget(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 def probe_table(probe: Probe) -> Table:
     """Tabulate the accuracy on each variant of a probe, and how many runs succeed."""
     beneath: dict[str, dict[str, float]] = {}
+    cells = [found for row in probe.rows.values() for found in row.items()]
     for name in _BASELINES:
-        found = {v: number for v in probe.tasks if (number := probe.baseline(v, name)) is not None}
+        found = {
+            variant: run.baselines[name]
+            for variant, cell in cells
+            for run in cell.runs
+            if name in run.baselines
+        }
         if found and not beneath:
             beneath[f"trivial baseline: {name}"] = found
     names, *columns = result_columns(probe.rows, probe.tasks, ACCURACY, beneath)

@@ -10,7 +10,7 @@ from lra.record.schema import is_cpu
 from lra.report.data import Data
 from lra.report.published import PublishedRow
 from lra.report.repeats import Repeat, repeats
-from lra.report.scores import AVERAGES, FIVE, mean_over
+from lra.report.scores import AVERAGES, mean_over
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from tasks.base import BENCHMARK
 
@@ -24,7 +24,6 @@ _PRINTED = (
 def published_table(rows: Sequence[PublishedRow]) -> Table:
     """Tabulate published results, their averages recomputed."""
     texts = {
-        "printed average": [_write_average(row) for row in rows],
         "source": [row.source for row in rows],
         "note": [row.note or None for row in rows],
     }
@@ -36,23 +35,8 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
         means = [mean_over(tasks, row.values) for row in rows]
         columns.append(Column(name, [number_entry(mean, is_ranked=True) for mean in means]))
     columns += [text_column(name, found) for name, found in texts.items()]
-    caption = (
-        f"{_PRINTED} The averages over five and six tasks are computed from the row, if it has all "
-        f"of them. The printed average stands next to them, with the tasks that give it."
-    )
+    caption = f"{_PRINTED} The averages are computed from the rows that have all of their tasks."
     return Table("published", "Published results", caption, columns, beneath=len(rows))
-
-
-def _write_average(row: PublishedRow) -> str | None:
-    """Write the printed average with its rule or, if that is wrong, with the row's real average."""
-    if not row.printed_average:
-        return None
-    if row.average_rule != "wrong":
-        return f"{row.printed_average} ({row.average_rule or 'not checked'})"
-    averages = [mean_over(tasks, row.values) for tasks in (BENCHMARK, FIVE)]
-    real = next((average for average in averages if average is not None), None)
-    gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
-    return f"{row.printed_average} (wrong: {gives})"
 
 
 def reproduce_table(data: Data) -> Table:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import write_changes
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
-from lra.report.scores import IsOwn, is_busy, none_own
+from lra.report.scores import IsOwn, is_busy
 from lra.report.tables.table import Column, Entry, Line, Table, name_column, text_column
 
 _MODES = {
@@ -67,7 +67,7 @@ def speed_tables(
     records: Sequence[BenchRecord],
     names: RowNames,
     relative_to: str,
-    is_own: IsOwn[BenchRecord] = none_own,
+    is_own: IsOwn = lambda _: False,
 ) -> list[Table]:
     """Tabulate speed, memory and ratios to the reference, a table for what was measured together.
 
@@ -85,7 +85,7 @@ def speed_tables(
 
 
 def _speed_table(
-    group: Sequence[BenchRecord], names: RowNames, relative_to: str, is_own: IsOwn[BenchRecord]
+    group: Sequence[BenchRecord], names: RowNames, relative_to: str, is_own: IsOwn
 ) -> Table:
     first = group[0]
     rows = list(dict.fromkeys(map(names.of_mixer, group)))
@@ -137,7 +137,7 @@ def _number(r: BenchRecord, *, of_memory: bool) -> float | None:
 
 
 def _entry(
-    r: BenchRecord | None, base: BenchRecord | None, is_own: IsOwn[BenchRecord], *, of_memory: bool
+    r: BenchRecord | None, base: BenchRecord | None, is_own: IsOwn, *, of_memory: bool
 ) -> Entry:
     """Write a speed or a memory, and how it compares with that of another mixer."""
     if r is None:
