@@ -9,6 +9,11 @@ import pytest
 
 from conftest import python_example
 from lra.check.__main__ import main
+from lra.check.checks import carry_out
+from lra.check.contract import contract_checks
+from lra.config.compose import compose_options
+from lra.config.registry import MIXERS, find_mixer
+from models.base import MixerContext
 from own_tasks import OWN_TASKS, PARITY
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -132,3 +137,59 @@ def test_mistakes_are_one_line(
     assert main(command) == 2
     shown = capsys.readouterr().err
     assert part in shown and shown.count("\n") == 1
+
+
+SHIFT = """
+import torch
+from torch import nn
+from models.base import Mixer
+
+class Shift(Mixer):
+    '''Adds the position before. Args: scale: of what is added.'''
+    name = "shift"
+    REACH
+
+    def __init__(self, context, *, scale: float = 1.0):
+        super().__init__()
+        self.scale, self.weight = scale, nn.Parameter(torch.ones(context.dim))
+
+    def forward(self, x, mask=None):
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        return x + self.scale * self.weight * nn.functional.pad(x, (0, 0, 1, 0))[:, :-1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "failed"),
+    [
+        ("REACH", "reach, looks_ahead = (1, 0), False", ""),
+        ("REACH", "reach = (1, 0)", "it mixes as many positions as `reach` says: looks_ahead is"),
+        ("scale: of what is added.", "", "its docstring explains every option: the docstring of"),
+        ("x = x.masked_fill(~mask[..., None], 0)",
+         "x = x * mask[..., None] + 0 * x.sum(1, keepdim=True)",
+         "padding may hold infinities and NaN: forward returned numbers that are not finite"),
+    ],
+)  # fmt: skip
+def test_a_subclass_of_mixer_is_held_to_the_contract(
+    old: str, new: str, failed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = (
+        SHIFT if old == "REACH" else SHIFT.replace("REACH", "reach, looks_ahead = (1, 0), False")
+    )
+    assert old in right
+    Path("own.py").write_text(right.replace(old, new))
+    assert main(["own.py:Shift"]) == (1 if failed else 0)
+    shown = shown_in_one_line(capsys)
+    assert f"FAILED {failed}" in shown if failed else "all 37 checks passed" in shown
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", MIXERS.classes)
+def test_the_suite_s_mixers_pass_the_checks_of_the_contract(name: str) -> None:
+    component = find_mixer(name, "--mixer")
+    context = MixerContext(dim=16, max_length=96, layer=0, depth=2)
+    checks = contract_checks(component, compose_options(component, ()), context)
+    failed, passed = carry_out(component, checks)
+    assert len(passed) >= 8
+    assert failed == []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import sys
 
 from common.errors import UserError
-from lra.check.checks import carry_out, mixer_checks, task_checks
+from lra.check.checks import LENGTH, carry_out, mixer_checks, task_checks
+from lra.check.contract import contract_checks
 from lra.config.components import MixerComponent, TaskComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
@@ -20,6 +22,7 @@ from lra.runtime.console import (
     wrap_words,
     write_out,
 )
+from models.base import Mixer, MixerContext
 
 FAILED = 1
 
@@ -29,7 +32,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.check",
         description="Check a mixer or a task of your own on a few small inputs before you train: "
-        "everything that a run needs.",
+        "everything that a run needs and, for a subclass of models.base.Mixer, everything that the "
+        "tests of this repository need.",
         epilog="Exit codes: 0 every check passed, 1 a check failed, 2 mistake in the command or "
         "the file, 130 interrupted.",
     )
@@ -66,6 +70,9 @@ def check(options: argparse.Namespace) -> int:
     with display_messages(logging.WARNING):  # the remarks of checks say what log lines say
         if isinstance(component, MixerComponent):
             checks = mixer_checks(component, chosen, options.dim)
+            if issubclass(component.cls, Mixer):
+                context = MixerContext(dim=options.dim, max_length=LENGTH, layer=0, depth=2)
+                checks = itertools.chain(checks, contract_checks(component, chosen, context))
         else:
             checks = task_checks(component, chosen, changes)
         failed, passed = carry_out(component, checks)
