@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 ALIGNMENT = 16
 """Bytes that each tensor's place in the joint copy is a multiple of; no type needs more."""
@@ -20,6 +21,9 @@ def copy_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tenso
     """
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
+    import torch
+    from torch.nn import functional
+
     rows = [tensor.contiguous().flatten().view(torch.uint8) for tensor in tensors]
     joined = torch.cat([functional.pad(row, (0, -len(row) % ALIGNMENT)) for row in rows])
     copied = joined.pin_memory().to(device, non_blocking=True)

@@ -135,7 +135,7 @@ def test_names_of_files(place: Place, name: bytes) -> None:
 
 @pytest.mark.parametrize("command", ["lra.bench.__main__", "lra.sweep.__main__", "matched"])
 def test_deaths_in_other_commands(place: Place, command: str) -> None:
-    (place.folder / "own.py").write_text(plug_in(DEATHS["mute"]))
+    (place.folder / "own.py").write_text(plug_in(DEATHS["newlines"]))
     if command == "matched":
         arguments = tiny_arguments(Path(), "--match-params", "tnn", mixer="own.py:Own")
         place.attack("run_task", arguments, {2})
