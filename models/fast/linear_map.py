@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+# oneDNN keeps compiled code for the last shapes, 1,024 of them by default and 0.4 MiB each. Batches
+# of sequences have a new number of rows at every step, which will hardly come again.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 FEWEST_PRODUCTS = 2**24
 """Smallest number of multiplications for which a convolution is faster in spite of its overhead."""
