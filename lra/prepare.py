@@ -15,6 +15,7 @@ from common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, parse_changes
+from lra.record.scores import describe_data
 from lra.runtime.cli import (
     ALL,
     OWN_CLASS,
@@ -24,7 +25,6 @@ from lra.runtime.cli import (
     positive_int,
     run_command,
 )
-from lra.train.scores import describe_data
 from tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.prepare")

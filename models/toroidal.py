@@ -32,6 +32,7 @@ from torch.nn import functional
 from models.base import DecayingAt, GridModule, MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.basic import LinearMap
 from models.layers.heads import latest_in_slots
+from models.layers.platter_fusion import Fusion, build_fusion
 from models.ops.rotary import turn
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
@@ -40,48 +41,6 @@ from models.ops.torus import Harmonics, Reach, Torus
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]
 Window = Annotated[int, Field(ge=1, le=2**31)]
-Fusion = Literal["low_rank", "attention", "mean", "none"]
-
-
-class LowRankFusion(nn.Module):
-    """Multiply the platters, (..., platters, channels), by I + U V^T.
-
-    The description has U V^T without I. With rank 1 this would leave a single vector, multiplied by
-    one number per platter.
-    """
-
-    def __init__(self, num_platters: int, rank: int) -> None:
-        super().__init__()
-        self.left = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
-        self.right = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.left @ (self.right.T @ x)
-
-
-class AttentionFusion(nn.Module):
-    """Attention between platters, softmax(Q K^T / sqrt(channels)) V.
-
-    Q, K and V are linear maps from platters to platters that all channels share.
-    """
-
-    def __init__(self, num_platters: int) -> None:
-        super().__init__()
-        self.query_key_value = nn.Parameter(
-            torch.randn(3, num_platters, num_platters) * num_platters**-0.5
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        query, key, value = (weight @ x for weight in self.query_key_value)
-        scores = query @ key.transpose(-1, -2) * x.shape[-1] ** -0.5
-        return scores.softmax(dim=-1) @ value
-
-
-class MeanFusion(nn.Module):
-    """Replace each platter by the mean of all platters."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean(dim=-2, keepdim=True).expand_as(x)
 
 
 class TorusPositions(nn.Module):
@@ -187,12 +146,8 @@ class Toroidal(RecurrentMixer):
             raise ValueError("circle real_length cannot be causal or a grid's; use max_length")
         if mode == "spectral" and context.causal:
             raise ValueError("mode spectral averages over all positions: it cannot be causal")
-        if num_platters == 1 and (depth_wrap or fusion in ("attention", "mean")):
-            raise ValueError(f"depth_wrap and fusion {fusion} have no effect: num_platters is 1")
-        if fusion_rank is not None and (fusion != "low_rank" or fusion_rank > num_platters):
-            raise ValueError(
-                f"fusion_rank {fusion_rank} concerns low_rank of {num_platters} platters at most"
-            )
+        if depth_wrap and num_platters == 1:
+            raise ValueError("depth_wrap has no effect: num_platters is 1; leave it out")
         self.num_heads = num_heads
         self.num_platters = num_platters
         self.head_channels = context.dim // parts
@@ -205,13 +160,7 @@ class Toroidal(RecurrentMixer):
         sizes = (context.max_length,) if context.grid is None else context.grid
         torus = Torus(sizes, num_platters, wrap=wrap, depth_wrap=depth_wrap)
         self.positions = TorusPositions(context, torus, num_heads, distance_weight)
-        rank = fusion_rank or max(1, num_platters // 4)
-        self.fusion = {
-            "low_rank": lambda: LowRankFusion(num_platters, rank),
-            "attention": lambda: AttentionFusion(num_platters),
-            "mean": MeanFusion,
-            "none": nn.Identity,
-        }[fusion]()
+        self.fusion = build_fusion(fusion, num_platters, fusion_rank)
         self.output = LinearMap(context.dim, context.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

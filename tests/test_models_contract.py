@@ -299,7 +299,7 @@ REFUSED: list[tuple[str, Options, str]] = [
     (
         "toroidal",
         {"depth_wrap": True, "num_platters": 1},
-        "depth_wrap and fusion low_rank have",
+        "depth_wrap has no effect: num_platters",
     ),
     ("toroidal", {"fusion": "none", "fusion_rank": 2}, "fusion_rank 2 concerns low_rank of"),
     ("transformer", {"num_heads": 8, "rotary": True}, "rotary turns pairs of channels"),

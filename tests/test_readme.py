@@ -16,7 +16,6 @@ from lra.config.registry import MIXERS, Registry
 from models.base import Mixer, MixerContext, RecurrentMixer
 
 README = (ROOT / "README.md").read_text()
-YOUR_MIXER = (ROOT / "docs" / "your_mixer.md").read_text()
 
 ONE_FILE = """
 from models.base import Mixer, MixerContext

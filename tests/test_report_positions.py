@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from lra.report.tables.results import position_table
 from lra.report.tables.table import Table
 from made_results import next_token_run, record, save_all, save_evaluation, scores
 
-LN2 = math.log(2)
 LENGTHS = (512, 2048, 16384)
 
 

@@ -19,6 +19,7 @@ from lra.record.schema import (
     Record,
     ShortText,
 )
+from tasks.base import Dataset
 
 CHANCE_SIGMA = 2.326
 """A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
@@ -203,3 +204,18 @@ def wilson_interval(proportion: float, total: int) -> tuple[float, float]:
     spread = math.sqrt(proportion * (1 - proportion) / total + z2 / (4 * total**2)) / scale
     half = _Z95 * spread
     return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
+
+
+def describe_data(dataset: Dataset) -> list[str]:
+    """Write a line on each note, each trivial baseline and each bound of a data set."""
+    unit = f"bits per {unit_of(dataset.splits['test'].text_bytes)}"
+    is_tested = dataset.selected_on == "test"
+    return [
+        *["the best model is selected on the test set, which validates it"] * is_tested,
+        *(f"{note}: {count:,}" for note, count in dataset.notes.items() if count),
+        *(f"trivial baseline, {name}: {accuracy:.2f} % of the test set"
+          for name, accuracy in dataset.baselines.items()),
+        *(f"trivial baseline, {name}: {bits:.3f} {unit}"
+          for name, bits in dataset.baseline_bits.items()),
+        *(f"lower bound, {name}: {bits:.3f} {unit}" for name, bits in dataset.lowest_bits.items()),
+    ]  # fmt: skip

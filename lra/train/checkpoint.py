@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,12 +19,13 @@ from common.errors import DataError, KnownError, UserError
 from common.files import stream_atomically
 from common.untrusted import explain_errors, read_regular
 from lra.runtime.environment import RandomState, random_state, restore_random_state
-from lra.train.checkpoint_files import NAME, newest_first
 from lra.train.schedule import Plateau
 from lra.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
+NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.pt")
+"""Name of a checkpoint: its step, and the start of the SHA-256 of its content."""
 LARGEST = 64 * 2**30
 """Most bytes of a checkpoint."""
 DIGEST_DIGITS = 16
@@ -37,6 +39,12 @@ VERSION = 3
 NEW_RUN = "use --resume never to start a new run"
 RunState = dict[str, Any]
 """The content of a checkpoint, which `Run` and `RunFolder` put together."""
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """List checkpoints by step, and by time where steps are equal."""
+    paths = [path for path in folder.glob("step-*.pt") if NAME.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: (path.name[:14], path.lstat().st_mtime_ns), reverse=True)
 
 
 class _HashingFile:

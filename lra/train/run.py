@@ -19,6 +19,7 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
+from lra.record.scores import describe_data
 from lra.runtime.cli import is_launched, launch_number
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
@@ -26,7 +27,7 @@ from lra.train.checkpoint import RunState, capture, restore
 from lra.train.run_folder import RunFolder, choose_folder
 from lra.train.run_record import Session, describe_result, describe_settings, describe_training
 from lra.train.schedule import list_warnings
-from lra.train.scores import Score, describe_data
+from lra.train.scores import Score
 from lra.train.self_pretraining import (
     Phase,
     choose_phase,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lra.classifier.loss import compute_losses, is_scored
 from lra.record.run import NO_PREDICTION
-from lra.record.scores import PositionLoss, PositionScores, SegmentScore, TokenScores, unit_of
+from lra.record.scores import PositionLoss, PositionScores, SegmentScore, TokenScores
 from lra.runtime.distributed import ProcessGroup
 from tasks.base import Batch, Dataset, Split, TaskInfo
 
@@ -287,18 +287,3 @@ def compute_position_scores(
         lowest_bits=dict(dataset.lowest_bits),
         by_position=[] if score is None else score.positions,
     )
-
-
-def describe_data(dataset: Dataset) -> list[str]:
-    """Write a line on each note, each trivial baseline and each bound of a data set."""
-    unit = f"bits per {unit_of(dataset.splits['test'].text_bytes)}"
-    is_tested = dataset.selected_on == "test"
-    return [
-        *["the best model is selected on the test set, which validates it"] * is_tested,
-        *(f"{note}: {count:,}" for note, count in dataset.notes.items() if count),
-        *(f"trivial baseline, {name}: {accuracy:.2f} % of the test set"
-          for name, accuracy in dataset.baselines.items()),
-        *(f"trivial baseline, {name}: {bits:.3f} {unit}"
-          for name, bits in dataset.baseline_bits.items()),
-        *(f"lower bound, {name}: {bits:.3f} {unit}" for name, bits in dataset.lowest_bits.items()),
-    ]  # fmt: skip

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.profiler import record_function
 from typing_extensions import TypedDict
 
 from lra.classifier.classifier import Classifier
@@ -127,11 +126,10 @@ class Trainer:
         self._is_first_step = False
         self.metrics.begin_step()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
-        with record_function("data"):  # named so in a profile of a step
-            indices = self.order.at(self.step)
-            own = self.group.local_indices(indices, self.gradient.micro_batch)
-            split = self.dataset.splits["train"]
-            batch, known = split.batch(own).to(self.device), split.count_targets(indices)
+        indices = self.order.at(self.step)
+        own = self.group.local_indices(indices, self.gradient.micro_batch)
+        split = self.dataset.splits["train"]
+        batch, known = split.batch(own).to(self.device), split.count_targets(indices)
         if begin_step(self.model):
             self.group.share_buffers(self.model)
         set_rate_factor(self.optimizer, factor)

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.profiler import record_function
 
 from models.ops.reference import reference_forms_are_used
 from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
@@ -87,8 +86,7 @@ def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
     kept = find_cache(owner)
     if kept is not None and role in kept:
         return kept[role]
-    with record_function("kernel"):  # what a profile of a step calls it
-        result = make()
+    result = make()
     if kept is not None:
         kept[role] = result
     return result
@@ -133,7 +131,7 @@ class LongConvolution(PositionOperator):
                 return kernel.cut(length)
         device = next(self.parameters()).device.type
         # In bfloat16, neighbouring lags above 256 round to the same number.
-        with torch.autocast(device, enabled=False), record_function("kernel"):
+        with torch.autocast(device, enabled=False):
             kernel = self.generate(length)
         if kept is not None:
             kept[role] = length, kernel
