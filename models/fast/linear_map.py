@@ -22,8 +22,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 # oneDNN keeps compiled code for the last shapes, 1,024 of them by default and 0.4 MiB each. Batches
-# of sequences have a new number of rows at every step, which will hardly come again.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+# of sequences have a new number of rows at every step, which will hardly come again; a batch of
+# sequences of one length needs at most 21.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
 
 FEWEST_PRODUCTS = 2**24
 """Smallest number of multiplications for which a convolution is faster in spite of its overhead."""
