@@ -28,7 +28,7 @@ def screen(results: Path, run: RunRecord, width: int = 80, flags: Sequence[str] 
     """Write the screen of a run that is saved in a results folder, line by line."""
     if not folder_of(results, run).exists():
         save(results, run)
-    start, *lines = write_screen(results, run, width, flags=flags).splitlines()
+    start, *lines = write_screen(results, run, width, None, flags).splitlines()
     assert start == "", "an empty line sets the screen apart from messages"
     for line in lines:
         is_path = len(line.split()) == 1 or line.startswith("    --results-dir")
