@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.errors import UnknownName
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
@@ -65,22 +64,6 @@ def published_rows() -> list[PublishedRow]:
             )
             for row in csv.DictReader(file)
         ]
-
-
-def choose_published(named: str | None) -> list[PublishedRow]:
-    """Choose rows by `--published`: all for None, none for "none", else those named.
-
-    Raises: UserError for a method that is not there.
-    """
-    rows = published_rows()
-    if named is None:
-        return rows
-    names = [] if named == "none" else [name.strip() for name in named.split(",")]
-    by_name = {row.method.casefold(): row for row in rows}
-    for name in names:
-        if name.casefold() not in by_name:
-            raise UnknownName("method", name, (row.method for row in rows), "--published")
-    return [by_name[name.casefold()] for name in names]
 
 
 @dataclass(frozen=True)
