@@ -217,7 +217,7 @@ def check(data: Data) -> int:
 
     differences = check_readmes(data, ROOT)
     if differences:
-        last = "To write these blocks again: python report.py --write-readme"
+        last = "To write them again: python report.py --write-readme"
         write_out("\n".join([*differences, last, ""]))
     return INCOMPLETE if differences else 0
 
