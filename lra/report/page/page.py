@@ -14,16 +14,16 @@ from typing import Any
 
 from common.files import write_atomically
 from lra.record.run import to_frame
-from lra.report.charts import Chart
+from lra.report.charts import Point
 from lra.report.data import Data
 from lra.report.drawing import NAMES, SPECIFICATIONS
-from lra.report.names import mixer_of, slugify
+from lra.report.names import mixer_of
 from lra.report.page.runs import describe_runs
 from lra.report.page.sheets import Sheet, View, make_views
 from lra.report.published import PublishedRow
 from lra.report.scores import AT_CHANCE
 from lra.report.styles import BASELINE, assign_styles
-from lra.report.tables.table import FACTS, Column, Entry, Table
+from lra.report.tables.table import FACTS, Column
 
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
@@ -61,13 +61,7 @@ def write_report(
 
 
 def write_page(data: Data, views: Sequence[View], out: Path) -> str:
-    """Return the HTML of the page.
-
-    Args:
-        data: the records that the report is on.
-        views: what the page shows.
-        out: folder that the page will be in, for relative links.
-    """
+    """Return the HTML of the page, which will be in the folder `out`."""
     from vl_convert import javascript_bundle
 
     parts = {
@@ -80,6 +74,10 @@ def write_page(data: Data, views: Sequence[View], out: Path) -> str:
     return "".join(parts.get(piece, piece) for piece in pieces)
 
 
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
 def write_json(value: Any) -> str:
     """Write JSON that cannot end the script element that it stands in."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -88,120 +86,92 @@ def write_json(value: Any) -> str:
 
 def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
     """Make all that the page shows."""
-    rows = {row for view in views for sheet in view.sheets for row in sheet.table.methods}
     counts = {
         "training runs": len(data.records),
         "of them yours": sum(map(data.is_own, data.records)),
         "without a result": sum(run.status != "done" for run in data.records),
     }
-    named = {view.slug: _name_sheets(view.sheets) for view in views}
-    # The sheet of the newest run of the user's own, or the first sheet.
-    sheets = [(view.slug, name, one) for view in views for name, one in named[view.slug].items()]
-    start = max(sheets, key=lambda one: one[2].newest, default=("", ""))
+    rows = {BASELINE} | {row for view in views for one in view.sheets for row in one.table.methods}
+    shown: list[dict[str, Any]] = []
+    starts: list[tuple[float, dict[str, str]]] = []
+    for view in [view for view in views if view.sheets]:
+        slugs = [sheet.table.slug for sheet in view.sheets]
+        names = [slug if slugs.index(slug) == i else f"{slug}--{i}" for i, slug in enumerate(slugs)]
+        named = [*zip(names, view.sheets, strict=True)]
+        starts += [(one.newest, {"view": view.slug, "sheet": name}) for name, one in named]
+        sheets = [{"id": name, **_write_sheet(sheet)} for name, sheet in named]
+        view_facts = {"id": view.slug, "title": view.title, "question": view.question}
+        shown.append({**view_facts, "sheets": sheets})
     return {
         "summary": ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) + ".",
-        "start": {"view": start[0], "sheet": start[1]},
-        "views": [
-            {
-                "id": view.slug,
-                "title": view.title,
-                "question": view.question,
-                "sheets": [_write_sheet(one, name) for name, one in named[view.slug].items()],
-            }
-            for view in views
-            if view.sheets
-        ],
-        "styles": {
-            row: style for row, style in assign_styles(rows).items() if row in {*rows, BASELINE}
-        },
+        # The sheet of the newest run of the user's own, or the first sheet.
+        "start": max(starts, key=lambda one: one[0])[1],
+        "views": shown,
+        "styles": {row: style for row, style in assign_styles(rows).items() if row in rows},
         "charts": SPECIFICATIONS,
         "names": NAMES,
         **describe_runs(data, out),
     }
 
 
-def _name_sheets(sheets: Sequence[Sheet]) -> dict[str, Sheet]:
-    """Name sheets in the page's address; of equal names, all but the first have a number."""
-    names: dict[str, Sheet] = {}
-    for number, sheet in enumerate(sheets, start=1):
-        name = slugify(sheet.table.title)
-        names[f"{name}--{number}" if name in names else name] = sheet
-    return names
-
-
-def _write_sheet(sheet: Sheet, name: str) -> dict[str, Any]:
-    counts = {column.name: _count_numbers(column) for column in sheet.table.columns}
+def _write_sheet(sheet: Sheet) -> dict[str, Any]:
+    table = sheet.table
+    counts = {c.name: sum(e.value is not None for e in c.entries) for c in table.columns}
+    fullest = max(counts, key=counts.__getitem__) if any(counts.values()) else ""
     return {
-        "id": name,
-        "title": sheet.table.title,
-        "caption": sheet.table.caption,
-        "sort": sheet.sort or (max(counts, key=counts.__getitem__) if any(counts.values()) else ""),
+        "title": table.title,
+        "caption": table.caption,
+        "sort": sheet.sort or fullest,
         "columns": [
-            {
-                "name": column.name,
-                "lowest": column.lowest_is_best,
-                "numeric": bool(counts[column.name]),
-            }
-            for column in sheet.table.columns
+            {"name": c.name, "lowest": c.lowest_is_best, "numeric": bool(counts[c.name])}
+            for c in table.columns
         ],
-        "rows": _write_rows(sheet.table),
-        "charts": [_write_chart(chart) for chart in sheet.charts if chart.panels],
+        "rows": [
+            {
+                "name": str(name.text),
+                "mixer": mixer_of(str(name.text)) if i < len(table.methods) else "",
+                "own": name.is_own,
+                "beneath": len(table.methods) <= i and bool(table.methods),
+                "cells": cells,
+            }
+            for i, (name, *cells) in enumerate(
+                zip(table.columns[0].entries, *map(_write_column, table.columns), strict=True)
+            )
+        ],
+        "charts": [
+            dataclasses.asdict(chart) | {"points": [*map(_write_point, chart.points)]}
+            for chart in sheet.charts
+            if chart.panels
+        ],
     }
 
 
-def _count_numbers(column: Column) -> int:
-    return sum(entry.value is not None for entry in column.entries)
-
-
-def _write_rows(table: Table) -> list[dict[str, Any]]:
-    numeric = [bool(_count_numbers(column)) for column in table.columns]
-    marks = [column.marks for column in table.columns]
-    names = table.columns[0].entries
-    return [
-        {
-            "name": str(name.text),
-            "mixer": mixer_of(str(name.text)) if i < len(table.methods) else "",
-            "own": name.is_own,
-            "beneath": len(table.methods) <= i and bool(table.methods),
-            "cells": [
-                _write_entry(column.entries[i], column.digits, marks[j].get(i), numeric[j])
-                for j, column in enumerate(table.columns)
-            ],
+def _write_column(column: Column) -> list[dict[str, Any]]:
+    """Write entries; of a mean over seeds the number, and what the text has behind it apart."""
+    is_text = all(entry.value is None for entry in column.entries)
+    marks = column.marks
+    cells: list[dict[str, Any]] = []
+    for i, entry in enumerate(column.entries):
+        deviation = ""
+        if entry.deviation is not None:
+            deviation = f"±\N{NO-BREAK SPACE}{entry.deviation:.{column.digits}f}"
+        is_mean, is_chance = entry.value is not None and entry.seeds, AT_CHANCE in entry.remarks
+        classes = [marks.get(i), "own" * entry.is_own, "chance" * is_chance, "text" * is_text]
+        small = ", ".join(filter(None, [deviation, *entry.remarks]))
+        found = {
+            "text": f"{entry.value:.{column.digits}f}" if is_mean else entry.text,
+            "small": small.replace(AT_CHANCE, "chance"),
+            "classes": " ".join(filter(None, classes)),
+            "runs": [*entry.anchors],
         }
-        for i, name in enumerate(names)
-    ]
+        cell = {name: value for name, value in found.items() if value}
+        cells.append(cell if entry.value is None else cell | {"value": _rounded(entry.value)})
+    return cells
 
 
-def _write_entry(entry: Entry, digits: int, mark: str | None, is_numeric: bool) -> dict[str, Any]:
-    """Write an entry; of a mean over seeds the number, and what the text has behind it apart."""
-    is_mean = entry.value is not None and entry.seeds
-    deviation = None
-    if entry.deviation is not None:
-        deviation = f"±\N{NO-BREAK SPACE}{entry.deviation:.{digits}f}"
-    is_chance = AT_CHANCE in entry.remarks
-    classes = [mark, "own" * entry.is_own, "chance" * is_chance, "text" * (not is_numeric)]
-    found = {
-        "text": f"{entry.value:.{digits}f}" if is_mean else entry.text,
-        "small": ", ".join(filter(None, [deviation, *entry.remarks])).replace(AT_CHANCE, "chance"),
-        "classes": " ".join(filter(None, classes)),
-        "runs": [*entry.anchors],
-    }
-    said = {name: value for name, value in found.items() if value}
-    return said if entry.value is None else said | {"value": _rounded(entry.value)}  # 0, too
-
-
-def _write_chart(chart: Chart) -> dict[str, Any]:
-    return dataclasses.asdict(chart) | {
-        "points": [
-            {name: _rounded(v) for name, v in point.items() if v is not None}
-            for point in chart.points
-        ]
-    }
+def _write_point(point: Point) -> Point:
+    return {name: _rounded(value) for name, value in point.items() if value is not None}
 
 
 def _rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
-
-
-def _read(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
