@@ -165,22 +165,18 @@ class Figure:
         panels = [name for name in self.chart.panels if any(p["panel"] == name for p in points)]
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
         columns = min(len(panels), columns)
-        cell = copy.deepcopy(SPECIFICATIONS["lines" if has_legend else "bubbles"])
+        cell = copy.deepcopy(SPECIFICATIONS[self.chart.kind])
         config = cell.pop("config") | {"background": "white"}
         cell["width"] = (width - _LEGEND_ROOM * has_legend) / columns - _AXIS_ROOM
         cell["height"] = 0.75 * cell["width"]
         self._name_axes(cell)
         if has_legend:
             self._add_legend(cell)
+        label = "datum.label" if len(panels) > 1 else "''"
+        facet = {"field": "panel", "type": "nominal", "title": None, "sort": panels}
         return {
             "data": cell.pop("data"),
-            "facet": {
-                "field": "panel",
-                "type": "nominal",
-                "title": None,
-                "sort": panels,
-                "header": {"labelExpr": "datum.label" if len(panels) > 1 else "''"},
-            },
+            "facet": {**facet, "header": {"labelExpr": label}},
             "columns": columns,
             "spec": cell,
             "resolve": {"scale": {"x": "independent", "y": "independent"}},

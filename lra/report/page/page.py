@@ -93,19 +93,16 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
     }
     rows = {BASELINE} | {row for view in views for one in view.sheets for row in one.table.methods}
     shown: list[dict[str, Any]] = []
-    starts: list[tuple[float, dict[str, str]]] = []
     for view in [view for view in views if view.sheets]:
         slugs = [sheet.table.slug for sheet in view.sheets]
         names = [slug if slugs.index(slug) == i else f"{slug}--{i}" for i, slug in enumerate(slugs)]
-        named = [*zip(names, view.sheets, strict=True)]
-        starts += [(one.newest, {"view": view.slug, "sheet": name}) for name, one in named]
-        sheets = [{"id": name, **_write_sheet(sheet)} for name, sheet in named]
-        view_facts = {"id": view.slug, "title": view.title, "question": view.question}
-        shown.append({**view_facts, "sheets": sheets})
+        sheets = [
+            {"id": name, **_write_sheet(one)} for name, one in zip(names, view.sheets, strict=True)
+        ]
+        facts = {"id": view.slug, "title": view.title, "question": view.question}
+        shown.append({**facts, "sheets": sheets})
     return {
         "summary": ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) + ".",
-        # The sheet of the newest run of the user's own, or the first sheet.
-        "start": max(starts, key=lambda one: one[0])[1],
         "views": shown,
         "styles": {row: style for row, style in assign_styles(rows).items() if row in rows},
         "charts": SPECIFICATIONS,

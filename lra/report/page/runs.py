@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from lra.record.benchmark import BenchRecord
 from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine
-from lra.record.schema import write_changes
 from lra.report.commands import command
 from lra.report.data import Data
 from lra.report.names import bench_anchor, run_anchor
@@ -32,19 +30,16 @@ RUN_FACTS = (
     "epochs", "wall_seconds", "data", "overrides", *COMMON_FACTS,
 )  # fmt: skip
 BENCH_FACTS = (
-    "low_quartile", "high_quartile", "repeats", "ratio_to_reference", "changes", *COMMON_FACTS,
+    "low_quartile", "high_quartile", "repeats", "ratio_to_reference", "changes", "measured_with",
+    *COMMON_FACTS,
 )  # fmt: skip
 """Fields of records that the page shows."""
 
 
 def describe_runs(data: Data, out: Path) -> dict[str, Any]:
-    """Describe all runs and measurements by their anchor.
+    """Describe all runs and measurements by their anchor, for a page in the folder `out`.
 
     A text that several of them share is in the page once, and they have its number.
-
-    Args:
-        data: the records.
-        out: folder that the page will be in, for relative links.
     """
     most = max(8, min(LONGEST_CURVE, MOST_POINTS // max(1, len(data.records))))
     numbers: dict[str, int] = {}
@@ -82,38 +77,10 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
             "row": row,
             "title": f"{row}, {what}, {r.length:,} positions, batch {r.batch_size}: {r.status}",
             "facts": number(_write_facts(r, BENCH_FACTS)),
-            "command": bench_command(r),
             "record": link(data.path(r)),
             "is_own": data.is_own(r),
         }
     return {"runs": runs, "settings": settings, "texts": [*numbers]}
-
-
-def bench_command(record: BenchRecord) -> str:
-    """Write the command that repeats a measurement with the mixers of the same rounds."""
-    words = ["python", "-m", "lra.bench", record.mode]
-    if record.task is not None:
-        words += ["--task", str(record.task), "--preset", str(record.preset)]
-        words += ["--protocol", str(record.protocol)]
-    if record.channels is not None:
-        words += ["--dim", str(record.channels)]
-    if record.mode == "op" and record.part != "product":
-        words += ["--parts", str(record.part)]
-    if record.mode != "decode":
-        words += ["--batch-size", str(record.batch_size)]
-    length = "task" if record.lengths == "task" else str(record.length)
-    words += ["--mixers", ",".join(dict.fromkeys(record.measured_with)), "--lengths", length]
-    for name, values in record.varied.items():
-        words += ["--vary", f"{name}={','.join(map(plain, values))}"]
-    changes = [*write_changes(record.common_changes)]
-    if record.precision != "fp32":
-        changes.append(f"train.precision={record.precision}")
-    for change in changes:
-        words += ["--set", change]
-    if record.ratio_to_reference is not None:
-        words += ["--compare", "reference"]
-    words += ["--repeats", str(max(2, record.repeats))]
-    return shlex.join(words if record.device.startswith("CPU") else [*words, "--device", "cuda"])
 
 
 def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, list[float | None]]:
