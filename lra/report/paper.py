@@ -72,7 +72,7 @@ def write_paper(
     files: dict[str, bytes] = {}
     figures: list[Figure] = []
     left_out: list[str] = []
-    for board in sorted(boards, key=lambda board: board is not data.leading_board):
+    for board in boards:
         slug = slugify("accuracy", board.preset, board.protocol)
         part = _choose_rows(board, row_words, column_words)
         latex, shown = _tabulate(

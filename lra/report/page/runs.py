@@ -21,17 +21,11 @@ from lra.report.names import bench_anchor, run_anchor
 MOST_POINTS = 20_000
 """Most points of all curves together; the more runs there are, the fewer points each curve has."""
 LONGEST_CURVE = 40
-COMMON_FACTS = (
-    "steps_per_second", "peak_memory_mib", "flops_per_step", "params", "device", "precision", "git",
-    "versions",
-)  # fmt: skip
-RUN_FACTS = (
+FACTS = (
     "test_text", "message", "test_non_finite", "val_accuracy", "best_step", "steps", "total_steps",
-    "epochs", "wall_seconds", "data", "overrides", *COMMON_FACTS,
-)  # fmt: skip
-BENCH_FACTS = (
-    "low_quartile", "high_quartile", "repeats", "ratio_to_reference", "changes", "measured_with",
-    *COMMON_FACTS,
+    "epochs", "wall_seconds", "data", "low_quartile", "high_quartile", "repeats",
+    "ratio_to_reference", "changes", "measured_with", "steps_per_second", "peak_memory_mib",
+    "flops_per_step", "params", "device", "precision", "git", "versions",
 )  # fmt: skip
 """Fields of records that the page shows."""
 
@@ -61,7 +55,7 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
         runs[run_anchor(run)] = {
             "row": row,
             "title": f"{row} on {run.task}, seed {run.seed}: {run.status}",
-            "facts": number(_write_facts(run, RUN_FACTS)),
+            "facts": number(_write_facts(run)),
             "command": command(run),
             "record": link(data.path(run) / "result.json"),
             "is_own": data.is_own(run),
@@ -76,7 +70,7 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
         runs[bench_anchor(r)] = {
             "row": row,
             "title": f"{row}, {what}, {r.length:,} positions, batch {r.batch_size}: {r.status}",
-            "facts": number(_write_facts(r, BENCH_FACTS)),
+            "facts": number(_write_facts(r)),
             "record": link(data.path(r)),
             "is_own": data.is_own(r),
         }
@@ -95,19 +89,15 @@ def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, list[float | No
     return {
         "step": [line.step for line in kept],
         "minutes": [round(line.seconds / 60, 2) for line in kept],
-        "train": [_round(line.accuracy, 1) for line in kept],
-        "val": [_round(line.val_accuracy, 2) for line in kept],
-        "loss": [_round(line.val_loss, 3) for line in kept],
+        "train": [line.accuracy and round(line.accuracy, 1) for line in kept],
+        "val": [line.val_accuracy and round(line.val_accuracy, 2) for line in kept],
+        "loss": [line.val_loss and round(line.val_loss, 3) for line in kept],
     }
 
 
-def _round(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
-
-
-def _write_facts(record: RunRecord | BenchRecord, names: Sequence[str]) -> dict[str, str]:
-    """Write some fields of a record in words."""
-    return {name.replace("_", " "): _write(getattr(record, name)) for name in names}
+def _write_facts(record: RunRecord | BenchRecord) -> dict[str, str]:
+    """Write what a record has of the facts in words."""
+    return {name.replace("_", " "): _write(getattr(record, name, None)) for name in FACTS}
 
 
 def _write(value: Any) -> str:
