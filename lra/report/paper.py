@@ -22,7 +22,7 @@ from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.latex import write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
-from lra.report.tables.table import Entry, Table, name_column, number_entry
+from lra.report.tables.table import Column, Entry, Table, name_column, number_entry
 from lra.report.tables.terminal import describe_seeds, seed_counts, usual_seeds
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
@@ -52,10 +52,8 @@ def write_paper(
 ) -> list[str]:
     """Write tables and figures as the flags of report.py say; return what to tell the user.
 
-    Args:
-        data, out: the records, and the folder to write to.
-        rows, columns, precision, width: the values of these flags.
-        published: published rows to show; None: those of the mixers shown, if `rows` says so.
+    The width is in points of TeX. Without published rows, they are those of the mixers shown.
+
     Raises: UserError for rows or columns that are not there, and for runs without accuracies.
     """
     boards = [board for board in data.boards if board.is_main and not board.of_positions]
@@ -78,13 +76,14 @@ def write_paper(
         latex, shown = _tabulate(
             part, row_words, column_words, slug=slug, digits=precision, published=published
         )
-        if shown.rows:
-            files[f"tables/{slug}.tex"] = latex.encode()
-            figures += _make_figures(data, shown)
-            changed = [n for n, cells in board.rows.items() if not is_at_preset(cells)]
-            if number := len({*changed} - shown.rows.keys()) * (VARIANTS not in row_words):
-                flag = f"--rows {MIXERS},{VARIANTS}"
-                left_out.append(f"  {board.name}: {number} with changed settings ({flag})")
+        if not shown.rows:
+            continue
+        files[f"tables/{slug}.tex"] = latex.encode()
+        figures += _make_figures(data, shown)
+        changed = [row for row, cells in board.rows.items() if not is_at_preset(cells)]
+        if number := len({*changed} - shown.rows.keys()) * (VARIANTS not in row_words):
+            flag = f"--rows {MIXERS},{VARIANTS}"
+            left_out.append(f"  {board.name}: {number} with changed settings ({flag})")
     if not files:
         raise UserError(
             f"--columns {columns}: no result of --rows {rows} is there; --rows {VARIANTS} chooses "
@@ -133,6 +132,21 @@ def _choose_rows(board: Board, words: Sequence[str], columns: Sequence[str]) -> 
     return dataclasses.replace(board, rows={name: board.rows[name] for name in names})
 
 
+def _choose_columns(board: Board, columns: Sequence[Column], words: Sequence[str]) -> list[Column]:
+    """Choose what the words of `--columns` stand for, in their order."""
+    counts = {
+        column.name: sum(entry.value is not None for entry in column.entries[: len(board.rows)])
+        for column in columns
+    }
+    usual = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
+    of_word = {
+        TASKS: [task for task in board.tasks if counts[task]],
+        AVERAGE: [usual] if counts[usual] else [],
+    }
+    names = dict.fromkeys(name for word in words for name in of_word.get(word, [word]))
+    return [column for name in names for column in columns if column.name == name]
+
+
 def _tabulate(
     board: Board,
     row_words: Sequence[str],
@@ -148,17 +162,8 @@ def _tabulate(
     """
     trivial = board.trivial_baselines() if BASELINES in row_words else {}
     names, *found = accuracy_columns(board, trivial)
-    counts = {
-        column.name: sum(entry.value is not None for entry in column.entries[: len(board.rows)])
-        for column in found
-    }
-    usual = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
-    of_word = {
-        TASKS: [task for task in board.tasks if counts[task]],
-        AVERAGE: [usual] if counts[usual] else [],
-    }
-    chosen = dict.fromkeys(name for word in column_words for name in of_word.get(word, [word]))
-    columns = [column for name in chosen for column in found if column.name == name]
+    columns = _choose_columns(board, found, column_words)
+    chosen = {column.name for column in columns}
     kept = {
         name: i
         for i, name in enumerate(names.texts)

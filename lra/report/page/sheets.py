@@ -89,17 +89,17 @@ def run_sheets(data: Data) -> Iterator[Sheet]:
         Entry(data.names.of(run), is_own=data.is_own(run), anchors=[run_anchor(run)])
         for run in runs
     ]
-    texts = {
-        "task": [_describe_task(run) for run in runs],
-        "preset": [run.preset for run in runs],
-        "protocol": [run.protocol for run in runs],
-        "seed": [str(run.seed) for run in runs],
-        "status": [run.status for run in runs],
-        "result": [run.test_text or None for run in runs],
-        "steps": [f"{run.steps:,} of {run.total_steps:,}" for run in runs],
-        "device": [run.device for run in runs],
-    }
-    columns = [Column("run", names), *(text_column(name, found) for name, found in texts.items())]
+    columns = [
+        Column("run", names),
+        text_column("task", map(_describe_task, runs)),
+        *(
+            text_column(name, [str(getattr(run, name)) for run in runs])
+            for name in ("preset", "protocol", "seed", "status")
+        ),
+        text_column("result", [run.test_text or None for run in runs]),
+        text_column("steps", [f"{run.steps:,} of {run.total_steps:,}" for run in runs]),
+        text_column("device", [run.device for run in runs]),
+    ]
     caption = "Select a name to see settings, command and learning curve."
     yield Sheet(Table("runs", "All runs", caption, columns))
 
