@@ -97,7 +97,7 @@ def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
     heads = rows_of(*paper(tmp_path / "b").values())["mixer"]
     assert heads[-1] == "mean of 5", "most rows have it"
     save_all(tmp_path / "b", [run("tnn", "text", preset="quick", run_id="q")])
-    table, small = paper(tmp_path / "b", "--rows", "tnn,published").values()
+    table, small = paper(tmp_path / "b", "--rows", "tn,published").values()
     assert rows_of(re.sub("(?m)^% .*\n", "", table))["TNN"][1] == "87.9"
     assert "TNN" not in small, "published rows never share a table with smaller tasks"
 

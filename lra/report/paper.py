@@ -58,13 +58,13 @@ def write_paper(
     """
     boards = [board for board in data.boards if board.is_main and not board.of_positions]
     if not boards and data.records:
-        tasks = ", ".join(sorted({record.task for record in data.records}))
+        others = ", ".join(sorted({record.task for record in data.records}))
         raise UserError(
-            f"--paper writes tables of accuracies, and the runs of {tasks} have none; "
+            f"--paper writes tables of accuracies, and the runs of {others} have none; "
             f"python report.py without --paper shows them"
         )
-    methods = [name for board in boards for name in board.rows]
-    tasks = [task for board in boards for task in board.tasks]
+    methods = {name for board in boards for name in board.rows}
+    tasks = {task for board in boards for task in board.tasks}
     row_words = _read_words(rows, [*methods, *ROW_WORDS], "row", "--rows")
     column_words = _read_words(columns, [*tasks, *AVERAGES, TASKS, AVERAGE], "column", "--columns")
     files: dict[str, bytes] = {}

@@ -49,14 +49,9 @@ RUN_FACTS = (
 def write_report(
     data: Data, published: Sequence[PublishedRow], formats: Collection[str], out: Path
 ) -> list[str]:
-    """Write a report into a folder.
+    """Write a report into a folder; return the names of the files.
 
-    Args:
-        data: the records.
-        published: the published results that are shown.
-        formats: html for the page, csv for a table of numbers for each question.
-        out: the folder.
-    Returns: the names of the files.
+    The formats are html for the page, and csv for a table of numbers for each question.
     """
     import pandas as pd
 
