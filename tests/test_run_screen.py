@@ -96,11 +96,9 @@ def test_changed_settings_and_logits_that_are_not_finite_are_named(results: Path
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"mixer": "mean"}, ""),
         ({}, "published: 61.04 % (Qin et al., 2023)"),
         ({"task": "retrieval", "data": {"source": "unofficial", "fingerprint": "u", "sizes": {}}},
          "published, official data: 90.97 % (Qin et al., 2023)"),
-        ({"overrides": ["train.lr=9"]}, "published, other settings: 61.04 % (Qin et al., 2023)"),
         # Not B2S6's, whose preset is another.
         ({"mixer": "mamba2", "preset": "quick"},
          "published, full size: 41.45 % (Yu and Erichson, 2025)"),
