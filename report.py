@@ -14,6 +14,7 @@ from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
     from lra.report.data import Data
+    from lra.report.published import PublishedRow
 
 logger = logging.getLogger("lra.report")
 
@@ -159,14 +160,11 @@ def write_report(options: argparse.Namespace, formats: list[str], data: Data, ou
     from lra.report.screen import summarize
     from lra.report.tables.terminal import wrap
 
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out: {out} is a file, expected a folder")
     is_chosen = options.preset is not None or options.protocol is not None
     write_out(summarize(data, is_chosen=is_chosen))
     own = sum(map(data.is_own, data.records))
     logger.info(f"Writing the report: {len(data.records):,} training runs, {own:,} of them yours")
     from lra.report.page.page import write_report
-    from lra.report.published import choose_published
 
     names = write_report(data, choose_published(options.published), formats, out)
     page = [f"Open the page in a browser: {out / 'index.html'}"] if "index.html" in names else []
@@ -188,26 +186,29 @@ def refuse_idle_flags(options: argparse.Namespace) -> None:
 
 def write_paper(options: argparse.Namespace, data: Data, out: Path) -> None:
     """Write the tables and figures of a paper; print where they are, and what they leave out."""
-    from lra.report.paper import PaperOptions, write_paper
+    from lra.report.paper import write_paper
     from lra.report.tables.terminal import wrap
 
-    given = {name: value for name in (*PAPER_FLAGS, "published")
+    given = {name: value for name in PAPER_FLAGS
              if (value := getattr(options, name)) is not None}  # fmt: skip
-    paper = write_paper(data, PaperOptions(**given), out)
-    left_out = list(paper.left_out)
-    others = sorted({record.task for record in data.records if record.positions is not None})
-    if others:
-        left_out.append(f"Results in bits instead of accuracies: {', '.join(others)}")
-    lines = [
-        *(["Left out:"] if left_out else []),
-        *(wrap(f"  {line}", indent="    ") for line in left_out),
-        wrap(
-            f"Saved to {out}: tables in LaTeX ({len(paper.tables)}), figures in PDF "
-            f"({len(paper.figures)})."
-        ),
-        "To include a table: \\usepackage{booktabs,graphicx} and \\input{tables/NAME.tex}",
-    ]
-    write_out("\n".join([*lines, ""]))
+    published = None if options.published is None else choose_published(options.published)
+    lines = write_paper(data, out, published=published, **given)
+    write_out("\n".join([*(wrap(line, indent="    ") for line in lines), ""]))
+
+
+def choose_published(names: str | None) -> list[PublishedRow]:
+    """Choose published rows by `--published`: all for None, none for "none", else those named.
+
+    Raises: UserError for a method that is not there.
+    """
+    from lra.report.names import complete
+    from lra.report.published import published_rows
+
+    rows = {row.method: row for row in published_rows()}
+    if names is None:
+        return [*rows.values()]
+    chosen = [] if names == "none" else [name.strip() for name in names.split(",")]
+    return [rows[complete(name, rows, "method", "--published")] for name in chosen]
 
 
 def check(data: Data) -> int:
@@ -216,7 +217,7 @@ def check(data: Data) -> int:
 
     differences = check_readmes(data, ROOT)
     if differences:
-        last = "To write these blocks again: python report.py --write-readme"
+        last = "To write them again: python report.py --write-readme"
         write_out("\n".join([*differences, last, ""]))
     return INCOMPLETE if differences else 0
 
@@ -231,12 +232,15 @@ def report(options: argparse.Namespace) -> int:
     if options.check or options.write_readme:
         default = shipped_dir(default)
     folder = options.results_dir or default
+    out = options.out or folder / "report" / ("paper" if options.paper else "")
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is a file, expected a folder")
     data = choose_runs(options, folder)
     code = 0
     if options.check:
         code = check(data)
     elif options.paper:
-        write_paper(options, data, options.out or folder / "report" / "paper")
+        write_paper(options, data, out)
     elif options.write_readme:
         from lra.report.readme import write_readmes
 
@@ -246,7 +250,7 @@ def report(options: argparse.Namespace) -> int:
 
         write_out(describe_comparisons(data, options.compare) + "\n")
     else:
-        write_report(options, formats, data, options.out or folder / "report")
+        write_report(options, formats, data, out)
     for fault in data.faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if data.faults else code

@@ -172,13 +172,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
 
             flags = [] if options.device == "auto" else ["--device", options.device]
             write_out(
-                write_screen(
-                    options.results_dir,
-                    record,
-                    terminal_width(),
-                    data_dir=options.data_dir,
-                    flags=flags,
-                )
+                write_screen(options.results_dir, record, terminal_width(), options.data_dir, flags)
             )
         if group.world_size > 1 and record.status == "stopped":
             return 0  # torchrun starts whatever else again

@@ -7,29 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import models
 import run_task
 from conftest import ROOT, python_example
 from lra.check import __main__ as check
-from lra.config.components import MixerComponent, options_model
-from lra.config.registry import MIXERS, Registry
-from models.base import Mixer, MixerContext, RecurrentMixer
+from lra.config.registry import MIXERS
+from models.base import MixerContext, RecurrentMixer
 
 README = (ROOT / "README.md").read_text()
-
-ONE_FILE = """
-from models.base import Mixer, MixerContext
-
-class OneFile(Mixer):
-    name = "one_file"
-    def __init__(self, context: MixerContext, *, bias: bool = True) -> None: ...
-    def forward(self, x, mask=None): ...
-"""
-
-
-def marked_command(marker: str, text: str = README) -> str:
-    (command,) = re.findall(rf"<!-- {marker} -->\n```\n(.*?)\n```", text, re.S)
-    return command
 
 
 def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,18 +24,6 @@ def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixtu
     assert run_task.main([*start, *changes]) == 0
     assert check.main(["parity.py:Parity"]) == 0
     assert "checks passed" in capsys.readouterr().out
-
-
-def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "one_file.py").write_text(ONE_FILE)
-    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
-    cls = Registry(models, Mixer, MixerComponent).classes["one_file"]
-    assert options_model(cls).model_fields.keys() == {"bias"}
-
-
-@pytest.mark.parametrize("marker", ["main job", "tests"])
-def test_ci_can_find_the_two_commands(marker: str) -> None:
-    assert marked_command(marker).startswith("python3 -m venv .venv && .venv/bin/pip install")
 
 
 def test_the_table_of_mixers_is_complete_and_true() -> None:

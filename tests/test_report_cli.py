@@ -15,7 +15,7 @@ import report
 from conftest import ROOT
 from lra.record.run import folder_of
 from lra.report.data import Data
-from lra.report.page.runs import describe_runs
+from lra.report.page.page import describe_runs
 from lra.report.tables.table import Table, escape, text_column
 from made_results import bench_record, made_records, record, save, save_all, write_predictions
 

@@ -48,7 +48,7 @@ def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixtur
     assert report.main([*arguments, "--check"]) == 1
     shown = capsys.readouterr().out
     for file in NAMES:
-        assert f"{file}: line 3 is\nold\n" in shown
+        assert f"{file} differs\n" in shown
     assert report.main([*arguments, "--write-readme"]) == 0
     assert report.main([*arguments, "--check"]) == 0
     for file in FILES:

@@ -16,9 +16,6 @@ from lra.report.styles import BASELINE
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Column, Table
 
-SCORE = "score"
-"""Field of what a point scores."""
-
 Point = dict[str, Any]
 """The row and the panel of a point, its numbers by field, and the ends of its interval."""
 
@@ -50,7 +47,7 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
     """Make a point for each row and task, and for each row and average over tasks."""
     measure = board.measures[0]
     devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
-    titles = {SCORE: "test accuracy, %" if measure is ACCURACY else measure.name}
+    titles = {"score": "test accuracy, %" if measure is ACCURACY else measure.name}
     speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
     titles["relative"] = f"training speed, {speeds.relative_to} = 1, on {speeds.device}"
     titles["measured_memory"] = f"peak memory, MiB, on {speeds.device}"
@@ -92,7 +89,7 @@ def _score(
     remarks = dict.fromkeys(remark for cell in cells for remark in cell.remarks(measure))
     seeds = min(len(cell.numbers(measure)) for cell in cells)
     return {
-        "row": row, "panel": panel, SCORE: statistics.mean(known), "low": low,
+        "row": row, "panel": panel, "score": statistics.mean(known), "low": low,
         "high": high, "note": ", ".join([f"{seeds} seed{'s' * (seeds > 1)}", *remarks]),
         "own": any(cell.has_own for cell in cells),
     }  # fmt: skip
@@ -130,7 +127,7 @@ def _describe(points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
     """
     values = {name: [p[name] for p in points if p.get(name) is not None] for name in titles}
     fields = [
-        Field(name, titles[name], name != SCORE and has_outlier(found))
+        Field(name, titles[name], name != "score" and has_outlier(found))
         for name, found in values.items()
         if found
     ]
@@ -139,11 +136,11 @@ def _describe(points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
         having = [point for point in points if point.get(name) is not None]
         return sum(point["own"] for point in having), 2 * len(having) >= len(points)
 
-    costs = [one.name for one in fields if one.name != SCORE]
+    costs = [one.name for one in fields if one.name != "score"]
     if not costs:
         return Chart("bubbles", "What accuracy costs", [], [], {})
     areas = [name for name in costs if "memory" in name or name == "parameters"]
-    axes = {"x": max(costs, key=merit), "y": SCORE, "size": max(areas, key=merit)}
+    axes = {"x": max(costs, key=merit), "y": "score", "size": max(areas, key=merit)}
     panels = list(dict.fromkeys(point["panel"] for point in points))
     return Chart("bubbles", "What accuracy costs", panels, fields, axes, points)
 

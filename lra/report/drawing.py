@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lra.report.charts import Chart, lines_of_table
+from lra.report.charts import Chart, Field, lines_of_table
 from lra.report.styles import Styles, assign_styles
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Table
@@ -50,6 +50,10 @@ NAMES: dict[str, Any] = {
     ],
 }  # fmt: skip
 """Vega's mark of the names of bubbles, where there is room: Vega-Lite has none."""
+LEGEND = {
+    "title": None, "symbolLimit": 0, "symbolType": "stroke", "symbolSize": 500, "symbolOpacity": 1,
+    "labelLimit": 240,
+}  # fmt: skip
 _MOST_TICKS = 12
 """Most numbers on the x axis that are named at its ticks."""
 _MOST_ROWS = 3
@@ -58,53 +62,72 @@ _WIDEST_PANEL, _AXIS_ROOM, _LEGEND_ROOM = 450, 55, 150
 """Pixels of the widest panel, with the labels of its axis; of these labels; and of a legend."""
 
 
-def _number(field: str, padding: int = 0) -> dict[str, Any]:
-    """Encode what points have in a field by its place on an axis."""
-    return {"field": field, "type": "quantitative", "scale": {"padding": padding, "nice": False}}
+def specify(
+    kind: str,
+    fields: Mapping[str, Field] | None = None,
+    places: Sequence[float] = (),
+    looks: Styles | None = None,
+) -> dict[str, Any]:
+    """Specify the layers of a chart, the intervals first.
 
+    Args:
+        kind: bubbles or lines.
+        fields: what the axes and the area show. None: their titles and scales are set later.
+        places: numbers on the x axis that have ticks. Without any, Vega-Lite chooses them.
+        looks: the rows that a legend names.
+    """
 
-def _as_given(field: str) -> dict[str, Any]:
-    """Encode what points have in a field as it is, such as a colour."""
-    return {"field": field, "type": "nominal", "scale": None, "legend": None}
+    def on_axis(field: str, axis: str) -> dict[str, Any]:
+        """Encode what points have in a field by its place on an axis."""
+        scale: dict[str, Any] = {"padding": 30 if kind == "bubbles" else 16, "nice": False}
+        node: dict[str, Any] = {"field": field, "type": "quantitative", "scale": scale}
+        if fields:
+            node["title"] = fields[axis].title
+            scale |= {"type": "log"} if fields[axis].is_logarithmic else {}
+        return node
 
+    def as_given(field: str, type_: str = "nominal") -> dict[str, Any]:
+        """Encode what points have in a field as it is, such as a colour."""
+        if looks and field in ("colour", "dash"):
+            scale = {"domain": [*looks], "range": [look[field] for look in looks.values()]}
+            return {"field": "row", "type": type_, "scale": scale, "legend": LEGEND, "sort": None}
+        return {"field": field, "type": type_, "scale": None, "legend": None}
 
-def _layer(mark: str, looks: dict[str, Any], **encoding: Any) -> dict[str, Any]:
-    return {"mark": {"type": mark, **looks}, "encoding": encoding}
+    def layer(mark: str, look: dict[str, Any], **encoding: Any) -> dict[str, Any]:
+        return {"mark": {"type": mark, **look}, "encoding": encoding}
 
-
-def _specify(padding: int, detail: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:
-    """Specify a chart of layers over the same axes, the intervals first."""
-    ends = {"y": _number("low", padding) | {"title": None}, "y2": {"field": "high"}}
-    encoding = {
-        "x": _number("x", padding),
-        "color": _as_given("colour"),
-        "opacity": _as_given("opacity") | {"type": "quantitative"},
+    x, y, low = on_axis("x", "x"), on_axis("y", "y"), {"title": None, **on_axis("low", "y")}
+    x |= {"axis": {"values": [*places]}} if places else {}
+    scale = {"range": [0, LARGEST_AREA], "zero": True}
+    size = {"field": "size", "type": "quantitative", "scale": scale, "legend": None}
+    if fields and "size" in fields:
+        legend = {"orient": "bottom", "tickCount": 2}
+        size |= {"title": fields["size"].title, "legend": legend}
+    shared = {
+        "x": x, "color": as_given("colour"), "opacity": as_given("opacity", "quantitative"),
         "tooltip": {"field": "tip", "type": "nominal"},
-        **detail,
-    }
-    intervals = _layer("rule", {"strokeWidth": 1.2}, **ends)
-    return {
-        "data": {"name": POINTS}, "width": "container", "height": 380, "encoding": encoding,
-        "layer": [intervals, *layers], "config": CONFIG,
     }  # fmt: skip
+    layers = [layer("rule", {"strokeWidth": 1.2}, y=low, y2={"field": "high"})]
+    if kind == "bubbles":
+        circle = {"y": y, "stroke": as_given("stroke"), "size": size}
+        layers.append(layer("circle", {"strokeWidth": 2.5}, **circle))
+    else:
+        shared["detail"] = {"field": "line", "type": "nominal"}
+        width = as_given("width", "quantitative")
+        layers.append(layer("line", {}, y=y, strokeDash=as_given("dash"), strokeWidth=width))
+        points = {"filled": True, "size": 50}
+        layers.append(layer("point", points, y=y, shape=as_given("shape")))
+    return {"encoding": shared, "layer": layers}
 
 
-_AREA = {"range": [0, LARGEST_AREA], "zero": True}
 SPECIFICATIONS = {
-    "bubbles": _specify(
-        30, {},
-        _layer("circle", {"strokeWidth": 2.5}, y=_number("y", 30), stroke=_as_given("stroke"),
-               size={"field": "size", "type": "quantitative", "scale": _AREA, "legend": None}),
-    ),
-    "lines": _specify(
-        16, {"detail": {"field": "line", "type": "nominal"}},
-        _layer("line", {}, y=_number("y", 16), strokeDash=_as_given("dash"),
-               strokeWidth=_as_given("width") | {"type": "quantitative"}),
-        _layer("point", {"filled": True, "size": 50}, y=_number("y", 16),
-               shape=_as_given("shape")),
-    ),
+    kind: {
+        "data": {"name": POINTS}, "width": "container", "height": 380, **specify(kind),
+        "config": CONFIG,
+    }
+    for kind in ("bubbles", "lines")
 }  # fmt: skip
-"""The Vega-Lite specification of each kind of chart, without points."""
+"""The Vega-Lite specification of each kind of chart on the page, without points."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +160,7 @@ class Figure:
         return [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
 
     def svg(self, width: float = 860) -> str:
-        """Draw the figure as SVG.
-
-        Args:
-            width: width of the figure in pixels, about.
-        """
+        """Draw the figure as SVG of about a width in pixels."""
         from vl_convert import vega_to_svg, vegalite_to_vega
 
         vega = vegalite_to_vega(self._specification(width))
@@ -161,61 +180,34 @@ class Figure:
         return svg_to_pdf(self.svg(width))
 
     def _specification(self, width: float) -> dict[str, Any]:
-        points, has_legend = self.drawn_points, self.chart.kind != "bubbles"
+        points, is_lines = self.drawn_points, self.chart.kind == "lines"
+        rows = dict.fromkeys(point["row"] for point in points)
+        places = sorted({point["x"] for point in points})
         panels = [name for name in self.chart.panels if any(p["panel"] == name for p in points)]
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
         columns = min(len(panels), columns)
-        cell = copy.deepcopy(SPECIFICATIONS["lines" if has_legend else "bubbles"])
-        config = cell.pop("config") | {"background": "white"}
-        cell["width"] = (width - _LEGEND_ROOM * has_legend) / columns - _AXIS_ROOM
-        cell["height"] = 0.75 * cell["width"]
-        self._name_axes(cell)
-        if has_legend:
-            self._add_legend(cell)
+        panel_width = (width - _LEGEND_ROOM * is_lines) / columns - _AXIS_ROOM
+        by_name = {
+            field.name: replace(field, title=field.title.partition(", on ")[0])
+            for field in self.chart.fields
+        }
+        layers = specify(
+            self.chart.kind,
+            {axis: by_name[name] for axis, name in self.chart.axes.items()},
+            places if is_lines and len(places) <= _MOST_TICKS else (),
+            {row: self.styles[row] for row in rows} if is_lines else None,
+        )
+        label = "datum.label" if len(panels) > 1 else "''"
+        facet = {"field": "panel", "type": "nominal", "title": None, "sort": panels}
         return {
-            "data": cell.pop("data"),
-            "facet": {
-                "field": "panel",
-                "type": "nominal",
-                "title": None,
-                "sort": panels,
-                "header": {"labelExpr": "datum.label" if len(panels) > 1 else "''"},
-            },
+            "data": {"name": POINTS},
+            "facet": {**facet, "header": {"labelExpr": label}},
             "columns": columns,
-            "spec": cell,
+            "spec": {"width": panel_width, "height": 0.75 * panel_width, **layers},
             "resolve": {"scale": {"x": "independent", "y": "independent"}},
             "datasets": {POINTS: points},
-            "config": config,
+            "config": {**CONFIG, "background": "white"},
         }
-
-    def _name_axes(self, cell: dict[str, Any]) -> None:
-        """Add titles, scales and ticks of the axes."""
-        by_name = {field.name: field for field in self.chart.fields}
-        fields = {axis: by_name[name] for axis, name in self.chart.axes.items()}
-        fields["low"] = fields["y"]
-        places = sorted({point["x"] for point in self.drawn_points})
-        for node in _nodes(cell):
-            if (field := fields.get(node.get("field", ""))) is None:
-                continue
-            node["title"] = field.title.partition(", on ")[0]
-            if node["field"] == "size":
-                node["legend"] = {"orient": "bottom", "tickCount": 2}
-            elif field.is_logarithmic:
-                node["scale"] = {**node.get("scale", {}), "type": "log"}
-            if node["field"] == "x" and "size" not in fields and len(places) <= _MOST_TICKS:
-                node["axis"] = {"values": places}
-
-    def _add_legend(self, cell: dict[str, Any]) -> None:
-        """Name the rows by their colours and dashes."""
-        rows = list(dict.fromkeys(point["row"] for point in self.drawn_points))
-        legend = {
-            "title": None, "symbolLimit": 0, "symbolType": "stroke", "symbolSize": 500,
-            "symbolOpacity": 1, "labelLimit": 240,
-        }  # fmt: skip
-        for node in _nodes(cell):
-            if (look := node.get("field")) in ("colour", "dash"):
-                scale = {"domain": rows, "range": [self.styles[row][look] for row in rows]}
-                node |= {"field": "row", "scale": scale, "legend": legend, "sort": None}
 
 
 def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
@@ -229,12 +221,3 @@ def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
     return [
         Figure(table.slug, table.title, caption, chart, looks) for chart in lines_of_table(table)
     ]
-
-
-def _nodes(node: Any) -> Iterator[dict[str, Any]]:
-    """List all objects in a specification."""
-    children = node.values() if isinstance(node, Mapping) else node
-    if isinstance(node, dict):
-        yield node
-    for child in [one for one in children if isinstance(one, (dict, list))]:
-        yield from _nodes(child)

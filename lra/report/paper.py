@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import UserError
 from common.files import write_atomically
 from common.progress import progress
 from lra.config.settings_files import published_presets
-from lra.report.boards import Board, Cells, is_at_preset
+from lra.report.boards import Board, is_at_preset
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
-from lra.report.names import complete, slugify
-from lra.report.published import FAIL, PublishedRow, choose_published, rows_of
-from lra.report.scores import AVERAGES, average, mean_over, rounded
+from lra.report.names import complete, mixer_of, slugify
+from lra.report.published import FAIL, PublishedRow, published_rows
+from lra.report.scores import AVERAGES, mean_over, rounded
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.latex import write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
-from lra.report.tables.table import (
-    Entry,
-    Table,
-    name_column,
-    number_entry,
-    text_column,
-)
+from lra.report.tables.table import Column, Entry, Table, name_column, number_entry
 from lra.report.tables.terminal import describe_seeds, seed_counts, usual_seeds
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
@@ -47,90 +40,68 @@ _PUBLISHED_NOTE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PaperOptions:
-    """What to show; see the flags of report.py."""
+def write_paper(
+    data: Data,
+    out: Path,
+    *,
+    rows: str = MIXERS,
+    columns: str = f"{TASKS},{AVERAGE}",
+    precision: int = 1,
+    width: float = ARTICLE_WIDTH,
+    published: Sequence[PublishedRow] | None = None,
+) -> list[str]:
+    """Write tables and figures as the flags of report.py say; return what to tell the user.
 
-    rows: str = MIXERS
-    columns: str = f"{TASKS},{AVERAGE}"
-    precision: int = 1
-    """Decimal digits of accuracies."""
-    width: float = ARTICLE_WIDTH
-    """Width of a column of text, in points of TeX."""
-    published: str | None = None
-
-
-@dataclass(frozen=True)
-class Paper:
-    """The tables and figures that were made."""
-
-    tables: dict[str, str]
-    """LaTeX by name."""
-    figures: list[Figure]
-    left_out: list[str]
-    """A line for each reason why tables lack rows."""
-
-
-def write_paper(data: Data, options: PaperOptions, out: Path) -> Paper:
-    """Write tables and figures into a folder.
+    The width is in points of TeX. Without published rows, they are those of the mixers shown.
 
     Raises: UserError for rows or columns that are not there, and for runs without accuracies.
     """
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out: {out} is a file, expected a folder")
-    paper = make_paper(data, options)
-    files = {f"tables/{slug}.tex": latex.encode() for slug, latex in paper.tables.items()}
-    for figure in progress("drawing", paper.figures, unit="figures"):
-        files[f"figures/{figure.slug}.pdf"] = figure.pdf(SHRINKING * options.width)
+    boards = [board for board in data.boards if board.is_main and not board.of_positions]
+    if not boards and data.records:
+        others = ", ".join(sorted({record.task for record in data.records}))
+        raise UserError(
+            f"--paper writes tables of accuracies, and the runs of {others} have none; "
+            f"python report.py without --paper shows them"
+        )
+    methods = {name for board in boards for name in board.rows}
+    tasks = {task for board in boards for task in board.tasks}
+    row_words = _read_words(rows, [*methods, *ROW_WORDS], "row", "--rows")
+    column_words = _read_words(columns, [*tasks, *AVERAGES, TASKS, AVERAGE], "column", "--columns")
+    files: dict[str, bytes] = {}
+    figures: list[Figure] = []
+    left_out: list[str] = []
+    for board in boards:
+        slug = slugify("accuracy", board.preset, board.protocol)
+        part = _choose_rows(board, row_words, column_words)
+        latex, shown = _tabulate(
+            part, row_words, column_words, slug=slug, digits=precision, published=published
+        )
+        if not shown.rows:
+            continue
+        files[f"tables/{slug}.tex"] = latex.encode()
+        figures += _make_figures(data, shown)
+        changed = [row for row, cells in board.rows.items() if not is_at_preset(cells)]
+        if number := len({*changed} - shown.rows.keys()) * (VARIANTS not in row_words):
+            flag = f"--rows {MIXERS},{VARIANTS}"
+            left_out.append(f"  {board.name}: {number} with changed settings ({flag})")
+    if not files:
+        raise UserError(
+            f"--columns {columns}: no result of --rows {rows} is there; --rows {VARIANTS} chooses "
+            f"rows with changed settings"
+        )
+    others = sorted({record.task for record in data.records if record.positions is not None})
+    left_out += [f"  Results in bits instead of accuracies: {', '.join(others)}"] if others else []
+    lines = [
+        *(["Left out:", *left_out] if left_out else []),
+        f"Saved to {out}: tables in LaTeX ({len(files)}), figures in PDF ({len(figures)}).",
+        "To include a table: \\usepackage{booktabs,graphicx} and \\input{tables/NAME.tex}",
+    ]
+    for figure in progress("drawing", figures, unit="figures"):
+        files[f"figures/{figure.slug}.pdf"] = figure.pdf(SHRINKING * width)
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out / name, content)
-    return paper
-
-
-def make_paper(data: Data, options: PaperOptions) -> Paper:
-    """Make the tables and figures of a paper; figures are still to be drawn.
-
-    Raises: UserError, see `write_paper`.
-    """
-    boards = [board for board in data.boards if board.is_main and not board.of_positions]
-    if not boards and data.records:
-        tasks = ", ".join(sorted({record.task for record in data.records}))
-        raise UserError(
-            f"--paper writes tables of accuracies, and the runs of {tasks} have none; "
-            f"python report.py without --paper shows them"
-        )
-    boards.sort(key=lambda board: board is not data.leading_board)
-    rows = dict.fromkeys(name for board in boards for name in board.rows)
-    tasks = dict.fromkeys(task for board in boards for task in board.tasks)
-    words = _read_words(options.rows, [*rows, *ROW_WORDS], "row", "--rows")
-    columns = _read_words(
-        options.columns, [*tasks, *AVERAGES, TASKS, AVERAGE], "column", "--columns"
-    )
-    paper = Paper({}, [], [])
-    named = options.published is not None
-    published = choose_published(options.published) if named else []
-    for board in boards:
-        part, names = choose_columns(choose_rows(board, words, columns), columns)
-        if not part.rows:
-            continue
-        if PUBLISHED in words and not named:
-            published = rows_of({run.mixer for run in part.records})
-        trivial = part.trivial_baselines() if BASELINES in words else {}
-        # Published rows of full tasks never share a table with smaller ones.
-        compared = published if board.preset in published_presets() else []
-        latex = _tabulate(part, names, options.precision, trivial, compared)
-        paper.tables[_slug_of(board)] = latex
-        paper.figures.extend(_make_figures(data, part, names))
-        paper.left_out.extend(count_changed(board, part) if VARIANTS not in words else [])
-    if not paper.tables:
-        changed = sum(not is_at_preset(cells) for board in boards for cells in board.rows.values())
-        hint = f"; {changed} rows with changed settings are there, see --rows {VARIANTS}"
-        raise UserError(
-            f"--columns {options.columns}: no result of --rows {options.rows} is there"
-            f"{hint * bool(changed)}"
-        )
-    return paper
+    return lines
 
 
 def _read_words(text: str, known: Sequence[str], kind: str, flag: str) -> list[str]:
@@ -142,7 +113,7 @@ def _read_words(text: str, known: Sequence[str], kind: str, flag: str) -> list[s
     return list(dict.fromkeys(complete(word.strip(), known, kind, flag) for word in words))
 
 
-def choose_rows(board: Board, words: Sequence[str], columns: Sequence[str] = ()) -> Board:
+def _choose_rows(board: Board, words: Sequence[str], columns: Sequence[str]) -> Board:
     """Keep the rows of a board that the words of `--rows` stand for, in their order.
 
     The mixers of one word are sorted by their mean over the tasks among the columns, or over all.
@@ -150,9 +121,9 @@ def choose_rows(board: Board, words: Sequence[str], columns: Sequence[str] = ())
     tasks = [task for task in columns if task in board.tasks] or board.tasks
 
     def order(name: str) -> tuple[object, ...]:
-        cells = board.rows[name]
-        found = [mean for t in tasks if t in cells and (mean := cells[t].mean()) is not None]
-        return -len(found), -sum(found), name
+        means = [cell.mean() for task, cell in board.rows[name].items() if task in tasks]
+        known = [mean for mean in means if mean is not None]
+        return -len(known), -sum(known), name
 
     usual = [name for name, cells in board.rows.items() if is_at_preset(cells)]
     changed = [name for name in board.rows if name not in usual]
@@ -161,98 +132,95 @@ def choose_rows(board: Board, words: Sequence[str], columns: Sequence[str] = ())
     return dataclasses.replace(board, rows={name: board.rows[name] for name in names})
 
 
-def choose_columns(board: Board, words: Sequence[str]) -> tuple[Board, list[str]]:
-    """Return the columns, and the board without the rows that have nothing in any of them."""
-    rows = board.rows.values()
-    with_result = [
-        task for task in board.tasks if any(task in c and c[task].mean() is not None for c in rows)
-    ]
-    counts = {n: sum(average(c, tasks) is not None for c in rows) for n, tasks in AVERAGES.items()}
+def _choose_columns(board: Board, columns: Sequence[Column], words: Sequence[str]) -> list[Column]:
+    """Choose what the words of `--columns` stand for, in their order."""
+    counts = {
+        column.name: sum(entry.value is not None for entry in column.entries[: len(board.rows)])
+        for column in columns
+    }
     usual = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
-    by_word = {TASKS: with_result, AVERAGE: [usual] if counts[usual] else []}
-    names = list(dict.fromkeys(name for word in words for name in by_word.get(word, [word])))
-
-    def has_any(cells: Cells) -> bool:
-        return any(
-            average(cells, AVERAGES[name]) is not None if name in AVERAGES else name in cells
-            for name in names
-        )
-
-    kept = {row: cells for row, cells in board.rows.items() if has_any(cells)}
-    return dataclasses.replace(board, rows=kept), names
-
-
-def count_changed(board: Board, shown: Board) -> list[str]:
-    """Say how many rows of changed settings the table of a board leaves out, if it does."""
-    left_out = board.rows.keys() - shown.rows
-    changed = sum(not is_at_preset(board.rows[name]) for name in left_out)
-    name = f"Preset {board.preset}, protocol {board.protocol}"
-    words = f"--rows {MIXERS},{VARIANTS}"
-    return [f"{name}: {changed} with changed settings ({words})"] if changed else []
-
-
-def _slug_of(board: Board) -> str:
-    return slugify("accuracy", board.preset, board.protocol)
+    of_word = {
+        TASKS: [task for task in board.tasks if counts[task]],
+        AVERAGE: [usual] if counts[usual] else [],
+    }
+    names = dict.fromkeys(name for word in words for name in of_word.get(word, [word]))
+    return [column for name in names for column in columns if column.name == name]
 
 
 def _tabulate(
     board: Board,
-    names: Sequence[str],
+    row_words: Sequence[str],
+    column_words: Sequence[str],
+    *,
+    slug: str,
     digits: int,
-    baselines: Mapping[str, Mapping[str, float]],
-    published: Sequence[PublishedRow],
-) -> str:
-    """Tabulate a board's accuracies, trivial baselines and published results in LaTeX."""
-    trivial = {n: found for n, found in baselines.items() if not found.keys().isdisjoint(names)}
-    rows = [*board.rows, *trivial]
-    by_name = {column.name: column for column in accuracy_columns(board, trivial)}
-    columns = [by_name.get(name, text_column(name, [None] * len(rows))) for name in names]
-    seeds = describe_seeds(usual_seeds(counts := seed_counts(columns)), counts)
-    conditions = {task: text for task, text in board.conditions.items() if task in names}
-    what = conditions_of(dataclasses.replace(board, conditions=conditions))
-    caption = f"Test accuracy in percent. {seeds} {RANKS} {what}".strip()
-    caption += f" Published: {_PUBLISHED_NOTE}" * bool(published)
-    filled = [
-        dataclasses.replace(
-            one, entries=[*one.entries, *_published_entries(published, one.name, digits)],
-            digits=digits, margin=None,
-        )
-        for one in columns
-    ]  # fmt: skip
-    first = name_column("mixer", [*rows, *(row.method for row in published)])
-    groups = {"": len(board.rows), "trivial baselines": len(trivial), PUBLISHED: len(published)}
-    sources = {row.method: row.source for row in published}
-    table = Table(_slug_of(board), board.name, caption, [first, *filled])
-    return write_table(table, groups, sources, digits)
+    published: Sequence[PublishedRow] | None,
+) -> tuple[str, Board]:
+    """Tabulate accuracies, trivial baselines and published results in LaTeX.
 
-
-def _published_entries(rows: Sequence[PublishedRow], name: str, digits: int) -> list[Entry]:
-    """Write published results, with no more digits than the source prints; recompute averages."""
-    if name in AVERAGES:
-        return [number_entry(mean_over(AVERAGES[name], row.values)) for row in rows]
-    entries: list[Entry] = []
-    for row in rows:
-        text, value = row.printed.get(name) or None, row.values.get(name)
-        if text is not None and value is not None:
-            text = rounded(value, min(digits, len(text.partition(".")[2])))
-        entries.append(Entry(text))
-    return entries
-
-
-def _make_figures(data: Data, board: Board, columns: Sequence[str]) -> list[Figure]:
-    """Make the figures of a board: of the rows and tasks of its table."""
-    rows = {
-        name: {task: cell for task, cell in cells.items() if task in columns}
-        for name, cells in board.rows.items()
+    Returns: the table, and the results of the board that it shows: those in any of its columns.
+    """
+    trivial = board.trivial_baselines() if BASELINES in row_words else {}
+    names, *found = accuracy_columns(board, trivial)
+    columns = _choose_columns(board, found, column_words)
+    chosen = {column.name for column in columns}
+    kept = {
+        name: i
+        for i, name in enumerate(names.texts)
+        if any(column.entries[i].text is not None for column in columns)
     }
-    part, styles = board.with_rows(rows), styles_of_data(data)
-    bubbles = bubbles_of_board(data, part)
+    rows = {
+        row: {task: cell for task, cell in cells.items() if task in chosen}
+        for row, cells in board.rows.items()
+        if row in kept
+    }
+    shown = board.with_rows(rows)
+    if published is None:
+        mixers = [mixer_of(row) for row in rows if PUBLISHED in row_words]
+        published = [row for row in published_rows() if row.mixer in mixers]
+    # Published rows of full tasks never share a table with smaller ones.
+    published = published if board.preset in published_presets() else []
+    columns = [
+        dataclasses.replace(
+            column,
+            entries=[
+                *(column.entries[i] for i in kept.values()),
+                *(_published_entry(row, column.name, digits) for row in published),
+            ],
+            digits=digits,
+            margin=None,
+        )
+        for column in columns
+    ]
+    seeds = describe_seeds(usual_seeds(of_seeds := seed_counts(columns)), of_seeds)
+    caption = f"Test accuracy in percent. {seeds} {RANKS} {conditions_of(shown)}".strip()
+    caption += f" Published: {_PUBLISHED_NOTE}" * bool(published)
+    first = name_column("mixer", [*kept, *(row.method for row in published)])
+    groups = {"": len(rows), "trivial baselines": len(kept) - len(rows), PUBLISHED: len(published)}
+    sources = {row.method: row.source for row in published}
+    table = Table(slug, board.name, caption, [first, *columns])
+    return write_table(table, groups, sources, digits), shown
+
+
+def _published_entry(row: PublishedRow, name: str, digits: int) -> Entry:
+    """Write a published result, with no more digits than the source prints; or an average."""
+    if name in AVERAGES:
+        return number_entry(mean_over(AVERAGES[name], row.values))
+    text, value = row.printed.get(name) or None, row.values.get(name)
+    if text is not None and value is not None:
+        text = rounded(value, min(digits, len(text.partition(".")[2])))
+    return Entry(text)
+
+
+def _make_figures(data: Data, board: Board) -> list[Figure]:
+    """Make the figures of the results that a table shows."""
+    styles, bubbles = styles_of_data(data), bubbles_of_board(data, board)
     titles = [one.title for one in bubbles.fields if one.name in bubbles.axes.values()]
     what = (
         f"{board.name}. Axes and area of circles: {'; '.join(titles)}. Bars: standard deviations "
         f"over seeds or, for a single seed, 95 % intervals."
     )
     figures = [Figure(f"bubbles-{board.slug}", "Accuracy over its cost", what, bubbles, styles)]
-    for table in evaluation_tables(data, part):
+    for table in evaluation_tables(data, board):
         figures += figures_of_table(table, styles)
     return [one for one in figures if len({point["row"] for point in one.drawn_points}) > 1]

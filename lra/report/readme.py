@@ -8,10 +8,9 @@ are made as a whole.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -37,16 +36,15 @@ FILES = (
     "README.md", "docs/results.md", "docs/language_modelling.md", "docs/probes.md",
     "docs/reproduce.md",
 )  # fmt: skip
-_BLOCK = re.compile(r"(?m)^<!-- made by report\.py: (.*) -->\n((?:(?!<!-- ).*\n)*)<!-- end -->$")
-_START = re.compile(r"(?m)^<!-- made by report\.py: .* -->$")
-_END = re.compile(r"(?m)^<!-- end -->$")
+_BLOCK = re.compile(
+    r"(?m)^(<!-- made by report\.py: (.*) -->\n)(?:(?!<!-- ).*\n)*(?=<!-- end -->$)"
+)
+_MARK = re.compile(r"(?m)^<!-- (?:made by report\.py: .*|end) -->$")
 _FIGURE = re.compile(r"[a-z0-9.-]+-[0-9a-f]{8}\.svg")
 """Names of the figures of blocks: their slug, and a hash of the numbers drawn."""
 
 TOP = 10
 """Rows of the leaderboard that README.md shows."""
-
-Item = Table | Figure
 
 
 def _main_boards(data: Data, *, of_positions: bool = False) -> list[Board]:
@@ -80,7 +78,7 @@ def _probe_figure(data: Data, task: str) -> list[Figure]:
     return _draw_first(data, (table for one in found for table in length_tables(data, one)))
 
 
-BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
+BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {
     "leaderboard": _leaderboard,
     "leaderboard-top": partial(_leaderboard, most_rows=TOP),
     "leaderboard-figure": lambda data: [
@@ -109,19 +107,9 @@ CSVS: Mapping[str, Callable[[Data], str]] = {
 """The files that are made as a whole."""
 
 
-def make_items(data: Data, names: Sequence[str]) -> list[Item]:
-    """Make the tables and figures of a block, by their names."""
-    items = [item for name in names for item in BLOCKS[name](data)]
-    return [one.without_empty_columns() if isinstance(one, Table) else one for one in items]
-
-
 def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figure]]:
-    """Make the README files and CSV files, and the figures that they show.
+    """Make the README files and CSV files of a folder by name, and their figures by path.
 
-    Args:
-        data: the records.
-        root: folder that the files are in.
-    Returns: contents by name below the folder, and figures by path.
     Raises: UserError for a file that is not there, a block without an end, and an unknown name.
     """
     files = {file: make(data) for file, make in CSVS.items()}
@@ -131,63 +119,47 @@ def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figur
         if not path.is_file():
             raise UserError(f"{path}: there is no such file, expected one with the report's blocks")
         content = path.read_text(encoding="utf-8")
-        starts, ends = _START.findall(content), _END.findall(content)
-        if not len(_BLOCK.findall(content)) == len(starts) == len(ends):
+        if len(_MARK.findall(content)) != 2 * len(_BLOCK.findall(content)):
             raise UserError(
                 f"{path}: expected a line <!-- end --> after each line <!-- made by report.py: "
-                f"... -->, found {len(ends)} and {len(starts)} of them"
+                f"... -->, and no other such lines"
             )
-        parts: list[str] = []
-        end = 0
-        for block in _BLOCK.finditer(content):
-            names = [name.strip() for name in block[1].split(",")]
-            for name in names:
+
+        def fill(block: re.Match[str], path: Path = path) -> str:
+            texts: list[str] = []
+            for name in map(str.strip, block[2].split(",")):
                 if name not in BLOCKS:
                     raise UnknownName("table or figure", name, BLOCKS, str(path))
-            items = {_path_of(data, item): item for item in make_items(data, names)}
-            figures |= {where: item for where, item in items.items() if isinstance(item, Figure)}
-            texts = [_write_item(item, where, path) for where, item in items.items()]
-            parts += [content[end : block.start(2)], "\n".join(texts) or "No runs yet.\n"]
-            end = block.end(2)
-        files[file] = "".join([*parts, content[end:]])
+                for item in BLOCKS[name](data):
+                    if isinstance(item, Table):
+                        texts.append(item.without_empty_columns().block())
+                    else:
+                        # A hash of the numbers in the name shows whether a figure is stale.
+                        where = data.folder / f"{item.slug}-{item.digest}.svg"
+                        figures[where] = item
+                        texts.append(_show_figure(item, where, path))
+            return block[1] + ("\n".join(texts) or "No runs yet.\n")
+
+        files[file] = _BLOCK.sub(fill, content)
     return files, figures
 
 
-def _path_of(data: Data, item: Item) -> Path:
-    """Return the file of a figure; a hash of its numbers, in the name, shows if it is stale."""
-    end = f"-{item.digest}.svg" if isinstance(item, Figure) else ""
-    return data.folder / f"{item.slug}{end}"
-
-
-def _write_item(item: Item, where: Path, readme: Path) -> str:
-    """Write a table, or a figure with a link that is relative to the README file."""
-    if isinstance(item, Table):
-        return item.block()
+def _show_figure(figure: Figure, where: Path, readme: Path) -> str:
+    """Show a figure with a link that is relative to the README file."""
     path = Path(os.path.relpath(where.resolve(), readme.resolve().parent)).as_posix()
-    title, caption = escape(item.title), escape(item.caption)
+    title, caption = escape(figure.title), escape(figure.caption)
     return f"![{title}]({path})\n\n**{title}.** {caption}\n"
 
 
 def check_readmes(data: Data, root: Path) -> list[str]:
-    """Compare the README files and the CSV files with what the records give.
+    """Name the README files, CSV files and figures that differ from what the records give.
 
-    Args:
-        data: the records.
-        root: folder that the files are in.
-    Returns: lines that say where each file first differs; none if all agree.
     Raises: UserError for a block that cannot be made.
     """
-    lines: list[str] = []
     files, figures = make_files(data, root)
-    for file, content in files.items():
-        path = root / file
-        have = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        pairs = itertools.zip_longest(have, content.splitlines(), fillvalue="(no line)")
-        for number, (old, new) in enumerate(pairs, start=1):
-            if old != new:
-                lines += [f"{file}: line {number} is", old, "the records give", new]
-                break
-    return lines + [f"there is no figure {path}" for path in figures if not path.is_file()]
+    have = {file: (root / file).read_text("utf-8") for file in files if (root / file).is_file()}
+    stale = [f"{file} differs" for file, content in files.items() if have.get(file) != content]
+    return stale + [f"{path} is not there" for path in figures if not path.is_file()]
 
 
 def write_readmes(data: Data, root: Path) -> None:

@@ -28,21 +28,11 @@ Row = tuple[str, str, str | None]
 
 
 def write_screen(
-    results_dir: Path,
-    record: RunRecord,
-    width: int,
-    *,
-    data_dir: Path | None = None,
-    flags: Sequence[str] = (),
+    results_dir: Path, record: RunRecord, width: int, data_dir: Path | None, flags: Sequence[str]
 ) -> str:
-    """Write the last screen of a run, each line within a width.
+    """Write the last screen of a run, each line within a width in characters.
 
-    Args:
-        results_dir: folder that the run's record is in.
-        record: of the run.
-        width: of the terminal, in characters.
-        data_dir: data folder of the run; None: the default one.
-        flags: of the run's command beside its settings: its device.
+    The flags of its command beside its settings are `flags`.
     """
     folder = folder_of(results_dir, record)
     others = [
@@ -51,19 +41,17 @@ def write_screen(
         if place != folder and _compares(run, record)
     ]
     shipped = {run.run_id for place, run in others if is_shipped(place, results_dir)}
-    rows: dict[Row, list[RunRecord]] = {}
+    found: dict[Row, list[RunRecord]] = {}
     for run in [*(run for _, run in others), record]:
-        rows.setdefault(_row_of(run), []).append(run)
-    rows = {row: choose_attempts(runs) for row, runs in rows.items()}
-    own = [_describe_targets(record), _describe_training(record)]
-    own += [[text] for text in _list_faults(record)]
-    own += [[_describe_seeds(record, rows[_row_of(record)], shipped)]]
+        found.setdefault(_row_of(run), []).append(run)
+    rows = {row: choose_attempts(runs) for row, runs in found.items()}
+    own = [*_describe_run(record), [_describe_seeds(record, rows[_row_of(record)], shipped)]]
     references = [*_list_references(record), f"record: {as_typed(str(folder))}"]
     label, command = _propose_command(results_dir, record, data_dir, flags)
     lines = [
         *wrap_parts(_describe_result(record), width, separator=" ", indent=""),
         *(line for parts in own for line in wrap_parts(parts, width)),
-        *_wrap_rows(*_describe_rank(record, rows), width),
+        *_describe_rank(record, rows, width),
         *(line for text in references for line in wrap_parts([text], width)),
         *wrap_command(f"  {label}", command, width),
     ]
@@ -76,13 +64,11 @@ def _row_of(run: RunRecord) -> Row:
 
 def _compares(run: RunRecord, record: RunRecord) -> bool:
     """Whether a run of the same task has the preset, protocol, data and selection of another."""
-
-    def describe(one: RunRecord) -> tuple[object, ...]:
-        data = one.data.source, one.data.fingerprint
-        return one.preset, one.protocol, one.positions is None, *data
-
-    rules = {run.selected_on, record.selected_on} - {None}
-    return describe(run) == describe(record) and len(rules) < 2  # noqa: PLR2004
+    one, other = (
+        (r.preset, r.protocol, r.positions is None, r.data.source, r.data.fingerprint)
+        for r in (run, record)
+    )
+    return one == other and len({run.selected_on, record.selected_on} - {None}) <= 1
 
 
 def _write(score: float, record: RunRecord) -> str:
@@ -101,142 +87,120 @@ def _describe_result(record: RunRecord) -> list[str]:
     run = f"{record.task} / {record.method} / {record.preset}, {protocol}seed {record.seed}:"
     if record.status != "done":
         ends = {"stopped": record.message, "diverged": "diverged", "oom": "out of memory"}
-        at = f"at step {record.steps:,} of {record.total_steps:,}"
-        return [run, f"{ends[record.status]} {at}"]
+        return [run, f"{ends[record.status]} at step {record.steps:,} of {record.total_steps:,}"]
     if record.positions is not None:
         bits = record.positions.bits
-        is_finite = bits is not None
-        text = f"{bits:.3f} {_unit(record)}" if is_finite else "the test loss is not finite"
-        return [run, text, "on the test set" if is_finite else ""]
-    low, high = wilson_interval((record.test_accuracy or 0) / 100, record.test_examples or 1)
+        if bits is None:
+            return [run, "the test loss is not finite"]
+        return [run, f"{bits:.3f} {_unit(record)}", "on the test set"]
+    accuracy = record.test_accuracy or 0.0
+    low, high = wilson_interval(accuracy / 100, record.test_examples or 1)
+    name, baseline = record.best_baseline or ("", 0.0)
+    verdicts = ["at chance"] * record.is_at_chance
+    verdicts += ["below a trivial baseline"] * (name != "majority class" and accuracy < baseline)
+    verdict = f", {' and '.join(verdicts)}" if verdicts else ""
     labels = "" if record.tokens is None else " labels"
     return [
         run,
-        f"test accuracy {record.test_accuracy:.2f} %{_judge(record)}",
+        f"test accuracy {accuracy:.2f} %{verdict}",
         f"({record.test_correct:,} of {record.test_total:,}{labels}; 95 % interval {low:.1f} to "
         f"{high:.1f})",
     ]
 
 
-def _judge(record: RunRecord) -> str:
-    """Say of an accuracy that it is no better than one answer to all, or than a baseline."""
-    verdicts = ["at chance"] if record.is_at_chance else []
-    name, accuracy = record.best_baseline or ("", 0.0)
-    if name != "majority class" and (record.test_accuracy or 0.0) < accuracy:
-        verdicts.append("below a trivial baseline")
-    return f", {' and '.join(verdicts)}" if verdicts else ""
-
-
-def _describe_targets(record: RunRecord) -> list[str]:
-    """Describe predictions of next tokens, or of labels of positions, on the test set."""
+def _describe_run(record: RunRecord) -> Iterator[list[str]]:
+    """List the parts of the lines on this run alone: what else it has measured, and faults."""
+    scores, speed = record.positions, record.steps_per_second
     if record.tokens is not None:
-        return [f"all labels of a sequence right: {record.tokens.sequence_accuracy:.2f} %"]
-    if record.positions is None or record.test_accuracy is None:
-        return []
-    perplexity = record.positions.perplexity
-    correct = f"{record.test_correct:,} of {record.test_total:,}"
-    return [
-        "" if perplexity is None else f"perplexity {perplexity:.4g} per token",
-        f"next token right: {record.test_accuracy:.2f} % ({correct})",
-    ]
-
-
-def _describe_training(record: RunRecord) -> list[str]:
-    """List what this run alone has measured."""
-    speed = record.steps_per_second
-    busy = " (busy machine)" if was_busy(record.threads, record.gpu_shared) else ""
+        yield [f"all labels of a sequence right: {record.tokens.sequence_accuracy:.2f} %"]
+    if scores is not None and record.test_accuracy is not None:
+        correct = f"{record.test_correct:,} of {record.test_total:,}"
+        yield [
+            "" if scores.perplexity is None else f"perplexity {scores.perplexity:.4g} per token",
+            f"next token right: {record.test_accuracy:.2f} % ({correct})",
+        ]
     validation = "not validated yet"
     if record.val_accuracy is not None and record.best_step is not None:
         split = "validation" if record.selected_on == "val" else "selected on the test set:"
         number = f"{record.val_accuracy:.2f} %"
-        if record.positions is not None and record.positions.val_loss is not None:
-            number = f"{record.positions.val_loss / math.log(2):.3f} bits per token"
+        if scores is not None and scores.val_loss is not None:
+            number = f"{scores.val_loss / math.log(2):.3f} bits per token"
         validation = f"{split} {number} at step {record.best_step:,}"
-    return [
+    busy = " (busy machine)" if was_busy(record.threads, record.gpu_shared) else ""
+    yield [
         validation,
         duration(record.wall_seconds),
         "" if speed is None else f"{speed:.2f} steps/s{busy}",
         f"{record.peak_memory_mib:,.0f} MiB",
     ]
-
-
-def _list_faults(record: RunRecord) -> Iterator[str]:
-    """Say what a user must know before she uses the result."""
-    if record.status in ("diverged", "oom") and record.message:
-        yield record.message
     if record.status == "stopped":
-        yield "no test accuracy yet: the test set is measured at the end of the run"
-        left = record.total_steps - record.steps
-        if record.steps_per_second is not None and left > 0:
-            yield f"about {duration(left / record.steps_per_second)} of training left"
+        yield ["no test accuracy yet: the test set is measured at the end of the run"]
+        if speed is not None and record.total_steps > record.steps:
+            left = duration((record.total_steps - record.steps) / speed)
+            yield [f"about {left} of training left"]
+    elif record.message:
+        yield [record.message]
     if record.test_non_finite:
-        what = "examples" if record.positions is None else "positions"
-        yield (
+        what = "examples" if scores is None else "positions"
+        yield [
             f"the logits of {record.test_non_finite:,} of {record.test_total:,} test {what} are "
             f"not finite; they count as wrong"
-        )
+        ]
+
+
+def _scores_of(runs: Sequence[RunRecord]) -> list[float]:
+    return [run.score for run in runs if run.score is not None]
 
 
 def _describe_seeds(record: RunRecord, seeds: Sequence[RunRecord], shipped: Collection[str]) -> str:
-    """Describe the mean over the seeds of the same settings; empty without other seeds.
-
-    Args:
-        record: the run.
-        seeds: all seeds of its settings, the run included.
-        shipped: the ids of the shipped ones.
-    """
-    scores = [run.score for run in seeds if run.score is not None]
+    """Describe the mean over all seeds of a run's settings; empty if there is no other."""
+    scores = _scores_of(seeds)
     if record.score is None or len(scores) == 1:
         return ""
     others = [run for run in seeds if run is not record and run.score is not None]
     kinds = Counter("shipped" if run.run_id in shipped else "other" for run in others)
     counts = " and ".join(f"{n} {kind} seed{'s' * (n > 1)}" for kind, n in sorted(kinds.items()))
-    mean, deviation = statistics.mean(scores), statistics.stdev(scores)
-    spread = f"{_write(mean, record)} ± {_write(deviation, record)} {_unit(record)}"
-    return f"with {counts}: {spread} (mean ± standard deviation)"
+    mean, deviation = (_write(f(scores), record) for f in (statistics.mean, statistics.stdev))
+    return f"with {counts}: {mean} ± {deviation} {_unit(record)} (mean ± standard deviation)"
 
 
 def _describe_rank(
-    record: RunRecord, rows: Mapping[Row, Sequence[RunRecord]]
-) -> tuple[str, list[str]]:
-    """Describe the place of a run's row: a sentence, and rows with their means.
+    record: RunRecord, rows: Mapping[Row, Sequence[RunRecord]], width: int
+) -> list[str]:
+    """Describe the rank of a run's row, with the means of its neighbours, in lines.
 
-    Rows that failed or are at chance have no place. Equal numbers share one.
+    Rows that failed or are at chance have no rank. Equal numbers share one.
     """
-    means: dict[Row, float] = {}
-    for row, runs in rows.items():
-        scores = [run.score for run in runs if run.score is not None]
-        has_failed = any(run.has_failed for run in runs)
-        is_at_chance = all(run.is_at_chance for run in runs if run.score is not None)
-        if scores and not has_failed and not is_at_chance:
-            means[row] = statistics.mean(scores)
+    means = {
+        row: statistics.mean(_scores_of(runs))
+        for row, runs in rows.items()
+        if _scores_of(runs)
+        and not any(run.has_failed for run in runs)
+        and not all(run.is_at_chance for run in runs if run.score is not None)
+    }
     own, sign = _row_of(record), -1 if record.positions is None else 1
     if not means.keys() - {own}:
-        return "", []
+        return []
     order = sorted(means, key=lambda row: (sign * means[row], row[0]))
-    texts = {row: f"{row[0]} {_write(means[row], record)}" for row in order}
+    numbers = {row: _write(means[row], record) for row in order}
+    texts = {row: f"{row[0]} {number}" for row, number in numbers.items()}
+    if record.score is not None and own in means:
+        rank = f"rank {[*numbers.values()].index(numbers[own]) + 1}"
+        texts[own] = f"> {texts[own]} <"
+        place = order.index(own)
+        shown = order[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
+    else:
+        reason = "no result" if record.score is None else "a seed diverged or ran out of memory"
+        rank = f"not ranked ({'at chance' if record.is_at_chance else reason}); best"
+        shown = order[: 2 * NEIGHBOURS + 1]
     protocol = "" if record.protocol == DEFAULT_PROTOCOL else f" and protocol {record.protocol}"
     data = " with the same data" if select_sections(record.changes, "task") else ""
-    among = f"of {len(order)} mixers and variants at this preset{protocol}{data}:"
-    if record.score is not None and own in means:
-        written = [_write(means[row], record) for row in order]
-        rank = written.index(_write(means[own], record)) + 1
-        texts[own] = f"> {texts[own]} <"
-        start = max(0, order.index(own) - NEIGHBOURS)
-        shown = order[start : order.index(own) + NEIGHBOURS + 1]
-        return f"rank {rank} {among}", [texts[row] for row in shown]
-    reason = "no result" if record.score is None else "a seed diverged or ran out of memory"
-    reason = "at chance" if record.is_at_chance else reason
-    shown = order[: 2 * NEIGHBOURS + 1]
-    return f"not ranked ({reason}); best {among}", [texts[row] for row in shown]
-
-
-def _wrap_rows(sentence: str, rows: Sequence[str], width: int) -> list[str]:
-    """Write rows behind a sentence that introduces them, or below it."""
-    start = " ".join([sentence, *rows[:1]])
-    if len(INDENT + start) <= width:
-        return wrap_parts([start, *rows[1:]], width, separator=", ")
-    return wrap_parts([sentence], width) + wrap_parts(rows, width, separator=", ", indent=CONTINUED)
+    sentence = f"{rank} of {len(order)} mixers and variants at this preset{protocol}{data}:"
+    first, *others = [texts[row] for row in shown]
+    if len(f"{INDENT}{sentence} {first}") <= width:
+        return wrap_parts([f"{sentence} {first}", *others], width, separator=", ")
+    below = wrap_parts([first, *others], width, separator=", ", indent=CONTINUED)
+    return wrap_parts([sentence], width) + below
 
 
 def _list_references(record: RunRecord) -> Iterator[str]:

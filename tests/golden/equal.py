@@ -105,7 +105,7 @@ def tables() -> Values:
 
     from lra.report.boards import choose_from_grids
     from lra.report.data import Data
-    from lra.report.readme import BLOCKS, make_items
+    from lra.report.readme import BLOCKS
     from lra.report.repeats import differences_csv
     from lra.report.tables.evaluations import evaluation_tables
     from lra.report.tables.probes import probe_table, probes
@@ -114,7 +114,8 @@ def tables() -> Values:
 
     data = Data(ROOT / "results" / "shipped")
     boards = [board for board in data.boards if board.is_main and not board.of_positions]
-    made = [item for item in make_items(data, [*BLOCKS]) if isinstance(item, Table)]
+    items = [item for make in BLOCKS.values() for item in make(data)]
+    made = [item.without_empty_columns() for item in items if isinstance(item, Table)]
     others = [accuracy_table(choose_from_grids(board)) for board in boards]
     others += [table for board in boards for table in evaluation_tables(data, board)]
     others += map(probe_table, probes(data))

@@ -30,8 +30,8 @@ const leave = { sort: "", order: "", panel: "" };  // what is of one table
 function render(chosen) {
   state = chosen;
   const focused = document.activeElement.id;
-  const view = page.views.find((one) => one.id === (state.view ?? page.start.view)) ?? page.views[0];
-  sheet = view.sheets.find((one) => one.id === (state.sheet ?? page.start.sheet)) ?? view.sheets[0];
+  const view = page.views.find((one) => one.id === state.view) ?? page.views[0];
+  sheet = view.sheets.find((one) => one.id === state.sheet) ?? view.sheets[0];
   const show = (one) => change({ ...leave, view: one.id, sheet: one.sheets[0].id });
   $("views").replaceChildren(...page.views.map((one) => make("button",
     { id: `view-${one.id}`, ariaCurrent: one === view ? "page" : null, onclick: () => show(one) }, one.title)));
@@ -164,7 +164,7 @@ function showRuns(title, names) {
   $("runs-title").textContent = title;
   const runs = names.map((name) => page.runs[name]), texts = (numbers) => numbers.map((number) => make("li", {}, page.texts[number]));
   $("runs-list").replaceChildren(...runs.map((run) => make("section", {}, make("h3", {}, run.is_own && yours(), run.title),
-    make("pre", {}, run.command), make("ul", { className: "facts" }, ...texts(run.facts)),
+    run.command && make("pre", {}, run.command), make("ul", { className: "facts" }, ...texts(run.facts)),
     run.settings && make("details", {}, make("summary", {}, "All settings"), make("ul", { className: "facts" }, ...texts(page.settings[run.settings]))),
     make("p", {}, make("a", { href: run.record }, "record of the run")))));
   $("runs").showModal();

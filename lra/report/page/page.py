@@ -8,38 +8,50 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from common.files import write_atomically
-from lra.record.run import to_frame
-from lra.report.charts import Chart
+from common.strict_yaml import plain
+from lra.record.benchmark import BenchRecord
+from lra.record.packed import file_on_disk
+from lra.record.run import RunRecord, to_frame
+from lra.record.run_files import MetricsLine
+from lra.report.charts import Point
+from lra.report.commands import command
 from lra.report.data import Data
 from lra.report.drawing import NAMES, SPECIFICATIONS
-from lra.report.names import mixer_of, slugify
-from lra.report.page.runs import describe_runs
+from lra.report.names import bench_anchor, mixer_of, run_anchor
 from lra.report.page.sheets import Sheet, View, make_views
 from lra.report.published import PublishedRow
 from lra.report.scores import AT_CHANCE
 from lra.report.styles import BASELINE, assign_styles
-from lra.report.tables.table import FACTS, Column, Entry, Table
+from lra.report.tables.table import FACTS, Column
 
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
+MOST_POINTS = 20_000
+"""Most points of all curves together; the more runs there are, the fewer points each curve has."""
+LONGEST_CURVE = 40
+RUN_FACTS = (
+    "test_text", "message", "test_non_finite", "val_accuracy", "best_step", "steps", "total_steps",
+    "epochs", "wall_seconds", "data", "low_quartile", "high_quartile", "repeats",
+    "ratio_to_reference", "changes", "measured_with", "steps_per_second", "peak_memory_mib",
+    "flops_per_step", "params", "device", "precision", "git", "versions",
+)  # fmt: skip
+"""Fields of records that the page shows."""
 
 
 def write_report(
     data: Data, published: Sequence[PublishedRow], formats: Collection[str], out: Path
 ) -> list[str]:
-    """Write a report into a folder.
+    """Write a report into a folder; return the names of the files.
 
-    Args:
-        data: the records.
-        published: the published results that are shown.
-        formats: html for the page, csv for a table of numbers for each question.
-        out: the folder.
-    Returns: the names of the files.
+    The formats are html for the page, and csv for a table of numbers for each question.
     """
     import pandas as pd
 
@@ -61,13 +73,7 @@ def write_report(
 
 
 def write_page(data: Data, views: Sequence[View], out: Path) -> str:
-    """Return the HTML of the page.
-
-    Args:
-        data: the records that the report is on.
-        views: what the page shows.
-        out: folder that the page will be in, for relative links.
-    """
+    """Return the HTML of the page, which will be in the folder `out`."""
     from vl_convert import javascript_bundle
 
     parts = {
@@ -80,6 +86,10 @@ def write_page(data: Data, views: Sequence[View], out: Path) -> str:
     return "".join(parts.get(piece, piece) for piece in pieces)
 
 
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
 def write_json(value: Any) -> str:
     """Write JSON that cannot end the script element that it stands in."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -88,120 +98,171 @@ def write_json(value: Any) -> str:
 
 def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
     """Make all that the page shows."""
-    rows = {row for view in views for sheet in view.sheets for row in sheet.table.methods}
     counts = {
         "training runs": len(data.records),
         "of them yours": sum(map(data.is_own, data.records)),
         "without a result": sum(run.status != "done" for run in data.records),
     }
-    named = {view.slug: _name_sheets(view.sheets) for view in views}
-    # The sheet of the newest run of the user's own, or the first sheet.
-    sheets = [(view.slug, name, one) for view in views for name, one in named[view.slug].items()]
-    start = max(sheets, key=lambda one: one[2].newest, default=("", ""))
+    rows = {BASELINE} | {row for view in views for one in view.sheets for row in one.table.methods}
+    shown: list[dict[str, Any]] = []
+    for view in [view for view in views if view.sheets]:
+        slugs = [sheet.table.slug for sheet in view.sheets]
+        names = [slug if slugs.index(slug) == i else f"{slug}--{i}" for i, slug in enumerate(slugs)]
+        sheets = [
+            {"id": name, **_write_sheet(one)} for name, one in zip(names, view.sheets, strict=True)
+        ]
+        facts = {"id": view.slug, "title": view.title, "question": view.question}
+        shown.append({**facts, "sheets": sheets})
     return {
         "summary": ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) + ".",
-        "start": {"view": start[0], "sheet": start[1]},
-        "views": [
-            {
-                "id": view.slug,
-                "title": view.title,
-                "question": view.question,
-                "sheets": [_write_sheet(one, name) for name, one in named[view.slug].items()],
-            }
-            for view in views
-            if view.sheets
-        ],
-        "styles": {
-            row: style for row, style in assign_styles(rows).items() if row in {*rows, BASELINE}
-        },
+        "views": shown,
+        "styles": {row: style for row, style in assign_styles(rows).items() if row in rows},
         "charts": SPECIFICATIONS,
         "names": NAMES,
         **describe_runs(data, out),
     }
 
 
-def _name_sheets(sheets: Sequence[Sheet]) -> dict[str, Sheet]:
-    """Name sheets in the page's address; of equal names, all but the first have a number."""
-    names: dict[str, Sheet] = {}
-    for number, sheet in enumerate(sheets, start=1):
-        name = slugify(sheet.table.title)
-        names[f"{name}--{number}" if name in names else name] = sheet
-    return names
-
-
-def _write_sheet(sheet: Sheet, name: str) -> dict[str, Any]:
-    counts = {column.name: _count_numbers(column) for column in sheet.table.columns}
+def _write_sheet(sheet: Sheet) -> dict[str, Any]:
+    table = sheet.table
+    counts = {c.name: sum(e.value is not None for e in c.entries) for c in table.columns}
+    fullest = max(counts, key=counts.__getitem__) if any(counts.values()) else ""
     return {
-        "id": name,
-        "title": sheet.table.title,
-        "caption": sheet.table.caption,
-        "sort": sheet.sort or (max(counts, key=counts.__getitem__) if any(counts.values()) else ""),
+        "title": table.title,
+        "caption": table.caption,
+        "sort": sheet.sort or fullest,
         "columns": [
-            {
-                "name": column.name,
-                "lowest": column.lowest_is_best,
-                "numeric": bool(counts[column.name]),
-            }
-            for column in sheet.table.columns
+            {"name": c.name, "lowest": c.lowest_is_best, "numeric": bool(counts[c.name])}
+            for c in table.columns
         ],
-        "rows": _write_rows(sheet.table),
-        "charts": [_write_chart(chart) for chart in sheet.charts if chart.panels],
+        "rows": [
+            {
+                "name": str(name.text),
+                "mixer": mixer_of(str(name.text)) if i < len(table.methods) else "",
+                "own": name.is_own,
+                "beneath": len(table.methods) <= i and bool(table.methods),
+                "cells": cells,
+            }
+            for i, (name, *cells) in enumerate(
+                zip(table.columns[0].entries, *map(_write_column, table.columns), strict=True)
+            )
+        ],
+        "charts": [
+            dataclasses.asdict(chart) | {"points": [*map(_write_point, chart.points)]}
+            for chart in sheet.charts
+            if chart.panels
+        ],
     }
 
 
-def _count_numbers(column: Column) -> int:
-    return sum(entry.value is not None for entry in column.entries)
-
-
-def _write_rows(table: Table) -> list[dict[str, Any]]:
-    numeric = [bool(_count_numbers(column)) for column in table.columns]
-    marks = [column.marks for column in table.columns]
-    names = table.columns[0].entries
-    return [
-        {
-            "name": str(name.text),
-            "mixer": mixer_of(str(name.text)) if i < len(table.methods) else "",
-            "own": name.is_own,
-            "beneath": len(table.methods) <= i and bool(table.methods),
-            "cells": [
-                _write_entry(column.entries[i], column.digits, marks[j].get(i), numeric[j])
-                for j, column in enumerate(table.columns)
-            ],
+def _write_column(column: Column) -> list[dict[str, Any]]:
+    """Write entries; of a mean over seeds the number, and what the text has behind it apart."""
+    is_text = all(entry.value is None for entry in column.entries)
+    marks = column.marks
+    cells: list[dict[str, Any]] = []
+    for i, entry in enumerate(column.entries):
+        deviation = ""
+        if entry.deviation is not None:
+            deviation = f"±\N{NO-BREAK SPACE}{entry.deviation:.{column.digits}f}"
+        is_mean, is_chance = entry.value is not None and entry.seeds, AT_CHANCE in entry.remarks
+        classes = [marks.get(i), "own" * entry.is_own, "chance" * is_chance, "text" * is_text]
+        small = ", ".join(filter(None, [deviation, *entry.remarks]))
+        found = {
+            "text": f"{entry.value:.{column.digits}f}" if is_mean else entry.text,
+            "small": small.replace(AT_CHANCE, "chance"),
+            "classes": " ".join(filter(None, classes)),
+            "runs": [*entry.anchors],
         }
-        for i, name in enumerate(names)
-    ]
+        cell = {name: value for name, value in found.items() if value}
+        cells.append(cell if entry.value is None else cell | {"value": _rounded(entry.value)})
+    return cells
 
 
-def _write_entry(entry: Entry, digits: int, mark: str | None, is_numeric: bool) -> dict[str, Any]:
-    """Write an entry; of a mean over seeds the number, and what the text has behind it apart."""
-    is_mean = entry.value is not None and entry.seeds
-    deviation = None
-    if entry.deviation is not None:
-        deviation = f"±\N{NO-BREAK SPACE}{entry.deviation:.{digits}f}"
-    is_chance = AT_CHANCE in entry.remarks
-    classes = [mark, "own" * entry.is_own, "chance" * is_chance, "text" * (not is_numeric)]
-    found = {
-        "text": f"{entry.value:.{digits}f}" if is_mean else entry.text,
-        "small": ", ".join(filter(None, [deviation, *entry.remarks])).replace(AT_CHANCE, "chance"),
-        "classes": " ".join(filter(None, classes)),
-        "runs": [*entry.anchors],
-    }
-    said = {name: value for name, value in found.items() if value}
-    return said if entry.value is None else said | {"value": _rounded(entry.value)}  # 0, too
-
-
-def _write_chart(chart: Chart) -> dict[str, Any]:
-    return dataclasses.asdict(chart) | {
-        "points": [
-            {name: _rounded(v) for name, v in point.items() if v is not None}
-            for point in chart.points
-        ]
-    }
+def _write_point(point: Point) -> Point:
+    return {name: _rounded(value) for name, value in point.items() if value is not None}
 
 
 def _rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
-def _read(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+def describe_runs(data: Data, out: Path) -> dict[str, Any]:
+    """Describe all runs and measurements by their anchor, for a page in the folder `out`.
+
+    A text that several of them share is in the page once, and they have its number.
+    """
+    most = max(8, min(LONGEST_CURVE, MOST_POINTS // max(1, len(data.records))))
+    numbers: dict[str, int] = {}
+
+    def number(facts: Mapping[str, str]) -> list[int]:
+        texts = [f"{name}: {text}" for name, text in facts.items() if text]
+        return [numbers.setdefault(text, len(numbers)) for text in texts]
+
+    def link(path: Path) -> str:
+        return Path(os.path.relpath(file_on_disk(path).resolve(), out.resolve())).as_posix()
+
+    settings: dict[str, list[int]] = {}
+    runs: dict[str, dict[str, Any]] = {}
+    for run in data.records:
+        group = f"{run.task} {run.mixer} {run.config_hash}"
+        if group not in settings:
+            settings[group] = number({k: plain(value) for k, value in run.settings.items()})
+        row = data.names.of(run)
+        runs[run_anchor(run)] = {
+            "row": row,
+            "title": f"{row} on {run.task}, seed {run.seed}: {run.status}",
+            "facts": number(_write_facts(run)),
+            "command": command(run),
+            "record": link(data.path(run) / "result.json"),
+            "is_own": data.is_own(run),
+            "is_done": run.status == "done",
+            "settings": group,
+            "curve": _curve(data.metrics(run), most),
+            "measure": "val" if run.positions is None else "loss",
+        }
+    for r in data.bench:
+        row = data.names.of_mixer(r)
+        what = " ".join(filter(None, [r.mode, r.part, r.task]))
+        runs[bench_anchor(r)] = {
+            "row": row,
+            "title": f"{row}, {what}, {r.length:,} positions, batch {r.batch_size}: {r.status}",
+            "facts": number(_write_facts(r)),
+            "record": link(data.path(r)),
+            "is_own": data.is_own(r),
+        }
+    return {"runs": runs, "settings": settings, "texts": [*numbers]}
+
+
+def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, list[float | None]]:
+    """List steps, minutes and scores of a run; of training lines only some."""
+    scored = [line for line in lines if line.val_accuracy is not None or line.accuracy is not None]
+    stride = -(-len(scored) // most) or 1
+    kept = [
+        line
+        for number, line in enumerate(scored)
+        if line.val_accuracy is not None or number % stride == 0 or number == len(scored) - 1
+    ]
+    return {
+        "step": [line.step for line in kept],
+        "minutes": [round(line.seconds / 60, 2) for line in kept],
+        "train": [line.accuracy and round(line.accuracy, 1) for line in kept],
+        "val": [line.val_accuracy and round(line.val_accuracy, 2) for line in kept],
+        "loss": [line.val_loss and round(line.val_loss, 3) for line in kept],
+    }
+
+
+def _write_facts(record: RunRecord | BenchRecord) -> dict[str, str]:
+    """Write what a record has of the facts in words."""
+    return {name.replace("_", " "): _write(getattr(record, name, None)) for name in RUN_FACTS}
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_write(one)}" for name, one in value.items() if one)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_write, value))
+    return "" if value is None else str(value)

@@ -1,8 +1,4 @@
-"""The sheets of the page: a table each, with the charts of its numbers.
-
-A new sheet takes a function that makes it and a line in `views`. A new chart takes a function that
-makes it and a line in the charts of a sheet.
-"""
+"""The sheets of the page: a table each, with the charts of its numbers."""
 
 from __future__ import annotations
 
@@ -34,26 +30,26 @@ class Sheet:
     charts: Sequence[Chart] = ()
     sort: str = ""
     """Column that the rows are sorted by at first; empty: the one with most numbers."""
-    newest: float = 0.0
-    """Time of the newest finished run of the user's own; the page opens with the newest sheet."""
 
 
 def result_sheets(data: Data) -> Iterator[Sheet]:
-    """Tabulate the accuracies, or bits, of each board, the leaderboard first."""
-    every = sorted(data.boards, key=lambda board: board is not data.leading_board)
-    for board in every:
+    """Tabulate the accuracies, or bits, of each board. The board of the newest run of the user's
+    own comes first, sorted by the task of that run, and else the leaderboard.
+    """
+
+    def newest(board: Board) -> tuple[float, str]:
+        own = [run for run in board.records if data.is_own(run) and run.status == "done"]
+        return max(((data.time(run), run.task) for run in own), default=(0.0, ""))
+
+    def order(board: Board) -> tuple[float, bool]:
+        return -newest(board)[0], board is not data.leading_board
+
+    for board in sorted(data.boards, key=order):
         shown = choose_from_grids(board)
         table = position_table(shown) if board.of_positions else _accuracy_table(data, shown)
-        own = {
-            data.time(run): run.task
-            for run in shown.records
-            if data.is_own(run) and run.status == "done"
-        }
-        newest = max(own, default=0.0)
-        tasks = [own[newest]] if own and not board.of_positions else []
-        columns = [*tasks, *AVERAGES, *table.headings[1:]]
+        columns = [newest(board)[1], *AVERAGES, *table.headings[1:]]
         sort = next(name for name in columns if name in table.headings)
-        yield Sheet(table, [bubbles_of_board(data, shown), curves_of_board(shown)], sort, newest)
+        yield Sheet(table, [bubbles_of_board(data, shown), curves_of_board(shown)], sort)
 
 
 def _accuracy_table(data: Data, board: Board) -> Table:
@@ -93,17 +89,17 @@ def run_sheets(data: Data) -> Iterator[Sheet]:
         Entry(data.names.of(run), is_own=data.is_own(run), anchors=[run_anchor(run)])
         for run in runs
     ]
-    texts = {
-        "task": [_describe_task(run) for run in runs],
-        "preset": [run.preset for run in runs],
-        "protocol": [run.protocol for run in runs],
-        "seed": [str(run.seed) for run in runs],
-        "status": [run.status for run in runs],
-        "result": [run.test_text or None for run in runs],
-        "steps": [f"{run.steps:,} of {run.total_steps:,}" for run in runs],
-        "device": [run.device for run in runs],
-    }
-    columns = [Column("run", names), *(text_column(name, found) for name, found in texts.items())]
+    columns = [
+        Column("run", names),
+        text_column("task", map(_describe_task, runs)),
+        *(
+            text_column(name, [str(getattr(run, name)) for run in runs])
+            for name in ("preset", "protocol", "seed", "status")
+        ),
+        text_column("result", [run.test_text or None for run in runs]),
+        text_column("steps", [f"{run.steps:,} of {run.total_steps:,}" for run in runs]),
+        text_column("device", [run.device for run in runs]),
+    ]
     caption = "Select a name to see settings, command and learning curve."
     yield Sheet(Table("runs", "All runs", caption, columns))
 
@@ -124,12 +120,7 @@ class View:
 
 
 def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
-    """Make the views of the page, in their order.
-
-    Args:
-        data: the records.
-        published: what papers print, which is shown apart from what was measured here.
-    """
+    """Make the views of the page, in their order; published results have one of their own."""
     of_papers = [Sheet(published_table(published))] if published else []
     return [
         View("results", "Results", "Which mixer is best, and is its lead real?",
