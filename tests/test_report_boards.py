@@ -24,7 +24,7 @@ DONE = record(run_id="abc-s0", test_accuracy=59.65)
 @pytest.mark.parametrize(
     ("runs", "text"),
     [
-        ([], "-"),
+        ([], None),
         ([record()], "40.00 (n=1)"),
         ([record(), record(seed=1, test_accuracy=44.0)], "42.00 ± 2.83 (n=2)"),
         ([record(), *(record(seed=s, status="diverged") for s in (1, 2))],
@@ -35,35 +35,36 @@ DONE = record(run_id="abc-s0", test_accuracy=59.65)
         ([record(run_id="a-s0-r2", test_accuracy=44.0), record(run_id="a-s0")], "44.00 (n=1)"),
         ([record(run_id="a-s0-r10", status="stopped"), record(run_id="a-s0-r2")], "40.00 (n=1)"),
         # A shipped result stays beside the user's own unfinished run of the same name.
-        ([DONE, STOPPED], "59.65 (n=1; your run: stopped at step 5 of 1,500)"),
+        ([DONE, STOPPED], "59.65 (n=1), your run: stopped at step 5 of 1,500"),
         ([DONE, STOPPED, record(run_id="b-s1", seed=1, test_accuracy=59.65),
           record(run_id="b-s1", seed=1, status="oom", steps=7)],
-         "59.65 ± 0.00 (n=2; your run: stopped at step 5 of 1,500; your run: oom at step 7 of 20)"),
+         "59.65 ± 0.00 (n=2), your run: stopped at step 5 of 1,500, your run: oom at step 7 of 20"),
     ],
 )  # fmt: skip
-def test_the_text_of_a_cell(runs: list[RunRecord], text: str) -> None:
-    assert cell_of(runs).text() == text
+def test_the_text_of_a_cell(runs: list[RunRecord], text: str | None) -> None:
+    assert cell_of(runs).entry().text == text
 
 
 @pytest.mark.parametrize(
-    ("runs", "text", "value"),
+    ("runs", "text", "is_ranked"),
     [
         # The majority class scores 17 % of 2,000: 1.96 points are the 1 % level.
-        ([record(test_accuracy=18.9)], "at chance: 18.90 (n=1)", None),
-        ([record(test_accuracy=19.1)], "19.10 (n=1)", 19.1),
+        ([record(test_accuracy=18.9)], "at chance: 18.90 (n=1)", False),
+        ([record(test_accuracy=19.1)], "19.10 (n=1)", True),
         # Where training's majority is the test set's minority, the other answer beats it.
         ([record(test_accuracy=52.0, baselines={"majority class": 48.0}, largest_class=52.0)],
-         "at chance: 52.00 (n=1)", None),
+         "at chance: 52.00 (n=1)", False),
         ([record(test_accuracy=17.0), record(seed=1, test_accuracy=50.0)],
-         "33.50 ± 23.33 (n=2), 1 of 2 at chance", 33.5),
-        ([record(), record(seed=1, status="oom")], "40.00 (n=1), oom", None),
-        ([record(), record(seed=1, status="stopped")], "40.00 (n=1), stopped", 40.0),
+         "33.50 ± 23.33 (n=2), 1 of 2 at chance", True),
+        ([record(), record(seed=1, status="oom")], "40.00 (n=1), oom", False),
+        ([record(), record(seed=1, status="stopped")], "40.00 (n=1), stopped", True),
     ],
 )  # fmt: skip
 def test_results_at_chance_and_failed_ones_have_no_rank(
-    runs: list[RunRecord], text: str, value: float | None
+    runs: list[RunRecord], text: str, is_ranked: bool
 ) -> None:
-    assert (cell_of(runs).text(), cell_of(runs).value()) == (text, value)
+    entry = cell_of(runs).entry()
+    assert (entry.text, entry.is_ranked) == (text, is_ranked)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_ones_own_rows_of_other_training_join_and_validation_chooses() -> None:
     ]  # fmt: skip
     (board,) = boards(runs, is_own=lambda _: True)
     rows = choose_from_grids(board).rows
-    assert {name: cells["listops"].mean() for name, cells in rows.items()} == {
+    assert {name: cells["listops"].entry().value for name, cells in rows.items()} == {
         "tnn (best of 2 by validation)": 39.0, "tnn (model.dim=8, train.lr=1)": 45.0,
     }  # fmt: skip
     assert choose_from_grids(*boards(runs)).rows.keys() == board.rows.keys(), "shipped ones do not"

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
-from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of
+from lra.report.scores import (
+    FIVE,
+    Cell,
+    IsOwn,
+    Measure,
+    cell_of,
+    group_by,
+    measures_of,
+    merit_of,
+)
 from tasks.base import BENCHMARK
 
 PRESETS = (PAPER, "budget", "quick")
@@ -17,7 +26,7 @@ PRESETS = (PAPER, "budget", "quick")
 _SOURCES = ("official", "generated", "generated, clean law", "unofficial")
 """Kinds of data, in the order in which main tables prefer them."""
 
-Cells = Mapping[str, Cell[RunRecord]]
+Cells = Mapping[str, Cell]
 """The cells of a row, by task."""
 
 
@@ -102,11 +111,23 @@ class Board:
         sign = 1 if measure.lowest_is_best else -1
 
         def order(name: str) -> tuple[bool, bool, float]:
-            cell = self.rows[name].get(task, Cell())
-            mean = cell.mean(measure)
-            return cell.value(measure) is None, mean is None, sign * (mean or 0.0)
+            entry = self.rows[name].get(task, Cell()).entry(measure)
+            return not entry.is_ranked, entry.value is None, sign * (entry.value or 0.0)
 
         return replace(self, rows={name: self.rows[name] for name in sorted(self.rows, key=order)})
+
+
+def arrange(
+    runs: Iterable[RunRecord],
+    row_of: Callable[[RunRecord], str],
+    column_of: Callable[[RunRecord], str],
+    is_own: IsOwn,
+) -> dict[str, Cells]:
+    """Make a cell of the runs of each row and column."""
+    return {
+        row: {column: cell_of(one, is_own) for column, one in group_by(same, column_of).items()}
+        for row, same in sorted(group_by(runs, row_of).items())
+    }
 
 
 def boards(
@@ -126,26 +147,23 @@ def boards(
         is_own: says which runs are the user's own.
     """
     names = names or RowNames(records)
-    groups: dict[tuple[str, bool, str, bool, str], list[RunRecord]] = {}
-    for r in sorted(records, key=lambda r: r.run_id):
-        setting = r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
-        groups.setdefault(("" if r.positions is None else r.task, *setting), []).append(r)
+
+    def setting(r: RunRecord) -> tuple[str, bool, str, bool, str]:
+        task = "" if r.positions is None else r.task
+        return task, r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
+
+    groups = group_by(sorted(records, key=lambda r: r.run_id), setting)
     found: list[Board] = []
     for (positions, _, preset, _, protocol), runs in sorted(groups.items()):
         columns: dict[str, dict[str, list[RunRecord]]] = {}
-        for task in sorted({r.task for r in runs}):
-            for reason, group in _divide([r for r in runs if r.task == task]):
+        for task, same in sorted(group_by(runs, lambda r: r.task).items()):
+            for reason, group in _divide(same):
                 columns.setdefault(reason, {})[task] = group
         for reason, by_task in sorted(columns.items()):
-            rows: dict[str, dict[str, list[RunRecord]]] = {}
-            for r in (r for group in by_task.values() for r in group):
-                rows.setdefault(names.of(r), {}).setdefault(r.task, []).append(r)
-            cells = {
-                name: {task: cell_of(same, is_own) for task, same in row.items()}
-                for name, row in sorted(rows.items())
-            }
+            every = [r for group in by_task.values() for r in group]
+            rows = arrange(every, names.of, lambda r: r.task, is_own)
             conditions = {task: ", ".join(_describe(group)) for task, group in by_task.items()}
-            found.append(Board(preset, protocol, cells, conditions, reason, bool(positions)))
+            found.append(Board(preset, protocol, rows, conditions, reason, bool(positions)))
     return found
 
 
@@ -158,11 +176,13 @@ def _divide(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]
         (r.data.source, r.data.fingerprint): r.selected_on
         for r in sorted(records, key=lambda r: r.selected_on or "")
     }
-    groups: dict[tuple[str, str, str], list[RunRecord]] = {}
-    for r in records:
+
+    def condition(r: RunRecord) -> tuple[str, str, str]:
         data = r.data.source, r.data.fingerprint
         # A run that ended before its first validation goes with others on its data.
-        groups.setdefault((*data, r.selected_on or rules[data] or "val"), []).append(r)
+        return *data, r.selected_on or rules[data] or "val"
+
+    groups = group_by(records, condition)
 
     def order(key: tuple[str, str, str]) -> tuple[object, ...]:
         source, fingerprint, rule = key
@@ -200,7 +220,7 @@ def leading_board(boards: Sequence[Board]) -> Board | None:
 
     def order(board: Board) -> tuple[int, int]:
         ranked = [
-            [t for t in FIVE if t in c and c[t].value() is not None] for c in board.rows.values()
+            [t for t in FIVE if t in c and c[t].entry().is_ranked] for c in board.rows.values()
         ]
         return max(map(len, ranked), default=0), -PRESETS.index(board.preset)
 
@@ -232,16 +252,13 @@ def choose_from_grids(board: Board) -> Board:
         name: without_training(next(iter(rows[name].values())).runs[0]) for name in board.own_rows
     }
     names = RowNames([*runs.values()])
-    grids: dict[str, list[str]] = {}
-    for name, run in runs.items():
-        grids.setdefault(names.of(run), []).append(name)
-    for name, members in grids.items():
+    for name, members in group_by(runs, lambda row: names.of(runs[row])).items():
         if len(members) > 1:
             joined = [rows.pop(member) for member in members]
             best = f"best of {len(members)} by validation"
             shown = f"{name[:-1]}, {best})" if name.endswith(")") else f"{name} ({best})"
             rows[shown] = {
-                task: max((c[task] for c in joined if task in c), key=lambda cell: cell.merit)
+                task: max((c[task] for c in joined if task in c), key=lambda c: merit_of(c.runs))
                 for task in sorted({task for cells in joined for task in cells})
             }
     return replace(board, rows=dict(sorted(rows.items())))

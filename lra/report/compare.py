@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.errors import UserError
-from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.names import complete
 from lra.report.scores import Cell
 from lra.report.tables.table import Table, text_column
-from lra.report.tables.terminal import fit_table, wrap
+from lra.report.tables.terminal import wrap, write_table
 
 RESAMPLES = 10_000
 SIGNIFICANCE = 0.05
 """P-value above which a difference is within noise."""
+_DIFFERENCE = "difference of test accuracy in percentage points"
 _HEADINGS = ("task", "points", "95 % interval", "seeds", "p", "verdict")
 _NOISE = (
     "A difference is within noise if its 95 % interval includes 0 or if p is above "
@@ -126,7 +126,7 @@ def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
     return 100 * float(mean - reach), 100 * float(mean + reach), p_value
 
 
-def compare_cells(data: Data, first: Cell[RunRecord], second: Cell[RunRecord]) -> Comparison | str:
+def compare_cells(data: Data, first: Cell, second: Cell) -> Comparison | str:
     """Compare two cells over their common seeds.
 
     Returns: the comparison, or words that say why the two cannot be compared.
@@ -162,7 +162,7 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
             if isinstance(found, str):
                 left_out.append(f"{task} ({board.name}): {first} and {other} {found}")
             else:
-                title = f"{first} less {other}. {board.name}"
+                title = f"{first} less {other}. {board.name}: {_DIFFERENCE}"
                 tables.setdefault(title, []).append([task, *_write(found, first, other)])
                 counts.add(found.seeds)
     if not tables:
@@ -171,8 +171,7 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
     parts: list[str] = []
     for title, rows in tables.items():
         columns = map(text_column, _HEADINGS, zip(*rows, strict=True))
-        parts.append(wrap(f"{title}: difference of test accuracy in percentage points"))
-        parts.append(fit_table(Table("", "", "", [*columns])).text)
+        parts.append(write_table(Table("", title, "", [*columns])))
     if left_out:
         parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", "    ") for t in left_out)]))
     kinds = [_ONE_SEED] * (1 in counts) + [_SEVERAL_SEEDS] * (max(counts) > 1)

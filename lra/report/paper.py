@@ -26,11 +26,10 @@ from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
 from lra.report.tables.table import (
     Entry,
     Table,
-    name_column,
     number_entry,
     text_column,
 )
-from lra.report.tables.terminal import describe_seeds, seed_counts, usual_seeds
+from lra.report.tables.terminal import Notes
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)
@@ -151,7 +150,7 @@ def choose_rows(board: Board, words: Sequence[str], columns: Sequence[str] = ())
 
     def order(name: str) -> tuple[object, ...]:
         cells = board.rows[name]
-        found = [mean for t in tasks if t in cells and (mean := cells[t].mean()) is not None]
+        found = [mean for t in tasks if t in cells and (mean := cells[t].entry().value) is not None]
         return -len(found), -sum(found), name
 
     usual = [name for name, cells in board.rows.items() if is_at_preset(cells)]
@@ -165,7 +164,9 @@ def choose_columns(board: Board, words: Sequence[str]) -> tuple[Board, list[str]
     """Return the columns, and the board without the rows that have nothing in any of them."""
     rows = board.rows.values()
     with_result = [
-        task for task in board.tasks if any(task in c and c[task].mean() is not None for c in rows)
+        task
+        for task in board.tasks
+        if any(task in c and c[task].entry().value is not None for c in rows)
     ]
     counts = {n: sum(average(c, tasks) is not None for c in rows) for n, tasks in AVERAGES.items()}
     usual = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
@@ -207,10 +208,9 @@ def _tabulate(
     rows = [*board.rows, *trivial]
     by_name = {column.name: column for column in accuracy_columns(board, trivial)}
     columns = [by_name.get(name, text_column(name, [None] * len(rows))) for name in names]
-    seeds = describe_seeds(usual_seeds(counts := seed_counts(columns)), counts)
     conditions = {task: text for task, text in board.conditions.items() if task in names}
     what = conditions_of(dataclasses.replace(board, conditions=conditions))
-    caption = f"Test accuracy in percent. {seeds} {RANKS} {what}".strip()
+    caption = f"Test accuracy in percent. {Notes(columns).seeds} {RANKS} {what}".strip()
     caption += f" Published: {_PUBLISHED_NOTE}" * bool(published)
     filled = [
         dataclasses.replace(
@@ -219,7 +219,7 @@ def _tabulate(
         )
         for one in columns
     ]  # fmt: skip
-    first = name_column("mixer", [*rows, *(row.method for row in published)])
+    first = text_column("mixer", [*rows, *(row.method for row in published)])
     groups = {"": len(board.rows), "trivial baselines": len(trivial), PUBLISHED: len(published)}
     sources = {row.method: row.source for row in published}
     table = Table(_slug_of(board), board.name, caption, [first, *filled])

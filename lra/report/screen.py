@@ -10,7 +10,7 @@ from lra.report.data import Data
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import accuracy_columns, position_table
 from lra.report.tables.table import Table
-from lra.report.tables.terminal import fit_table, wrap
+from lra.report.tables.terminal import wrap, write_table
 
 
 def summarize(data: Data, *, is_chosen: bool = False) -> str:
@@ -45,9 +45,7 @@ def _write(table: Table, *sentences: str, columns: Collection[str] = ()) -> str:
     """Write a table with its title and legend; of its columns all, or the first one and some."""
     first, *others = table.columns
     chosen = [column for column in others if not columns or column.name in columns]
-    fitted = fit_table(replace(table, columns=[first, *chosen]))
-    legend = wrap(" ".join([*fitted.legend, *sentences]))
-    return "\n\n".join([wrap(table.title), fitted.text, legend]).rstrip()
+    return write_table(replace(table, columns=[first, *chosen]), *sentences)
 
 
 def _describe_board(board: Board) -> str:

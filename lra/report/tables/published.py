@@ -10,8 +10,8 @@ from lra.record.schema import is_cpu
 from lra.report.data import Data
 from lra.report.published import PublishedRow
 from lra.report.repeats import Repeat, repeats
-from lra.report.scores import AVERAGES, mean_over
-from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
+from lra.report.scores import AVERAGES, Entry, mean_over
+from lra.report.tables.table import Column, Table, number_entry, text_column
 from tasks.base import BENCHMARK
 
 _PRINTED = (
