@@ -147,23 +147,23 @@ def boards(
         is_own: says which runs are the user's own.
     """
     names = names or RowNames(records)
+    records = sorted(records, key=lambda r: r.run_id)
 
     def setting(r: RunRecord) -> tuple[str, bool, str, bool, str]:
         task = "" if r.positions is None else r.task
         return task, r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
 
-    groups = group_by(sorted(records, key=lambda r: r.run_id), setting)
+    reasons: dict[int, str] = {}
+    for same in group_by(records, lambda r: (setting(r), r.task)).values():
+        for reason, group in _divide(same):
+            reasons |= {id(run): reason for run in group}
+    groups = group_by(records, lambda r: (*setting(r), reasons[id(r)]))
     found: list[Board] = []
-    for (positions, _, preset, _, protocol), runs in sorted(groups.items()):
-        columns: dict[str, dict[str, list[RunRecord]]] = {}
-        for task, same in sorted(group_by(runs, lambda r: r.task).items()):
-            for reason, group in _divide(same):
-                columns.setdefault(reason, {})[task] = group
-        for reason, by_task in sorted(columns.items()):
-            every = [r for group in by_task.values() for r in group]
-            rows = arrange(every, names.of, lambda r: r.task, is_own)
-            conditions = {task: ", ".join(_describe(group)) for task, group in by_task.items()}
-            found.append(Board(preset, protocol, rows, conditions, reason, bool(positions)))
+    for (positions, _, preset, _, protocol, reason), runs in sorted(groups.items()):
+        rows = arrange(runs, names.of, lambda r: r.task, is_own)
+        by_task = sorted(group_by(runs, lambda r: r.task).items())
+        conditions = {task: ", ".join(_describe(same)) for task, same in by_task}
+        found.append(Board(preset, protocol, rows, conditions, reason, bool(positions)))
     return found
 
 

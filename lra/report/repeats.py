@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from common.strict_yaml import plain
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_changes
-from lra.config.settings_files import ALL, STARTS, Entry, list_files
+from lra.config.settings_files import ALL, STARTS, list_files
 from lra.report.published import PublishedRow, published_rows, published_runs
+from lra.report.scores import group_by
 from tasks.base import BENCHMARK
 
 if TYPE_CHECKING:
@@ -43,15 +45,14 @@ def repeats() -> Iterator[Repeat]:
 
     by_method = {row.method: row for row in published_rows()}
     runs = [one for mixer in list_files("mixers") for one in published_runs(mixer).items()]
-    for method, run in runs:
-        for task in BENCHMARK:
-            if by_method[method].values[task] is not None:
-                overrides = run.changes_on(task)
-                request = RunRequest(
-                    task=task, mixer=run.mixer, preset=run.preset, protocol=run.protocol,
-                    changes=parse_changes(overrides),
-                )  # fmt: skip
-                yield Repeat(by_method[method], task, compose(request), overrides)
+    for (method, run), task in itertools.product(runs, BENCHMARK):
+        if by_method[method].values[task] is not None:
+            overrides = run.changes_on(task)
+            request = RunRequest(
+                task=task, mixer=run.mixer, preset=run.preset, protocol=run.protocol,
+                changes=parse_changes(overrides),
+            )  # fmt: skip
+            yield Repeat(by_method[method], task, compose(request), overrides)
 
 
 def differences_csv() -> str:
@@ -62,15 +63,12 @@ def differences_csv() -> str:
 
     rows: list[dict[str, str]] = []
     for owner, file in {**list_files("tasks"), **list_files("mixers")}.items():
-        groups: dict[Entry, list[str]] = {}
-        for one in file.entries:
-            if one.has_other:
-                same = replace(one, origin="", source="", task=ALL)
-                groups.setdefault(same, []).append(one.task)
-        for entry, tasks in groups.items():
+        others = [one for one in file.entries if one.has_other]
+        alike = group_by(others, lambda one: replace(one, origin="", source="", task=ALL))
+        for entry, same in alike.items():
             kind = "initial " if entry.section == STARTS else f"{entry.section}."
             limits = (("preset", entry.preset), ("protocol", entry.protocol))
-            where = [task for task in tasks if task != ALL]
+            where = [one.task for one in same if one.task != ALL]
             where += [f"{of} {name}" for of, name in limits if name not in (None, PAPER)]
             rows.append(
                 {

@@ -101,12 +101,8 @@ class Measure:
         return {name: value for one in results for name, value in self.beneath(one).items()}
 
 
-def _scores(result: TestedRecord) -> PositionScores:
-    return result.positions or PositionScores()
-
-
 def _bits_beneath(result: TestedRecord) -> Mapping[str, float]:
-    scores = _scores(result)
+    scores = result.positions or PositionScores()
     trivial = {f"trivial baseline: {name}": bits for name, bits in scores.baseline_bits.items()}
     return trivial | {f"lower bound: {name}": bits for name, bits in scores.lowest_bits.items()}
 
@@ -119,10 +115,18 @@ ACCURACY = Measure(
 )
 NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
 """Accuracy where targets are positions, which is no measure of chance."""
-PERPLEXITY = Measure("perplexity", lambda result: _scores(result).perplexity, lowest_is_best=True)
+BITS = Measure(
+    "bits per token", lambda result: result.positions and result.positions.bits, digits=3,
+    lowest_is_best=True, beneath=_bits_beneath,
+)  # fmt: skip
+PERPLEXITY = Measure(
+    "perplexity", lambda result: result.positions and result.positions.perplexity,
+    lowest_is_best=True,
+)  # fmt: skip
 VALIDATION_LOSS = Measure(
-    "validation loss, nats", lambda result: _scores(result).val_loss, digits=3, lowest_is_best=True
-)
+    "validation loss, nats", lambda result: result.positions and result.positions.val_loss,
+    digits=3, lowest_is_best=True,
+)  # fmt: skip
 
 
 def measures_of(results: Sequence[TestedRecord]) -> list[Measure]:
@@ -133,14 +137,7 @@ def measures_of(results: Sequence[TestedRecord]) -> list[Measure]:
     if not positions:
         return [ACCURACY]
     unit = unit_of(max((one.text_bytes for one in positions if one.text_bytes), default=None))
-    bits = Measure(
-        f"bits per {unit}",
-        lambda result: _scores(result).bits,
-        digits=3,
-        lowest_is_best=True,
-        beneath=_bits_beneath,
-    )
-    return [bits, PERPLEXITY]
+    return [replace(BITS, name=f"bits per {unit}"), PERPLEXITY]
 
 
 def validation_of(results: Sequence[TestedRecord]) -> Measure:
@@ -149,10 +146,10 @@ def validation_of(results: Sequence[TestedRecord]) -> Measure:
         return Measure("validation accuracy", lambda result: getattr(result, "val_accuracy", None))
 
     def bits(result: TestedRecord) -> float | None:
-        loss = _scores(result).val_loss
+        loss = VALIDATION_LOSS.of(result)
         return None if loss is None else loss / math.log(2)
 
-    return Measure("validation bits per token", bits, digits=3, lowest_is_best=True)
+    return replace(VALIDATION_LOSS, name="validation bits per token", of=bits)
 
 
 @dataclass(frozen=True)
@@ -190,14 +187,8 @@ def score(
     """Say what results score that differ in seed alone: mean ± standard deviation (n), remarks.
 
     The interval is mean ± standard deviation; of one seed the 95 % interval of its accuracy. A
-    number has no rank if a run failed, or if all are at chance.
-
-    Args:
-        results: one for each seed.
-        measure: the number that is shown.
-        unfinished: how runs of the user's own ended in whose place shipped results are counted.
-        shows_spread: whether the text has the standard deviation over seeds and their number.
-        is_own: whether any of the runs is the user's own.
+    number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of the
+    user's own ended in whose place shipped results are counted.
     """
     numbers = [value for one in results if (value := measure.of(one)) is not None]
     mean = statistics.mean(numbers) if numbers else None

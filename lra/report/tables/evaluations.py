@@ -16,7 +16,7 @@ from lra.record.scores import wilson_interval
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import slugify
-from lra.report.scores import ACCURACY, Entry, Measure, group_by, measures_of, score
+from lra.report.scores import ACCURACY, Entry, Measure, Result, group_by, measures_of, score
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Line, Table, fill_columns, number_entry, turn
 
@@ -36,22 +36,14 @@ def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
         evaluated, labels = _evaluations_of(data, board, task)
         if not labels:
             continue
-        trained = {
-            row: [
-                run
-                for run in board.rows[row][task].runs
-                if any(one.run_id == run.run_id for same in found.values() for one in same)
-            ]
-            for row, found in evaluated.items()
-        }
         runs = [run for row in evaluated for run in board.rows[row][task].runs]
         runs.sort(key=lambda run: run.run_id)
         lengths = " and ".join(f"{n:,}" for n in sorted({one.trained_length for one in labels}))
         for measure in measures_of(runs):
             rows = {
                 row: {
-                    name: score(same, measure, is_own=board.rows[row][task].has_own)
-                    for name, same in {AS_TRAINED: trained[row], **found}.items()
+                    label: score([*same.values()], measure, is_own=board.rows[row][task].has_own)
+                    for label, same in found.items()
                 }
                 for row, found in evaluated.items()
             }
@@ -76,13 +68,13 @@ def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
 
 def _evaluations_of(
     data: Data, board: Board, task: str
-) -> tuple[dict[str, dict[str, list[EvaluationRecord]]], list[EvaluationRecord]]:
-    """Group what the models of a column scored out of distribution, by row and label of the data.
+) -> tuple[dict[str, dict[str, dict[str, Result]]], list[EvaluationRecord]]:
+    """Group what the models of a column scored out of distribution, and as they were trained.
 
     Models are compared on the same examples. Where data of one label has several fingerprints,
     the one of most records counts; records on the others are named as faults.
 
-    Returns: the groups, and a record of each label.
+    Returns: results by row, label of the data and run, and a record of each label.
     """
     found = [
         (row, run, one)
@@ -90,20 +82,23 @@ def _evaluations_of(
         for run in (cells[task].runs if task in cells else ())
         for one in data.evaluations(run)
     ]
-    rows: dict[str, dict[str, list[EvaluationRecord]]] = {row: {} for row, _, _ in found}
-    labels: list[EvaluationRecord] = []
-    for label, same in group_by(found, lambda one: one[2].label).items():
-        main = statistics.mode(one.data.fingerprint for _, _, one in same)
-        for row, run, one in same:
-            if one.data.fingerprint == main:
-                rows[row].setdefault(label, []).append(one)
-            else:
-                path = data.path(run) / one.path
-                data.add_fault(f"{path}: of other examples than most models of the table")
-        labels.append(next(one for _, _, one in same if one.data.fingerprint == main))
-    return {row: of_row for row, of_row in rows.items() if of_row}, sorted(
-        labels, key=evaluation_order
-    )
+    same_label = group_by((one for _, _, one in found), lambda one: one.label)
+    main = {
+        label: statistics.mode(one.data.fingerprint for one in same)
+        for label, same in same_label.items()
+    }
+    rows: dict[str, dict[str, dict[str, Result]]] = {}
+    labels: dict[str, EvaluationRecord] = {}
+    for row, run, one in found:
+        if one.data.fingerprint == main[one.label]:
+            of_row = rows.setdefault(row, {AS_TRAINED: {}})
+            of_row[AS_TRAINED][run.run_id] = run
+            of_row.setdefault(one.label, {})[run.run_id] = one
+            labels.setdefault(one.label, one)
+        else:
+            path = data.path(run) / one.path
+            data.add_fault(f"{path}: of other examples than most models of the table")
+    return rows, sorted(labels.values(), key=evaluation_order)
 
 
 def _evaluation_lines(labels: Sequence[EvaluationRecord], measure: Measure) -> list[Line]:

@@ -10,7 +10,7 @@ from lra.record.schema import is_cpu
 from lra.report.data import Data
 from lra.report.published import PublishedRow
 from lra.report.repeats import Repeat, repeats
-from lra.report.scores import AVERAGES, Entry, mean_over
+from lra.report.scores import AVERAGES, Entry, group_by, mean_over
 from lra.report.tables.table import Column, Table, number_entry, text_column
 from tasks.base import BENCHMARK
 
@@ -23,10 +23,6 @@ _PRINTED = (
 
 def published_table(rows: Sequence[PublishedRow]) -> Table:
     """Tabulate published results, their averages recomputed."""
-    texts = {
-        "source": [row.source for row in rows],
-        "note": [row.note or None for row in rows],
-    }
     columns = [text_column("method", [row.method for row in rows])]
     for task in BENCHMARK:
         entries = [Entry(r.printed[task] or None, r.values[task], is_ranked=True) for r in rows]
@@ -34,7 +30,8 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
     for name, tasks in AVERAGES.items():
         means = [mean_over(tasks, row.values) for row in rows]
         columns.append(Column(name, [number_entry(mean, is_ranked=True) for mean in means]))
-    columns += [text_column(name, found) for name, found in texts.items()]
+    columns.append(text_column("source", [row.source for row in rows]))
+    columns.append(text_column("note", [row.note or None for row in rows]))
     caption = f"{_PRINTED} The averages are computed from the rows that have all of their tasks."
     return Table("published", "Published results", caption, columns, beneath=len(rows))
 
@@ -45,17 +42,18 @@ def reproduce_table(data: Data) -> Table:
     from lra.train.training_time import count_steps
 
     records, found = timed_records(data), list(repeats())
-    speeds: dict[str, dict[int, float]] = {}
-    for device in sorted({record.device for record in records}):
-        for number, one in enumerate(found):
-            speed = find_speed(records, one.config, device)
-            if speed is not None:
-                speeds.setdefault(device, {})[number] = speed
+    speeds = {
+        device: {
+            number: speed
+            for number, one in enumerate(found)
+            if (speed := find_speed(records, one.config, device)) is not None
+        }
+        for device in sorted({record.device for record in records}, key=is_cpu, reverse=True)
+    }
     # The CPU and the GPU on which steps of most published rows were timed.
     devices = [
         max(same, key=lambda name: len(speeds[name]))
-        for of_cpu in (True, False)
-        if (same := [name for name in speeds if is_cpu(name) == of_cpu])
+        for same in group_by(filter(speeds.__getitem__, speeds), is_cpu).values()
     ]
     costs: dict[str, dict[str, str]] = {}
     for number, one in enumerate(found):
@@ -67,9 +65,7 @@ def reproduce_table(data: Data) -> Table:
         ]
         text = "not known" if steps is None else ", ".join([f"{steps:,}", *times])
         costs.setdefault(one.row.method, {})[one.task] = text
-    methods: dict[tuple[str | None, ...], list[str]] = {}
-    for method, by_task in costs.items():
-        methods.setdefault(tuple(map(by_task.get, BENCHMARK)), []).append(method)
+    alike = group_by(costs, lambda method: tuple(map(costs[method].get, BENCHMARK)))
     caption = "Optimizer steps on the official data. No step of these runs was timed yet."
     if devices:
         caption = (
@@ -78,21 +74,19 @@ def reproduce_table(data: Data) -> Table:
             f"from steps with fewer examples. An example takes longer in a batch of one or two, so "
             f"a run can take half of the time shown. Do not compare the times of different rows."
         )
-    columns = [text_column("published rows", [", ".join(names) for names in methods.values()])]
-    columns += map(text_column, BENCHMARK, zip(*methods, strict=True))
+    columns = [text_column("published rows", map(", ".join, alike.values()))]
+    columns += map(text_column, BENCHMARK, zip(*alike, strict=True))
     title = "What it takes to repeat published results"
     return Table("reproduce", title, caption, columns, commands=_commands(found))
 
 
 def _commands(found: Sequence[Repeat]) -> Mapping[str, str]:
     """Write each command once, with TASK in place of several tasks that it is for."""
-    groups: dict[tuple[str, str], list[Repeat]] = {}
-    for one in found:
-        groups.setdefault((one.row.method, one.command("TASK")), []).append(one)
+    groups = group_by(found, lambda one: (one.row.method, one.command("TASK")))
     methods = Counter(method for method, _ in groups)
     return {
-        method if methods[method] == 1 else f"{method} on {', '.join(one.task for one in group)}": (
-            group[0].command() if len(group) == 1 else command
+        method if methods[method] == 1 else f"{method} on {', '.join(one.task for one in same)}": (
+            same[0].command() if len(same) == 1 else command
         )
-        for (method, command), group in groups.items()
+        for (method, command), same in groups.items()
     }

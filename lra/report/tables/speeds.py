@@ -34,12 +34,6 @@ _COMPARED = (
 )
 
 
-def _order(r: BenchRecord) -> tuple[object, ...]:
-    return ([*_MODES].index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
-            write_changes(r.changes), r.precision, r.method, r.part or "",
-            r.length)  # fmt: skip
-
-
 def _series(r: BenchRecord) -> str:
     """Name what measurements at several lengths have in common."""
     varied = [" ".join(write_changes(r.varied_changes))] if r.varied_changes else []
@@ -70,6 +64,8 @@ def speed_tables(
 ) -> list[Table]:
     """Tabulate speed, memory and ratios to the reference, a table for what was measured together.
 
+    The tables of a mode follow each other, the largest first.
+
     Args:
         records: measurements.
         names: names of their rows.
@@ -78,9 +74,11 @@ def speed_tables(
     """
 
     def together(r: BenchRecord) -> tuple[object, ...]:
-        return r.device, _setting(r), *sorted(r.measured_with), str(r.varied)
+        return _setting(r), r.device, *sorted(r.measured_with), str(r.varied)
 
-    groups = group_by(sorted(records, key=_order), together).values()
+    records = sorted(records, key=lambda r: (natural_order(_series(r)), r.length))
+    groups = [*group_by(records, together).values()]
+    groups.sort(key=lambda group: ([*_MODES].index(group[0].mode), -len(group)))
     return [_speed_table(group, names, relative_to, is_own) for group in groups]
 
 
@@ -88,8 +86,7 @@ def _speed_table(
     group: Sequence[BenchRecord], names: RowNames, relative_to: str, is_own: IsOwn
 ) -> Table:
     first = group[0]
-    rows: dict[str, dict[str, Entry]] = {names.of_mixer(r): {} for r in group}
-    group = sorted(group, key=lambda r: (natural_order(_series(r)), r.length))
+    rows: dict[str, dict[str, Entry]] = {row: {} for row in sorted(map(names.of_mixer, group))}
     workloads = group_by(group, _workload)
     for workload, found in workloads.items():
         base = next((r for r in found if names.of_mixer(r) == relative_to), None)
