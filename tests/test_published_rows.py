@@ -17,7 +17,7 @@ from lra.config.schema import RunConfig
 from lra.report.published import SOURCES, PublishedRow, choose_published, published_rows
 from lra.report.repeats import Repeat, repeats
 from lra.report.scores import FIVE
-from lra.report.tables.published import published_table
+from lra.report.tables.results import published_table
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from tasks.base import BENCHMARK, Dataset

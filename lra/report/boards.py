@@ -140,11 +140,6 @@ def boards(
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
     official one, else the one with most runs; runs on the others go to other boards. Tasks whose
     targets are positions have boards of one task each, at the end.
-
-    Args:
-        records: runs.
-        names: names of their rows. None: as nothing else is shown beside them.
-        is_own: says which runs are the user's own.
     """
     names = names or RowNames(records)
     records = sorted(records, key=lambda r: r.run_id)

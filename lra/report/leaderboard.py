@@ -46,10 +46,6 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
 
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
     number are left out, and tasks without any are named in the notes.
-
-    Args:
-        board: the accuracies of all rows.
-        speeds: the training speeds of mixers at the preset; rows of other mixers have none.
     """
     rows = _best_first(rows_at_preset(board))
     own = dataclasses.replace(board, rows=rows)

@@ -16,10 +16,7 @@ from lra.report.tables.terminal import wrap, write_table
 def summarize(data: Data, *, is_chosen: bool = False) -> str:
     """Write the boards that have runs of the user's own.
 
-    Args:
-        data: the records.
-        is_chosen: whether a preset or a protocol was asked for. All of its main boards are printed
-            if none has runs of the user's own.
+    Without any it is the leading one or, where a preset or a protocol was chosen, all main ones.
     """
     found = probes(data)
     if not (data.boards or found):

@@ -20,8 +20,7 @@ from lra.report.published import PublishedRow
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_table, probes
-from lra.report.tables.published import published_table
-from lra.report.tables.results import accuracy_table, position_table
+from lra.report.tables.results import accuracy_table, position_table, published_table
 from lra.report.tables.speeds import preset_speeds, speed_tables
 from lra.report.tables.table import Column, Entry, Table, text_column
 

@@ -156,15 +156,13 @@ def length_tables(data: Data, board: Board) -> Iterator[Table]:
 
 
 def _predictions_of(data: Data, board: Board, task: str) -> dict[str, list[Predictions]]:
-    """Read the predictions of each row's seeds on the same test examples."""
+    """Read the predictions of each row's seeds, all on the same test examples."""
     found: dict[str, list[Predictions]] = {}
     for row, cells in board.rows.items():
-        of_row = [*data.predictions_on_same(cells[task].runs if task in cells else ()).values()]
-        first = next(iter(found.values()), of_row)
-        if of_row and of_row[0].same_examples(first[0]):
-            found[row] = of_row
-        elif of_row:
-            data.add_fault(f"{board.name}: {row} has predictions of other examples of {task}")
+        first = next((seeds[0] for seeds in found.values()), None)
+        seeds = data.predictions_on_same(cells[task].runs if task in cells else (), first)
+        if seeds:
+            found[row] = [*seeds.values()]
     return found
 
 

@@ -57,12 +57,12 @@ def breakable(text: str) -> str:
 def write_table(
     table: Table, groups: Mapping[str, int], comments: Mapping[str, str], digits: int
 ) -> str:
-    """Write a table, with a rule above each group of rows, as `FIT` takes it.
+    """Write a table with a rule above each group of rows, as `FIT` takes it.
 
     Args:
         table: the table. Its caption says of how many seeds most numbers are; others have a note.
         groups: numbers of rows by the heading above them; that of the first group is empty.
-        comments: by name of a row, what a comment before it says, such as its source.
+        comments: by name of a row, a comment before it, such as its source.
         digits: decimals of numbers.
     """
     names, *columns = table.columns

@@ -97,10 +97,8 @@ def _make_probe(data: Data, runs: Sequence[RunRecord], names: RowNames) -> Probe
 
 
 def _name_variants(runs: Sequence[RunRecord]) -> tuple[list[str], str]:
-    """Name variants by the options in which they differ, or by their data if there is none.
+    """Name the variants of runs by the options in which they differ, or else by their data.
 
-    Args:
-        runs: a run of each variant.
     Returns: the names, and the options.
     """
     options = [select_sections(run.settings, "task") for run in runs]

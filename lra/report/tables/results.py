@@ -1,4 +1,4 @@
-"""Tables of results: accuracies of a board, the leaderboard, and bits of next tokens."""
+"""Tables of results: accuracies of a board, bits of next tokens, and what papers print."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lra.config.settings_files import published_presets
 from lra.record.scores import TestedRecord, wilson_interval
 from lra.report.boards import Board, Cells
 from lra.report.names import slugify
+from lra.report.published import PublishedRow
 from lra.report.scores import (
     AVERAGES,
     FIVE,
@@ -21,15 +22,30 @@ from lra.report.scores import (
     Measure,
     average,
     group_by,
+    mean_over,
 )
 from lra.report.tables.speeds import PresetSpeeds
-from lra.report.tables.table import Column, Numbers, Table, fill_columns, number_entry, turn
+from lra.report.tables.table import (
+    Column,
+    Numbers,
+    Table,
+    fill_columns,
+    number_entry,
+    text_column,
+    turn,
+)
+from tasks.base import BENCHMARK
 
 OVER_N_SEEDS = "Each number is the mean ± standard deviation over n seeds."
 RANKS = "The best number of each column is bold, the second best is underlined."
 _JUDGED = (
     "Bold: the best by more than chance can explain (95 %). Underlined: the best, and all that "
     "cannot be told apart from it."
+)
+_PRINTED = (
+    "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
+    "lists the sources by their keys. FAIL means that the source reports chance level, or that the "
+    "model could not be trained."
 )
 UNPUBLISHED = "retrieval"
 """The task whose shipped runs have data that is not published."""
@@ -47,12 +63,8 @@ def accuracy_columns(
 ) -> list[Column]:
     """Make the columns of a board: the rows' names, its tasks and, in a main board, averages.
 
-    Args:
-        board: the results.
-        beneath: accuracies of further rows in percent, by name and then by task.
-        means: the tasks of each average, whose 95 % interval is that of independent errors.
-        speeds: training speeds of mixers, which columns of costs show beside parameters.
-        shows_spread: whether texts have the standard deviation over seeds and their number.
+    The 95 % interval of an average is that of independent errors. With speeds there are columns of
+    what the models cost.
     """
     means = means if board.is_main else {}
     halves = {task: _half_interval(board, task) for task in board.tasks}
@@ -177,3 +189,18 @@ def _position_costs(cell: Cell) -> dict[str, Entry]:
         "steps": Entry(f"{steps:,.0f}", steps),
         "minutes": number_entry(minutes, 1),
     }
+
+
+def published_table(rows: Sequence[PublishedRow]) -> Table:
+    """Tabulate published results, their averages recomputed."""
+    columns = [text_column("method", [row.method for row in rows])]
+    for task in BENCHMARK:
+        entries = [Entry(r.printed[task] or None, r.values[task], is_ranked=True) for r in rows]
+        columns.append(Column(task, entries))
+    for name, tasks in AVERAGES.items():
+        means = [mean_over(tasks, row.values) for row in rows]
+        columns.append(Column(name, [number_entry(mean, is_ranked=True) for mean in means]))
+    columns.append(text_column("source", [row.source for row in rows]))
+    columns.append(text_column("note", [row.note or None for row in rows]))
+    caption = f"{_PRINTED} The averages are computed from the rows that have all of their tasks."
+    return Table("published", "Published results", caption, columns, beneath=len(rows))

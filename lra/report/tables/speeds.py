@@ -64,13 +64,8 @@ def speed_tables(
 ) -> list[Table]:
     """Tabulate speed, memory and ratios to the reference, a table for what was measured together.
 
-    The tables of a mode follow each other, the largest first.
-
-    Args:
-        records: measurements.
-        names: names of their rows.
-        relative_to: the row that the others are compared with.
-        is_own: says which measurements are the user's own.
+    The tables of a mode follow each other, the largest first. Numbers in brackets are relative to
+    one of the rows.
     """
 
     def together(r: BenchRecord) -> tuple[object, ...]:

@@ -178,12 +178,8 @@ def number_entry(value: float | None, digits: int = 2, *, is_ranked: bool = Fals
 def fill_columns(
     columns: Sequence[Column], rows: Rows, beneath: Numbers | None = None
 ) -> list[Column]:
-    """Fill columns with the entries of rows, behind a column of the rows' names.
-
-    Args:
-        columns: the columns without entries.
-        rows: the rows of mixers.
-        beneath: numbers of further rows, which are not ranked.
+    """Fill columns with the entries of rows, and then the numbers of rows beneath, which have no
+    rank; a column of names stands before them.
     """
     own = [any(entry.is_own for entry in row.values()) for row in rows.values()]
     names = [Entry(name, is_own=is_own) for name, is_own in zip(rows, own, strict=True)]

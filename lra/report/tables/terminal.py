@@ -24,12 +24,7 @@ LONGEST_TEXT = 20
 
 
 def wrap(text: str, indent: str = "") -> str:
-    """Break a paragraph into lines of the terminal's width; a path stays in one piece.
-
-    Args:
-        text: the paragraph.
-        indent: start of every line but the first.
-    """
+    """Break a paragraph into lines of the terminal's width; a path stays in one piece."""
     return "\n".join(wrap_words(as_typed(printable(text)), terminal_width(), indent=indent))
 
 
