@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
@@ -58,8 +58,9 @@ class Board:
 
     @property
     def records(self) -> list[RunRecord]:
-        """Every counted run."""
-        return [run for cells in self.rows.values() for cell in cells.values() for run in cell.runs]
+        """Every counted run, by its id."""
+        cells = [cell for row in self.rows.values() for cell in row.values()]
+        return sorted((run for cell in cells for run in cell.runs), key=lambda run: run.run_id)
 
     @property
     def own_rows(self) -> list[str]:
@@ -87,7 +88,7 @@ class Board:
     def trivial_baselines(self) -> dict[str, dict[str, float]]:
         """Return accuracies of trivial baselines in percent, by name and then by task."""
         found: dict[str, dict[str, float]] = {}
-        for record in sorted(self.records, key=lambda r: r.run_id):
+        for record in self.records:
             for name, accuracy in record.baselines.items():
                 found.setdefault(name, {})[record.task] = accuracy
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
@@ -150,7 +151,7 @@ def boards(
 
     reasons: dict[int, str] = {}
     for same in group_by(records, lambda r: (setting(r), r.task)).values():
-        for reason, group in _divide(same):
+        for reason, group in _divide(same).items():
             reasons |= {id(run): reason for run in group}
     groups = group_by(records, lambda r: (*setting(r), reasons[id(r)]))
     found: list[Board] = []
@@ -162,10 +163,10 @@ def boards(
     return found
 
 
-def _divide(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]]]:
+def _divide(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     """Divide the runs of one task by their data and by what selected their checkpoints.
 
-    Yields: the runs of the main board with no reason, and then others with how they differ.
+    Returns: the runs of the main board under no reason, and others under how they differ.
     """
     rules = {
         (r.data.source, r.data.fingerprint): r.selected_on
@@ -177,24 +178,20 @@ def _divide(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]
         # A run that ended before its first validation goes with others on its data.
         return *data, r.selected_on or rules[data] or "val"
 
-    groups = group_by(records, condition)
-
     def order(key: tuple[str, str, str]) -> tuple[object, ...]:
         source, fingerprint, rule = key
         rank = _SOURCES.index(source) if source in _SOURCES else len(_SOURCES)
         group = groups[key]
         return rank, rule != "val", len(_describe(group)), -len(group), source, fingerprint
 
-    keys = sorted(groups, key=order)
-    main = _describe(groups[keys[0]])
-    reasons = {""}
-    yield "", groups[keys[0]]
-    for key in keys[1:]:
-        reason = ", ".join(part for part in _describe(groups[key]) if part not in main)
-        if reason in reasons:
-            reason = ", ".join(filter(None, [reason, f"data {key[1][:8]}"]))
-        reasons.add(reason)
-        yield reason, groups[key]
+    groups = group_by(records, condition)
+    first, *others = sorted(groups, key=order)
+    found = {"": groups[first]}
+    for key in others:
+        parts = [part for part in _describe(groups[key]) if part not in _describe(groups[first])]
+        parts += [f"data {key[1][:8]}"] * (", ".join(parts) in found)
+        found[", ".join(parts)] = groups[key]
+    return found
 
 
 def _describe(records: Sequence[RunRecord]) -> list[str]:

@@ -24,6 +24,11 @@ _MARKS = (
     "that distance. At chance: not significantly better than the same answer for every example; "
     "such results are not ranked, but they count in the mean."
 )
+_NOT_PUBLISHED = (
+    "Retrieval has other pairs of papers than the official ones. Those of the shipped runs are not "
+    "published, so nobody else can repeat this column and the mean of 5. The mean of 4 leaves "
+    "Retrieval out."
+)
 _CSV = {
     "task": "task", "mixer": "mixer", "preset": "preset", "protocol": "protocol", "seed": "seed",
     "status": "status", "test_accuracy": "test_accuracy",
@@ -47,11 +52,10 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
     number are left out, and tasks without any are named in the notes.
     """
-    rows = _best_first(rows_at_preset(board))
-    own = dataclasses.replace(board, rows=rows)
-    baseline = own.best_trivial_baseline()
-    columns = accuracy_columns(own, baseline, MEANS, speeds, shows_spread=False)
-    missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
+    board = dataclasses.replace(board, rows=_best_first(rows_at_preset(board)))
+    baseline = board.best_trivial_baseline()
+    columns = accuracy_columns(board, baseline, MEANS, speeds, shows_spread=False)
+    missing = [c.name for c in columns if c.is_empty and c.name in board.tasks]
     for number, column in enumerate(columns):
         last = None if number else "95 % interval"
         if column.margin is not None and not column.is_empty:
@@ -60,13 +64,9 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         is_speed = column.name.startswith("speed")
         entries = [Entry(one.text) if is_speed else one for one in column.entries]
         columns[number] = dataclasses.replace(column, entries=[*entries, Entry(last)])
-    notes = [_count_seeds(rows), _name_baselines(own), conditions_of(own)]
+    notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(UNPUBLISHED, ""):
-        notes.append(
-            "Retrieval has other pairs of papers than the official ones. Those of the shipped runs "
-            "are not published, so nobody else can repeat this column and the mean of 5. The mean "
-            "of 4 leaves Retrieval out."
-        )
+        notes.append(_NOT_PUBLISHED)
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")
     if speeds.by_mixer:
@@ -80,7 +80,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         caption=f"Test accuracy in percent. {_MARKS}",
         columns=columns,
         beneath=len(baseline) + 1,
-        notes=list(filter(None, notes)),
+        notes=[*filter(None, notes)],
     ).without_empty_columns()
 
 

@@ -202,11 +202,8 @@ def score(
     remarks += unfinished
     if at_chance and not is_at_chance:
         remarks.insert(0, f"{at_chance} of {len(numbers)} {AT_CHANCE}")
-    text = (
-        measure.text(mean, deviation) + f" (n={len(numbers)})"
-        if shows_spread
-        else measure.text(mean)
-    )
+    text = measure.text(mean, deviation if shows_spread else None)
+    text += f" (n={len(numbers)})" * shows_spread
     texts = [f"{AT_CHANCE}: {text}" if is_at_chance else text] * bool(numbers)
     interval = None
     if mean is not None and deviation is not None:

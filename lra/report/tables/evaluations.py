@@ -36,10 +36,9 @@ def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
         evaluated, labels = _evaluations_of(data, board, task)
         if not labels:
             continue
-        runs = [run for row in evaluated for run in board.rows[row][task].runs]
-        runs.sort(key=lambda run: run.run_id)
+        trained = [run for found in evaluated.values() for run in found[AS_TRAINED].values()]
         lengths = " and ".join(f"{n:,}" for n in sorted({one.trained_length for one in labels}))
-        for measure in measures_of(runs):
+        for measure in measures_of(trained):
             rows = {
                 row: {
                     label: score([*same.values()], measure, is_own=board.rows[row][task].has_own)
@@ -47,12 +46,10 @@ def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
                 }
                 for row, found in evaluated.items()
             }
-            names = [AS_TRAINED, *(one.label for one in labels)]
-            columns = [Column(n, (), measure.digits, measure.lowest_is_best) for n in names]
-            beneath = turn(
-                {AS_TRAINED: measure.rows_beneath(runs)}
-                | {one.label: measure.beneath(one) for one in labels}
-            )
+            below = {AS_TRAINED: measure.rows_beneath(trained)}
+            below |= {one.label: measure.beneath(one) for one in labels}
+            columns = [Column(n, (), measure.digits, measure.lowest_is_best) for n in below]
+            beneath = turn(below)
             named = [] if measure is ACCURACY else [measure.name]
             yield Table(
                 slug=slugify("out-of-distribution", task, *named, board.slug),

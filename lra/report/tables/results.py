@@ -138,10 +138,10 @@ def conditions_of(board: Board) -> str:
 def position_table(board: Board) -> Table:
     """Tabulate a board of next tokens, with trivial baselines and bounds beneath."""
     (task,), measures = board.tasks, [*board.measures, NEXT_TOKEN, VALIDATION_LOSS]
-    runs = sorted(board.records, key=lambda run: run.run_id)
-    bounds = dict.fromkeys(n for run in runs if run.positions for n in run.positions.lowest_bits)
+    scores = [run.positions for run in board.records if run.positions is not None]
+    bounds = dict.fromkeys(name for one in scores for name in one.lowest_bits)
     measures += [_distance_to(bound) for bound in bounds]
-    beneath = turn({measure.name: measure.rows_beneath(runs) for measure in measures})
+    beneath = turn({measure.name: measure.rows_beneath(board.records) for measure in measures})
     rows: dict[str, dict[str, Entry]] = {}
     for row, cells in board.rows.items():
         cell = cells[task]
