@@ -139,6 +139,7 @@ def test_no_average_over_a_hole() -> None:
         task: cell_of([record(task=task, test_accuracy=10.0 * k)])
         for k, task in enumerate(FIVE, start=1)
     }
+    # The first one is at chance, and counts.
     assert [average(cells, tasks) for tasks in AVERAGES.values()] == [30.0, None]
     failed = [record(task="text"), record(task="text", seed=1, status="diverged")]
     assert average(cells | {"text": cell_of(failed)}, FIVE) is None

@@ -44,13 +44,6 @@ def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> 
     assert "There are no results for pathx." in table.notes
 
 
-def test_results_at_chance_count_in_the_mean_and_failed_runs_leave_none() -> None:
-    failed = [*row("s4d", *[50.0] * 5), *row("s4d", *[0.0] * 5, seed=1, status="diverged")[4:]]
-    tnn, s4d = table_of(row("tnn", 16.0, *[40.0] * 4), failed).rows[:2]
-    assert (tnn[1], tnn[6]) == ("at chance: 16.00", "35.20")
-    assert (s4d[5], s4d[6]) == ("50.00, diverged", "-")
-
-
 def test_numbers_are_marked_by_the_interval_of_a_number_near_the_middle() -> None:
     table = table_of(row("tnn", *[60.0] * 5), row("s4", *[70.0] * 5), row("s4d", *[50.0] * 5))
     low, high = wilson_interval(0.6, 2000)

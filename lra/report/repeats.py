@@ -174,13 +174,14 @@ def speeds_csv(data: Data) -> str:
 def reproduce_table(data: Data) -> Table:
     """Tabulate the steps and the time that repeating each published result takes, by task."""
     records, found = timed_records(data), list(repeats())
+    names = sorted({record.device for record in records}, key=lambda name: (not is_cpu(name), name))
     speeds = {
         device: {
             number: speed
             for number, one in enumerate(found)
             if (speed := find_speed(records, one.config, device)) is not None
         }
-        for device in sorted({record.device for record in records}, key=is_cpu, reverse=True)
+        for device in names
     }
     # The CPU and the GPU on which steps of most published rows were timed.
     devices = [

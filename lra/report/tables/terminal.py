@@ -112,11 +112,10 @@ def write_table(table: Table, *sentences: str) -> str:
 
 def _wrap_name(name: str, mark: str) -> list[str]:
     """Write the name of a row, as several lines if it is longer than half of the terminal."""
-    lines = textwrap.wrap(
+    return textwrap.wrap(
         printable(name), terminal_width() // 2, initial_indent=f"{mark} ",
         subsequent_indent="    ", break_on_hyphens=False,
     )  # fmt: skip
-    return lines or [mark]
 
 
 def _write_cells(column: Column, notes: Notes) -> list[str]:
