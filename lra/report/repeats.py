@@ -18,7 +18,7 @@ from lra.config.schema import RunConfig
 from lra.config.settings_files import ALL, STARTS, list_files
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
-from lra.record.schema import is_cpu, select_sections
+from lra.record.schema import select_sections
 from lra.report.data import Data
 from lra.report.published import PublishedRow, published_rows, published_runs
 from lra.report.scores import group_by
@@ -174,7 +174,9 @@ def speeds_csv(data: Data) -> str:
 def reproduce_table(data: Data) -> Table:
     """Tabulate the steps and the time that repeating each published result takes, by task."""
     records, found = timed_records(data), list(repeats())
-    names = sorted({record.device for record in records}, key=lambda name: (not is_cpu(name), name))
+    names = sorted(
+        {record.device for record in records}, key=lambda name: (not _is_cpu(name), name)
+    )
     speeds = {
         device: {
             number: speed
@@ -186,13 +188,13 @@ def reproduce_table(data: Data) -> Table:
     # The CPU and the GPU on which steps of most published rows were timed.
     devices = [
         max(same, key=lambda name: len(speeds[name]))
-        for same in group_by(filter(speeds.__getitem__, speeds), is_cpu).values()
+        for same in group_by(filter(speeds.__getitem__, speeds), _is_cpu).values()
     ]
     costs: dict[str, dict[str, str]] = {}
     for number, one in enumerate(found):
         steps = count_steps(one.config)
         times = [
-            f"{duration((steps or 0) / speeds[name][number])}{'' if is_cpu(name) else ' (GPU)'}"
+            f"{duration((steps or 0) / speeds[name][number])}{'' if _is_cpu(name) else ' (GPU)'}"
             for name in devices
             if number in speeds[name]
         ]
@@ -211,6 +213,10 @@ def reproduce_table(data: Data) -> Table:
     columns += map(text_column, BENCHMARK, zip(*alike, strict=True))
     title = "What it takes to repeat published results"
     return Table("reproduce", title, caption, columns, commands=_commands(found))
+
+
+def _is_cpu(device: str) -> bool:
+    return "CPU" in device
 
 
 def _commands(found: Sequence[Repeat]) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lra.record.benchmark import BenchRecord
-from lra.record.schema import was_busy, write_changes
+from lra.record.schema import write_changes
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
 from lra.report.scores import Entry, IsOwn, group_by
 from lra.report.tables.table import Column, Line, Table, fill_columns
@@ -108,8 +108,8 @@ def _speed_table(
     ]
     if relative_to in rows:
         parts.append(f"The number in brackets is relative to {relative_to}.")
-    if any(map(_is_busy, group)):
-        parts.append("Busy means that other processes slowed the measurement down.")
+    if any(r.gpu_shared for r in group):
+        parts.append("Busy means that other processes used the GPU.")
     if any(r.ratio_to_reference is not None for r in group):
         parts.append(_COMPARED)
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
@@ -128,7 +128,7 @@ def _entry(r: BenchRecord, base: BenchRecord | None, is_own: IsOwn, *, of_memory
 
     value, against = number(r), base and number(base)
     remarks = ["oom"] * (r.status == "oom")
-    remarks += ["busy"] * (value is not None and not of_memory and _is_busy(r))
+    remarks += ["busy"] * bool(value is not None and not of_memory and r.gpu_shared)
     text = "" if value is None else f"{value:,.{0 if of_memory else 2}f}"
     if value is not None and against:
         text += f" ({value / against:.2f} x)"
@@ -143,16 +143,12 @@ def _entry(r: BenchRecord, base: BenchRecord | None, is_own: IsOwn, *, of_memory
     )
 
 
-def _is_busy(r: BenchRecord) -> bool:
-    return was_busy(r.threads, r.gpu_shared)
-
-
 def _ratio(r: BenchRecord) -> str | None:
     """Write how many times as fast as the reference a mixer is, with the quartiles."""
     if r.ratio_to_reference is None:
         return None
     quartiles = f"{r.ratio_low_quartile:.2f} to {r.ratio_high_quartile:.2f}"
-    return f"{r.ratio_to_reference:.2f} ({quartiles}){', busy' * _is_busy(r)}"
+    return f"{r.ratio_to_reference:.2f} ({quartiles}){', busy' * bool(r.gpu_shared)}"
 
 
 @dataclass(frozen=True)
