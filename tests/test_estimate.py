@@ -11,9 +11,7 @@ import yaml
 import run_task
 from lra.record.run import RunRecord
 from lra.report.data import Data
-from lra.report.measured import find_speed, speeds_csv
-from lra.report.repeats import repeats
-from lra.report.tables.published import reproduce_table
+from lra.report.repeats import find_speed, repeats, reproduce_table, speeds_csv
 from lra.train import training_time
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime

@@ -13,8 +13,7 @@ ORDER = (
     "lra.report.paper", "lra.report.page", "lra.report.readme", "lra.report.run_screen",
     "lra.report.screen", "lra.report.compare",
     "lra.report.leaderboard", "lra.report.drawing", "lra.report.charts", "lra.report.styles",
-    "lra.report.tables",
-    "lra.report.repeats", "lra.report.measured", "lra.report.data", "lra.report.boards",
+    "lra.report.repeats", "lra.report.tables", "lra.report.data", "lra.report.boards",
     "lra.report.scores", "lra.report.published", "lra.report.names", "lra.report.commands",
     "lra.report",
     "lra.check", "lra.prepare", "lra.train",
@@ -35,8 +34,6 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 """Packages of which the first never imports the second."""
 
 LATE = {
-    "lra.report.repeats": "torch, for reports without settings of published runs",
-    "lra.report.tables.published": "torch, for reports without estimates of time",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
     "tasks.pathfinder.task": "numba, for data that is read",

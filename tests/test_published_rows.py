@@ -17,7 +17,7 @@ from lra.classifier import packing
 from lra.report.published import PUBLISHED, SOURCES, PublishedRow, published_rows
 from lra.report.repeats import repeats
 from lra.report.scores import FIVE
-from lra.report.tables.published import published_table
+from lra.report.tables.results import published_table
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from tasks.base import BENCHMARK

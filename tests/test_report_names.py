@@ -40,7 +40,6 @@ WIDE = changed("model.dim=8", mixer="M", mixer_code=CODES[0], label="wide")
          ["tnn [settings abc]", "tnn [settings other]"]),
         ([changed("model.dim=8", label="x"), changed("train.lr=2", label="x")],
          ["tnn: x [settings model.di]", "tnn: x [settings train.lr]"]),
-        ([WIDE], ["M: wide"]),
         ([changed(mixer="M", mixer_code=code) for code in CODES[:2]],
          ["M [code aaaaaaaa]", "M [code bbbbbbbb]"]),
     ],

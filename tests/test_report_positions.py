@@ -59,16 +59,6 @@ def test_bits_come_first_and_the_lowest_are_the_best(board: Board) -> None:
     assert 0 not in table.columns[4].marks, "the lowest validation loss, but of no result"
 
 
-def test_other_texts_and_other_tasks_have_tables_of_their_own() -> None:
-    other = {"source": "official", "fingerprint": "o" * 64, "sizes": {}}
-    changed = next_token_run(1.0, data=other, overrides=["task.corpus=enwik8"])
-    found = boards([next_token_run(2.0), changed, next_token_run(2.0, task="periodic")])
-    assert [(board.tasks, board.reason) for board in found] == [
-        (["lm"], ""), (["lm"], "task.corpus=enwik8"), (["periodic"], ""),
-    ]  # fmt: skip
-    assert len({position_table(board).slug for board in found}) == 3
-
-
 def test_bits_are_shown_above_the_lowest_that_any_predictor_needs() -> None:
     found = scores(
         1.35, text_bytes=None, bits_per_byte=None, baseline_bits={"uniform": 4.0},

@@ -17,7 +17,6 @@ def tables_of(*records: BenchRecord, relative_to: str = "tnn") -> list[Table]:
 
 
 @pytest.mark.parametrize("changes", [{"device": "GPU"}, {"measured_with": ("s4",)},
-                                     {"precision": "bf16"}, {"mode": "forward"},
                                      {"overrides": ("model.dim=8",)}])  # fmt: skip
 def test_only_what_was_measured_together_shares_a_table(changes: dict[str, object]) -> None:
     made = tables_of(bench_record(), bench_record(mixer="s4", **changes))

@@ -22,7 +22,7 @@ from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.names import RowNames
 from lra.report.tables.speeds import speed_tables
-from lra.report.tables.terminal import fit_table, wrap
+from lra.report.tables.terminal import write_table
 from lra.runtime.cli import (
     ALL,
     OWN_CLASS,
@@ -234,10 +234,7 @@ def run(options: argparse.Namespace) -> int:
     records = measure_groups(options)
     names = RowNames([], records)
     for table in speed_tables(records, names, names.of_mixer(records[0])):
-        fitted = fit_table(table)
-        legend, caption = wrap(" ".join(fitted.legend)), wrap(table.caption)
-        parts = filter(None, [wrap(table.title), fitted.text, legend, caption])
-        write_out("\n\n".join([*parts, "", ""]))
+        write_out(f"{write_table(table, table.caption)}\n\n")
     lines = [f"{len(records)} record{'s' * (len(records) != 1)} in {options.out}"]
     out = Path(as_typed(str(options.out)))
     if out.name == "bench":  # the report reads no other folder of a results folder

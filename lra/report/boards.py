@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
-from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of
+from lra.report.scores import (
+    FIVE,
+    Cell,
+    IsOwn,
+    Measure,
+    cell_of,
+    group_by,
+    measures_of,
+    merit_of,
+)
 from tasks.base import BENCHMARK
 
 PRESETS = (PAPER, "budget", "quick")
@@ -17,7 +26,7 @@ PRESETS = (PAPER, "budget", "quick")
 _SOURCES = ("official", "generated", "generated, clean law", "unofficial")
 """Kinds of data, in the order in which main tables prefer them."""
 
-Cells = Mapping[str, Cell[RunRecord]]
+Cells = Mapping[str, Cell]
 """The cells of a row, by task."""
 
 
@@ -49,8 +58,9 @@ class Board:
 
     @property
     def records(self) -> list[RunRecord]:
-        """Every counted run."""
-        return [run for cells in self.rows.values() for cell in cells.values() for run in cell.runs]
+        """Every counted run, by its id."""
+        cells = [cell for row in self.rows.values() for cell in row.values()]
+        return sorted((run for cell in cells for run in cell.runs), key=lambda run: run.run_id)
 
     @property
     def own_rows(self) -> list[str]:
@@ -78,7 +88,7 @@ class Board:
     def trivial_baselines(self) -> dict[str, dict[str, float]]:
         """Return accuracies of trivial baselines in percent, by name and then by task."""
         found: dict[str, dict[str, float]] = {}
-        for record in sorted(self.records, key=lambda r: r.run_id):
+        for record in self.records:
             for name, accuracy in record.baselines.items():
                 found.setdefault(name, {})[record.task] = accuracy
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
@@ -102,11 +112,23 @@ class Board:
         sign = 1 if measure.lowest_is_best else -1
 
         def order(name: str) -> tuple[bool, bool, float]:
-            cell = self.rows[name].get(task, Cell())
-            mean = cell.mean(measure)
-            return cell.value(measure) is None, mean is None, sign * (mean or 0.0)
+            entry = self.rows[name].get(task, Cell()).entry(measure)
+            return not entry.is_ranked, entry.value is None, sign * (entry.value or 0.0)
 
         return replace(self, rows={name: self.rows[name] for name in sorted(self.rows, key=order)})
+
+
+def arrange(
+    runs: Iterable[RunRecord],
+    row_of: Callable[[RunRecord], str],
+    column_of: Callable[[RunRecord], str],
+    is_own: IsOwn,
+) -> dict[str, Cells]:
+    """Make a cell of the runs of each row and column."""
+    return {
+        row: {column: cell_of(one, is_own) for column, one in group_by(same, column_of).items()}
+        for row, same in sorted(group_by(runs, row_of).items())
+    }
 
 
 def boards(
@@ -119,50 +141,42 @@ def boards(
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
     official one, else the one with most runs; runs on the others go to other boards. Tasks whose
     targets are positions have boards of one task each, at the end.
-
-    Args:
-        records: runs.
-        names: names of their rows. None: as nothing else is shown beside them.
-        is_own: says which runs are the user's own.
     """
     names = names or RowNames(records)
-    groups: dict[tuple[str, bool, str, bool, str], list[RunRecord]] = {}
-    for r in sorted(records, key=lambda r: r.run_id):
-        setting = r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
-        groups.setdefault(("" if r.positions is None else r.task, *setting), []).append(r)
+    records = sorted(records, key=lambda r: r.run_id)
+
+    def setting(r: RunRecord) -> tuple[str, bool, str, bool, str]:
+        task = "" if r.positions is None else r.task
+        return task, r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
+
+    reasons: dict[int, str] = {}
+    for same in group_by(records, lambda r: (setting(r), r.task)).values():
+        for reason, group in _divide(same).items():
+            reasons |= {id(run): reason for run in group}
+    groups = group_by(records, lambda r: (*setting(r), reasons[id(r)]))
     found: list[Board] = []
-    for (positions, _, preset, _, protocol), runs in sorted(groups.items()):
-        columns: dict[str, dict[str, list[RunRecord]]] = {}
-        for task in sorted({r.task for r in runs}):
-            for reason, group in _divide([r for r in runs if r.task == task]):
-                columns.setdefault(reason, {})[task] = group
-        for reason, by_task in sorted(columns.items()):
-            rows: dict[str, dict[str, list[RunRecord]]] = {}
-            for r in (r for group in by_task.values() for r in group):
-                rows.setdefault(names.of(r), {}).setdefault(r.task, []).append(r)
-            cells = {
-                name: {task: cell_of(same, is_own) for task, same in row.items()}
-                for name, row in sorted(rows.items())
-            }
-            conditions = {task: ", ".join(_describe(group)) for task, group in by_task.items()}
-            found.append(Board(preset, protocol, cells, conditions, reason, bool(positions)))
+    for (positions, _, preset, _, protocol, reason), runs in sorted(groups.items()):
+        rows = arrange(runs, names.of, lambda r: r.task, is_own)
+        by_task = sorted(group_by(runs, lambda r: r.task).items())
+        conditions = {task: ", ".join(_describe(same)) for task, same in by_task}
+        found.append(Board(preset, protocol, rows, conditions, reason, bool(positions)))
     return found
 
 
-def _divide(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]]]:
+def _divide(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     """Divide the runs of one task by their data and by what selected their checkpoints.
 
-    Yields: the runs of the main board with no reason, and then others with how they differ.
+    Returns: the runs of the main board under no reason, and others under how they differ.
     """
     rules = {
         (r.data.source, r.data.fingerprint): r.selected_on
         for r in sorted(records, key=lambda r: r.selected_on or "")
     }
-    groups: dict[tuple[str, str, str], list[RunRecord]] = {}
-    for r in records:
+
+    def condition(r: RunRecord) -> tuple[str, str, str]:
         data = r.data.source, r.data.fingerprint
         # A run that ended before its first validation goes with others on its data.
-        groups.setdefault((*data, r.selected_on or rules[data] or "val"), []).append(r)
+        return *data, r.selected_on or rules[data] or "val"
 
     def order(key: tuple[str, str, str]) -> tuple[object, ...]:
         source, fingerprint, rule = key
@@ -170,16 +184,14 @@ def _divide(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]
         group = groups[key]
         return rank, rule != "val", len(_describe(group)), -len(group), source, fingerprint
 
-    keys = sorted(groups, key=order)
-    main = _describe(groups[keys[0]])
-    reasons = {""}
-    yield "", groups[keys[0]]
-    for key in keys[1:]:
-        reason = ", ".join(part for part in _describe(groups[key]) if part not in main)
-        if reason in reasons:
-            reason = ", ".join(filter(None, [reason, f"data {key[1][:8]}"]))
-        reasons.add(reason)
-        yield reason, groups[key]
+    groups = group_by(records, condition)
+    first, *others = sorted(groups, key=order)
+    found = {"": groups[first]}
+    for key in others:
+        parts = [part for part in _describe(groups[key]) if part not in _describe(groups[first])]
+        parts += [f"data {key[1][:8]}"] * (", ".join(parts) in found)
+        found[", ".join(parts)] = groups[key]
+    return found
 
 
 def _describe(records: Sequence[RunRecord]) -> list[str]:
@@ -200,7 +212,7 @@ def leading_board(boards: Sequence[Board]) -> Board | None:
 
     def order(board: Board) -> tuple[int, int]:
         ranked = [
-            [t for t in FIVE if t in c and c[t].value() is not None] for c in board.rows.values()
+            [t for t in FIVE if t in c and c[t].entry().is_ranked] for c in board.rows.values()
         ]
         return max(map(len, ranked), default=0), -PRESETS.index(board.preset)
 
@@ -232,16 +244,13 @@ def choose_from_grids(board: Board) -> Board:
         name: without_training(next(iter(rows[name].values())).runs[0]) for name in board.own_rows
     }
     names = RowNames([*runs.values()])
-    grids: dict[str, list[str]] = {}
-    for name, run in runs.items():
-        grids.setdefault(names.of(run), []).append(name)
-    for name, members in grids.items():
+    for name, members in group_by(runs, lambda row: names.of(runs[row])).items():
         if len(members) > 1:
             joined = [rows.pop(member) for member in members]
             best = f"best of {len(members)} by validation"
             shown = f"{name[:-1]}, {best})" if name.endswith(")") else f"{name} ({best})"
             rows[shown] = {
-                task: max((c[task] for c in joined if task in c), key=lambda cell: cell.merit)
+                task: max((c[task] for c in joined if task in c), key=lambda c: merit_of(c.runs))
                 for task in sorted({task for cells in joined for task in cells})
             }
     return replace(board, rows=dict(sorted(rows.items())))

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.scores import ACCURACY, AVERAGES, Cell, Measure, average_interval
@@ -78,16 +77,17 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
     return _describe(points, titles)
 
 
-def _score(
-    row: str, panel: str, cells: Sequence[Cell[RunRecord]], measure: Measure
-) -> Point | None:
+def _score(row: str, panel: str, cells: Sequence[Cell], measure: Measure) -> Point | None:
     """Make the point of a row in a panel; None without a score on any of its tasks."""
-    known = [value for cell in cells if (value := cell.number(measure)) is not None]
-    if len(known) < len(cells):
+    if any(run.has_failed for cell in cells for run in cell.runs):
         return None
-    low, high = average_interval(known, [cell.interval(measure) for cell in cells]) or (None, None)
-    remarks = dict.fromkeys(remark for cell in cells for remark in cell.remarks(measure))
-    seeds = min(len(cell.numbers(measure)) for cell in cells)
+    entries = [cell.entry(measure) for cell in cells]
+    known = [entry.value for entry in entries if entry.value is not None]
+    if len(known) < len(entries):
+        return None
+    low, high = average_interval(known, [entry.interval for entry in entries]) or (None, None)
+    remarks = dict.fromkeys(remark for entry in entries for remark in entry.remarks)
+    seeds = min(entry.seeds for entry in entries)
     return {
         "row": row, "panel": panel, "score": statistics.mean(known), "low": low,
         "high": high, "note": ", ".join([f"{seeds} seed{'s' * (seeds > 1)}", *remarks]),
@@ -95,7 +95,7 @@ def _score(
     }  # fmt: skip
 
 
-def _costs(devices: Sequence[str], cells: Sequence[Cell[RunRecord]]) -> Point:
+def _costs(devices: Sequence[str], cells: Sequence[Cell]) -> Point:
     """Return what training took on each device that made runs of all cells, and models' sizes."""
     runs = [run for cell in cells for run in cell.runs]
     states = [run.state_size for run in runs if run.state_size is not None]

@@ -12,12 +12,7 @@ from lra.record.schema import write_changes
 
 
 def run_flags(record: RunRecord, changes: Mapping[str, Any] | None = None) -> list[str]:
-    """Write the flags of run_task.py that make a run of the same settings and seed.
-
-    Args:
-        record: the run.
-        changes: settings that are to be other ones.
-    """
+    """Write the flags of run_task.py that repeat a run, with the changes of settings."""
     words = ["--task", record.task_from or record.task]
     words += ["--mixer", record.mixer_from or record.mixer]
     defaults = {"preset": PAPER, "protocol": DEFAULT_PROTOCOL, "seed": 0}

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.errors import UserError
-from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.names import complete
 from lra.report.scores import Cell
 from lra.report.tables.table import Table, text_column
-from lra.report.tables.terminal import fit_table, wrap
+from lra.report.tables.terminal import wrap, write_table
 
 RESAMPLES = 10_000
 SIGNIFICANCE = 0.05
 """P-value above which a difference is within noise."""
-_HEADINGS = ("task", "points", "95 % interval", "seeds", "p", "verdict")
+_DIFFERENCE = "difference of test accuracy in percentage points"
 _NOISE = (
     "A difference is within noise if its 95 % interval includes 0 or if p is above "
     f"{SIGNIFICANCE:g}."
@@ -42,7 +41,6 @@ class Comparison:
     """A mixer against another on one task, over the seeds that both have finished."""
 
     seeds: int
-    """How many."""
     difference: float
     """Test accuracy of the first mixer less that of the second, in percentage points, mean over
     seeds."""
@@ -66,8 +64,7 @@ def compare(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Compar
     several seeds is for another test set and other seeds at once, see `_interval_over_seeds`.
 
     Args:
-        first: for each seed (examples,) whether the first mixer is right.
-        second: for each seed (examples,) whether the second mixer is right, in the same order.
+        first, second: for each seed (examples,) whether a mixer is right, in the same order.
     """
     differences = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
     compare_one = _interval_over_examples if len(differences) == 1 else _interval_over_seeds
@@ -126,11 +123,8 @@ def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
     return 100 * float(mean - reach), 100 * float(mean + reach), p_value
 
 
-def compare_cells(data: Data, first: Cell[RunRecord], second: Cell[RunRecord]) -> Comparison | str:
-    """Compare two cells over their common seeds.
-
-    Returns: the comparison, or words that say why the two cannot be compared.
-    """
+def _compare_cells(data: Data, first: Cell, second: Cell) -> Comparison | str:
+    """Compare two cells over their common seeds; else say why they cannot be compared."""
     one, other = (data.predictions_on_same(cell.runs) for cell in (first, second))
     seeds = sorted(one.keys() & other.keys())
     if not seeds:
@@ -152,39 +146,38 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
     first, *others = dict.fromkeys(names)
     if not others:
         raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
-    tables: dict[str, list[list[str]]] = {}
-    counts: set[int] = set()
+    tables: dict[str, list[tuple[str, str, Comparison]]] = {}
     left_out: list[str] = []
     for board, other in itertools.product(boards, others):
         one, two = board.rows.get(first, {}), board.rows.get(other, {})
         for task in (task for task in board.tasks if task in one and task in two):
-            found = compare_cells(data, one[task], two[task])
+            found = _compare_cells(data, one[task], two[task])
             if isinstance(found, str):
                 left_out.append(f"{task} ({board.name}): {first} and {other} {found}")
             else:
-                title = f"{first} less {other}. {board.name}"
-                tables.setdefault(title, []).append([task, *_write(found, first, other)])
-                counts.add(found.seeds)
+                better = first if found.difference > 0 else other
+                title = f"{first} less {other}. {board.name}: {_DIFFERENCE}"
+                tables.setdefault(title, []).append((task, better, found))
     if not tables:
         reason = "; ".join(left_out) or "they have no runs on the same data"
         raise UserError(f"--compare {' '.join(given)}: nothing to compare. {reason}")
-    parts: list[str] = []
-    for title, rows in tables.items():
-        columns = map(text_column, _HEADINGS, zip(*rows, strict=True))
-        parts.append(wrap(f"{title}: difference of test accuracy in percentage points"))
-        parts.append(fit_table(Table("", "", "", [*columns])).text)
+    parts = [write_table(_tabulate(title, found)) for title, found in tables.items()]
     if left_out:
         parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", "    ") for t in left_out)]))
+    counts = {found.seeds for rows in tables.values() for _, _, found in rows}
     kinds = [_ONE_SEED] * (1 in counts) + [_SEVERAL_SEEDS] * (max(counts) > 1)
     return "\n\n".join([*parts, wrap(" ".join([_NOISE, *kinds]))])
 
 
-def _write(found: Comparison, first: str, other: str) -> list[str]:
-    better = first if found.difference > 0 else other
-    return [
-        f"{found.difference:+.2f}",
-        f"{found.low:+.2f} to {found.high:+.2f}",
-        str(found.seeds),
-        f"{found.p_value:.2g}",
-        "within noise" if found.is_noise else f"{better} is better",
-    ]
+def _tabulate(title: str, rows: Sequence[tuple[str, str, Comparison]]) -> Table:
+    texts = {
+        "task": [task for task, _, _ in rows],
+        "points": [f"{found.difference:+.2f}" for _, _, found in rows],
+        "95 % interval": [f"{found.low:+.2f} to {found.high:+.2f}" for _, _, found in rows],
+        "seeds": [str(found.seeds) for _, _, found in rows],
+        "p": [f"{found.p_value:.2g}" for _, _, found in rows],
+        "verdict": [
+            "within noise" if found.is_noise else f"{better} is better" for _, better, found in rows
+        ],
+    }
+    return Table("", title, "", [text_column(name, found) for name, found in texts.items()])

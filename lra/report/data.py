@@ -21,30 +21,28 @@ from tasks.base import PROBES
 
 DEFAULT_RELATIVE_TO = "tnn"
 
+AnyRecord = RunRecord | BenchRecord
+
 Content = TypeVar("Content")
 
 
 class Data:
     """The records under a results folder, one's own and the shipped ones, and what they make.
 
-    Files that cannot be read are left out and named in `faults`.
+    Files that cannot be read are left out and named in `faults`. Speeds are relative to a mixer.
 
-    Args:
-        folder: the results folder.
-        is_kept: says which records are used; None: all.
-        relative_to: mixer that speeds are divided by; None: tnn.
     Raises: UserError if there is no such folder.
     """
 
     def __init__(
         self,
         folder: Path,
-        is_kept: Callable[[RunRecord | BenchRecord], bool] | None = None,
+        is_kept: Callable[[AnyRecord], bool] = lambda _: True,
         relative_to: str | None = None,
     ) -> None:
         self.folder = folder
         runs, self.faults = read_runs(folder, "--results-dir", shipped=True)
-        found: dict[object, tuple[Path, RunRecord | BenchRecord]]
+        found: dict[object, tuple[Path, AnyRecord]]
         found = {_key(record): (place, record) for place, record in runs}
         for root in (shipped_dir(folder), folder):
             measured, more = all_bench_records(root)
@@ -53,7 +51,7 @@ class Data:
         self._paths = {key: path for key, (path, _) in found.items()}
         self.every = [record for _, record in found.values()]
         """All records, those that are not kept included."""
-        kept = [record for record in self.every if is_kept is None or is_kept(record)]
+        kept = [*filter(is_kept, self.every)]
         self.records = [record for record in kept if isinstance(record, RunRecord)]
         self.bench = [record for record in kept if isinstance(record, BenchRecord)]
         self.names = RowNames(self.records, self.bench)
@@ -73,20 +71,17 @@ class Data:
 
     @cached_property
     def relative_to(self) -> str:
-        """The mixer that speeds are divided by.
-
-        Raises: UserError if no mixer has the name that was asked for.
-        """
+        """The mixer that speeds are divided by; raises UserError if none has the name asked for."""
         if self._relative_to is None:
             return DEFAULT_RELATIVE_TO
         rows = {*map(self.names.of, self.records), *map(self.names.of_mixer, self.bench)}
         return complete(self._relative_to, rows, "mixer among the runs", "--relative-to")
 
-    def path(self, record: RunRecord | BenchRecord) -> Path:
+    def path(self, record: AnyRecord) -> Path:
         """Return the folder of a run, or the file of a measurement."""
         return self._paths[_key(record)]
 
-    def is_own(self, record: RunRecord | BenchRecord) -> bool:
+    def is_own(self, record: AnyRecord) -> bool:
         """Whether a record is the user's own: whether it is not in the folder of shipped ones."""
         return not is_shipped(self.path(record), self.folder)
 
@@ -115,31 +110,26 @@ class Data:
         return self._read_once(self.path(record), evaluations_of)
 
     def predictions(self, record: RunRecord) -> Predictions | None:
-        """Read the predictions of a finished run.
-
-        Returns: the predictions; None if there is no such file, or if it contradicts the record.
-        """
+        """Read the predictions of a finished run; None without a file that fits its record."""
         path = self.path(record) / "predictions.csv"
         return self._read_once(path, functools.partial(_read_predictions, record))
 
-    def predictions_on_same(self, runs: Sequence[RunRecord]) -> dict[int, Predictions]:
-        """Read the predictions of runs on the same examples, by seed.
-
-        A run whose examples differ from those of the first run is left out and noted as a fault.
-        """
+    def predictions_on_same(
+        self, runs: Sequence[RunRecord], first: Predictions | None = None
+    ) -> dict[int, Predictions]:
+        """Read predictions by seed; those of other examples than the first are faults."""
         found: dict[int, Predictions] = {}
         for run in runs:
-            predictions = self.predictions(run)
-            if predictions is None:
-                continue
-            if predictions.same_examples(next(iter(found.values()), predictions)):
-                found[run.seed] = predictions
-            else:
-                self.add_fault(f"{self.path(run)}: its predictions are of other examples")
+            if (predictions := self.predictions(run)) is not None:
+                first = first or predictions
+                if predictions.same_examples(first):
+                    found[run.seed] = predictions
+                else:
+                    self.add_fault(f"{self.path(run)}: its predictions are of other examples")
         return found
 
 
-def _key(record: RunRecord | BenchRecord) -> object:
+def _key(record: AnyRecord) -> object:
     """Tell records apart, also a shipped run from one's own unfinished one beside it."""
     if isinstance(record, BenchRecord):
         return record.path(Path())

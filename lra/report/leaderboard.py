@@ -12,23 +12,22 @@ from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure
 from lra.report.published import closest_mean
-from lra.report.scores import FIVE, average
+from lra.report.scores import FIVE, Entry, average, group_by
 from lra.report.styles import styles_of_data
-from lra.report.tables.results import (
-    MEANS,
-    UNPUBLISHED,
-    accuracy_columns,
-    conditions_of,
-    cost_columns,
-)
+from lra.report.tables.results import MEANS, UNPUBLISHED, accuracy_columns, conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
-from lra.report.tables.table import Entry, Table, text_column
+from lra.report.tables.table import Table
 
 _MARKS = (
     "Bold: the best of its column, by more than 1.4 times the interval in the last row; smaller "
     "differences can be chance. Underlined, if no number is bold: the best, and all within "
     "that distance. At chance: not significantly better than the same answer for every example; "
     "such results are not ranked, but they count in the mean."
+)
+_NOT_PUBLISHED = (
+    "Retrieval has other pairs of papers than the official ones. Those of the shipped runs are not "
+    "published, so nobody else can repeat this column and the mean of 5. The mean of 4 leaves "
+    "Retrieval out."
 )
 _CSV = {
     "task": "task", "mixer": "mixer", "preset": "preset", "protocol": "protocol", "seed": "seed",
@@ -52,34 +51,22 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
 
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
     number are left out, and tasks without any are named in the notes.
-
-    Args:
-        board: the accuracies of all rows.
-        speeds: the training speeds of mixers at the preset; rows of other mixers have none.
     """
-    rows = _best_first(rows_at_preset(board))
-    own = dataclasses.replace(board, rows=rows)
-    baseline = own.best_trivial_baseline()
-    names, *columns = accuracy_columns(own, baseline, MEANS, shows_spread=False)
-    missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
-    halves = [None if c.margin is None or c.is_empty else c.margin / math.sqrt(2) for c in columns]
-    last = ["95 % interval", *(None if half is None else f"± {half:.1f}" for half in halves)]
-    parameters, *costs = cost_columns(rows, speeds, len(baseline) + 1)
-    columns = [
-        *(
-            dataclasses.replace(column, entries=[*column.entries, Entry(text)])
-            for column, text in zip((names, *columns), last, strict=True)
-        ),
-        parameters,
-        *(text_column(column.name, [e.text for e in column.entries]) for column in costs),
-    ]
-    notes = [_count_seeds(rows), _name_baselines(own), conditions_of(own)]
+    board = dataclasses.replace(board, rows=_best_first(rows_at_preset(board)))
+    baseline = board.best_trivial_baseline()
+    columns = accuracy_columns(board, baseline, MEANS, speeds, shows_spread=False)
+    missing = [c.name for c in columns if c.is_empty and c.name in board.tasks]
+    for number, column in enumerate(columns):
+        last = None if number else "95 % interval"
+        if column.margin is not None and not column.is_empty:
+            last = f"± {column.margin / math.sqrt(2):.1f}"
+        # Speeds are those of the note, as it has them.
+        is_speed = column.name.startswith("speed")
+        entries = [Entry(one.text) if is_speed else one for one in column.entries]
+        columns[number] = dataclasses.replace(column, entries=[*entries, Entry(last)])
+    notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(UNPUBLISHED, ""):
-        notes.append(
-            "Retrieval has other pairs of papers than the official ones. Those of the shipped runs "
-            "are not published, so nobody else can repeat this column and the mean of 5. The mean "
-            "of 4 leaves Retrieval out."
-        )
+        notes.append(_NOT_PUBLISHED)
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")
     if speeds.by_mixer:
@@ -93,7 +80,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         caption=f"Test accuracy in percent. {_MARKS}",
         columns=columns,
         beneath=len(baseline) + 1,
-        notes=list(filter(None, notes)),
+        notes=[*filter(None, notes)],
     ).without_empty_columns()
 
 
@@ -101,7 +88,7 @@ def _best_first(rows: Mapping[str, Cells]) -> dict[str, Cells]:
     """Sort rows by their mean over five tasks; those without a mean follow by their results."""
 
     def order(name: str) -> tuple[object, ...]:
-        done = sum(cell.value() is not None for cell in rows[name].values())
+        done = sum(cell.entry().is_ranked for cell in rows[name].values())
         return -(average(rows[name], FIVE) or 0.0), -done, name
 
     return {name: rows[name] for name in sorted(rows, key=order)}
@@ -109,17 +96,17 @@ def _best_first(rows: Mapping[str, Cells]) -> dict[str, Cells]:
 
 def _count_seeds(rows: Mapping[str, Cells]) -> str:
     """Say which numbers are means over several seeds."""
-    methods_of: dict[tuple[str, int], list[str]] = {}
-    for method, cells in rows.items():
-        for task, cell in cells.items():
-            if (count := len(cell.numbers())) > 1:
-                methods_of.setdefault((task, count), []).append(method)
-    tasks_of: dict[tuple[int, tuple[str, ...]], list[str]] = {}
-    for (task, count), methods in sorted(methods_of.items()):
-        tasks_of.setdefault((count, tuple(methods)), []).append(task)
+    several = [
+        (task, count, row)
+        for row, cells in rows.items()
+        for task, cell in cells.items()
+        if (count := cell.entry().seeds) > 1
+    ]
+    rows_of = group_by(several, lambda one: one[:2])
+    alike = group_by(sorted(rows_of), lambda key: (key[1], tuple(one[2] for one in rows_of[key])))
     parts = [
-        f"over {count} seeds on {' and '.join(tasks)}: {', '.join(methods)}"
-        for (count, methods), tasks in tasks_of.items()
+        f"over {count} seeds on {' and '.join(task for task, _ in keys)}: {', '.join(names)}"
+        for (count, names), keys in alike.items()
     ]
     means = f"Means {'; '.join(parts)}. All other numbers are from one seed."
     return means if parts else "Each number is from one seed."
@@ -127,13 +114,14 @@ def _count_seeds(rows: Mapping[str, Cells]) -> str:
 
 def _name_baselines(board: Board) -> str:
     """Say which trivial baseline is the best on each task; empty without any."""
-    tasks_of: dict[str, list[str]] = {}
-    baselines = board.trivial_baselines()
+    best: dict[str, str] = {}
     for task in board.tasks:
-        found = {name: by_task[task] for name, by_task in baselines.items() if task in by_task}
+        found = {
+            n: values[task] for n, values in board.trivial_baselines().items() if task in values
+        }
         if found:
-            tasks_of.setdefault(max(found, key=found.__getitem__), []).append(task)
-    parts = [f"{name} ({', '.join(tasks)})" for name, tasks in tasks_of.items()]
+            best[task] = max(found, key=found.__getitem__)
+    parts = [f"{name} ({', '.join(same)})" for name, same in group_by(best, best.get).items()]
     return f"The best trivial baselines are {'; '.join(parts)}." if parts else ""
 
 

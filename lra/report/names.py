@@ -48,10 +48,6 @@ class RowNames:
 
     A run goes by its mixer and its label or, without one, the settings that it changes. The code of
     a plug-in is named where its mixer has several.
-
-    Args:
-        runs: all runs that are shown.
-        bench: measurements that are shown beside them.
     """
 
     def __init__(self, runs: Sequence[RunRecord], bench: Sequence[BenchRecord] = ()) -> None:
@@ -92,14 +88,9 @@ def mixer_of(row: str) -> str:
 
 
 def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
-    """Return the name that is given, or the only one that begins so, upper and lower case alike.
+    """Return the valid name that is given, or the only one that begins so, in upper or lower case.
 
-    Args:
-        given: a name or its beginning.
-        valid: all names.
-        kind: what they are names of.
-        flag: where it was given.
-    Raises: UserError if there is none, or more than one.
+    Raises: UserError if there is none, or more than one; it has the kind of names, and the flag.
     """
     if given in valid:
         return given

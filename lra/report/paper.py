@@ -22,8 +22,8 @@ from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.latex import write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
-from lra.report.tables.table import Column, Entry, Table, name_column, number_entry
-from lra.report.tables.terminal import describe_seeds, seed_counts, usual_seeds
+from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
+from lra.report.tables.terminal import Notes
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)
@@ -121,7 +121,7 @@ def _choose_rows(board: Board, words: Sequence[str], columns: Sequence[str]) -> 
     tasks = [task for task in columns if task in board.tasks] or board.tasks
 
     def order(name: str) -> tuple[object, ...]:
-        means = [cell.mean() for task, cell in board.rows[name].items() if task in tasks]
+        means = [cell.entry().value for task, cell in board.rows[name].items() if task in tasks]
         known = [mean for mean in means if mean is not None]
         return -len(known), -sum(known), name
 
@@ -192,10 +192,10 @@ def _tabulate(
         )
         for column in columns
     ]
-    seeds = describe_seeds(usual_seeds(of_seeds := seed_counts(columns)), of_seeds)
+    seeds = Notes(columns).seeds
     caption = f"Test accuracy in percent. {seeds} {RANKS} {conditions_of(shown)}".strip()
     caption += f" Published: {_PUBLISHED_NOTE}" * bool(published)
-    first = name_column("mixer", [*kept, *(row.method for row in published)])
+    first = text_column("mixer", [*kept, *(row.method for row in published)])
     groups = {"": len(rows), "trivial baselines": len(kept) - len(rows), PUBLISHED: len(published)}
     sources = {row.method: row.source for row in published}
     table = Table(slug, board.name, caption, [first, *columns])

@@ -20,13 +20,11 @@ from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
 from lra.report.leaderboard import leaderboard, leaderboard_csv, leaderboard_figure
-from lra.report.measured import speeds_csv
-from lra.report.repeats import differences_csv
+from lra.report.repeats import differences_csv, reproduce_table, speeds_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.probes import probe_table, probes
-from lra.report.tables.published import reproduce_table
 from lra.report.tables.results import position_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape

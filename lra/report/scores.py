@@ -1,18 +1,19 @@
-"""What the runs of one row and column score: numbers over seeds, chance, intervals and ranks."""
+"""What results score: the number of a row and column over seeds, chance, intervals and ranks."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, choose_attempts
-from lra.record.schema import MeasuredRecord, was_busy
 from lra.record.scores import PositionScores, TestedRecord, unit_of, wilson_interval
+from lra.report.names import run_anchor
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
 
@@ -24,13 +25,22 @@ FIVE = BENCHMARK[:-1]
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
 """Tasks of each average."""
 
-Result = TestedRecord
+Result = RunRecord | EvaluationRecord
 """The result of a run, or of its model's evaluation on other data."""
-AnyResult = TypeVar("AnyResult", bound=TestedRecord)
 Interval = tuple[float, float]
 """Lower and upper end."""
 IsOwn = Callable[[Any], bool]
 """Says whether a record is the user's own, rather than a shipped one."""
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Group items by a key, in the order in which the keys come first."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def rounded(value: float, digits: int) -> str:
@@ -72,30 +82,27 @@ class Measure:
 
     name: str
     """What the number is, with its unit, for a column or an axis."""
-    of: Callable[[Result], float | None]
+    of: Callable[[TestedRecord], float | None]
     """Returns the number of a result; None where there is none."""
     digits: int = 2
     lowest_is_best: bool = False
     has_chance: bool = False
     """Whether a result that is no better than one answer to all is called so."""
-    beneath: Callable[[Result], Mapping[str, float]] = lambda _: {}
+    beneath: Callable[[TestedRecord], Mapping[str, float]] = lambda _: {}
     """Returns numbers that stand beneath a table: those of trivial baselines, and bounds."""
 
-    def text(self, value: float | None) -> str:
-        """Write a value; a dash for None."""
-        return MISSING if value is None else f"{value:.{self.digits}f}"
+    def text(self, value: float | None, deviation: float | None = None) -> str:
+        """Write a value, with ± its standard deviation if it has one; a dash for None."""
+        texts = [f"{one:.{self.digits}f}" for one in (value, deviation) if one is not None]
+        return " ± ".join(texts) or MISSING
 
-    def rows_beneath(self, results: Sequence[Result]) -> dict[str, float]:
+    def rows_beneath(self, results: Sequence[TestedRecord]) -> dict[str, float]:
         """Join what stands beneath a column of results; of several numbers the last counts."""
         return {name: value for one in results for name, value in self.beneath(one).items()}
 
 
-def _scores(result: Result) -> PositionScores:
-    return result.positions or PositionScores()
-
-
-def _bits_beneath(result: Result) -> Mapping[str, float]:
-    scores = _scores(result)
+def _bits_beneath(result: TestedRecord) -> Mapping[str, float]:
+    scores = result.positions or PositionScores()
     trivial = {f"trivial baseline: {name}": bits for name, bits in scores.baseline_bits.items()}
     return trivial | {f"lower bound: {name}": bits for name, bits in scores.lowest_bits.items()}
 
@@ -108,13 +115,21 @@ ACCURACY = Measure(
 )
 NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
 """Accuracy where targets are positions, which is no measure of chance."""
-PERPLEXITY = Measure("perplexity", lambda result: _scores(result).perplexity, lowest_is_best=True)
+BITS = Measure(
+    "bits per token", lambda result: result.positions and result.positions.bits, digits=3,
+    lowest_is_best=True, beneath=_bits_beneath,
+)  # fmt: skip
+PERPLEXITY = Measure(
+    "perplexity", lambda result: result.positions and result.positions.perplexity,
+    lowest_is_best=True,
+)  # fmt: skip
 VALIDATION_LOSS = Measure(
-    "validation loss, nats", lambda result: _scores(result).val_loss, digits=3, lowest_is_best=True
-)
+    "validation loss, nats", lambda result: result.positions and result.positions.val_loss,
+    digits=3, lowest_is_best=True,
+)  # fmt: skip
 
 
-def measures_of(results: Sequence[Result]) -> list[Measure]:
+def measures_of(results: Sequence[TestedRecord]) -> list[Measure]:
     """Return what tables of results show: accuracy, or where targets are positions bits and
     perplexity.
     """
@@ -122,132 +137,142 @@ def measures_of(results: Sequence[Result]) -> list[Measure]:
     if not positions:
         return [ACCURACY]
     unit = unit_of(max((one.text_bytes for one in positions if one.text_bytes), default=None))
-    bits = Measure(
-        f"bits per {unit}",
-        lambda result: _scores(result).bits,
-        digits=3,
-        lowest_is_best=True,
-        beneath=_bits_beneath,
-    )
-    return [bits, PERPLEXITY]
+    return [replace(BITS, name=f"bits per {unit}"), PERPLEXITY]
 
 
-def validation_of(results: Sequence[Result]) -> Measure:
+def validation_of(results: Sequence[TestedRecord]) -> Measure:
     """Measure what settings and checkpoints are chosen by."""
     if all(one.positions is None for one in results):
         return Measure("validation accuracy", lambda result: getattr(result, "val_accuracy", None))
 
-    def bits(result: Result) -> float | None:
-        loss = _scores(result).val_loss
+    def bits(result: TestedRecord) -> float | None:
+        loss = VALIDATION_LOSS.of(result)
         return None if loss is None else loss / math.log(2)
 
-    return Measure("validation bits per token", bits, digits=3, lowest_is_best=True)
-
-
-def is_busy(record: MeasuredRecord) -> bool:
-    """Say whether other processes kept the machine busy while a record was made."""
-    return was_busy(record.threads, record.gpu_shared)
+    return replace(VALIDATION_LOSS, name="validation bits per token", of=bits)
 
 
 @dataclass(frozen=True)
-class Cell(Generic[AnyResult]):
-    """Runs that differ in seed alone, as one cell of a table; see `cell_of`."""
+class Entry:
+    """What a column of a table says of one row."""
 
-    runs: tuple[AnyResult, ...] = ()
+    text: str | None = None
+    """None where there is nothing to say; tables then show a dash."""
+    value: float | None = None
+    """The unrounded number; None where there is none."""
+    is_ranked: bool = False
+    """Whether the number competes for the best of its column."""
+    deviation: float | None = None
+    """Standard deviation of the number over seeds; None for fewer than two seeds."""
+    interval: Interval | None = None
+    remarks: Sequence[str] = ()
+    """What else is known of this number, such as "2 diverged"."""
+    seeds: int = 0
+    """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
+    anchors: Sequence[str] = ()
+    """Names, in the page, of the runs or measurements that it is made from."""
+    is_own: bool = False
+    """Whether it is made from any run of the user's own; in the first column, whether any number
+    of the row is."""
+
+
+def score(
+    results: Sequence[Result],
+    measure: Measure = ACCURACY,
+    unfinished: Sequence[str] = (),
+    *,
+    shows_spread: bool = True,
+    is_own: bool = False,
+) -> Entry:
+    """Say what results score that differ in seed alone: mean ± standard deviation (n), remarks.
+
+    The interval is mean ± standard deviation; of one seed the 95 % interval of its accuracy. A
+    number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of the
+    user's own ended in whose place shipped results are counted.
+    """
+    numbers = [value for one in results if (value := measure.of(one)) is not None]
+    mean = statistics.mean(numbers) if numbers else None
+    deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
+    ends = Counter(one.status for one in results if one.test_accuracy is None)
+    at_chance = sum(one.is_at_chance for one in results) if measure.has_chance else 0
+    is_at_chance = 0 < at_chance == len(numbers)
+    faulty = sum(bool(one.test_non_finite) for one in results)
+    remarks = [word if count == 1 else f"{count} {word}" for word, count in sorted(ends.items())]
+    remarks += [f"{faulty} with non-finite logits"] * bool(faulty)
+    remarks += unfinished
+    if at_chance and not is_at_chance:
+        remarks.insert(0, f"{at_chance} of {len(numbers)} {AT_CHANCE}")
+    text = measure.text(mean, deviation if shows_spread else None)
+    text += f" (n={len(numbers)})" * shows_spread
+    texts = [f"{AT_CHANCE}: {text}" if is_at_chance else text] * bool(numbers)
+    interval = None
+    if mean is not None and deviation is not None:
+        interval = mean - deviation, mean + deviation
+    elif mean is not None and measure is ACCURACY:
+        total = next(one.test_examples for one in results if one.test_accuracy is not None)
+        interval = wilson_interval(mean / 100, total) if total else None
+    runs = [one for one in results if isinstance(one, RunRecord)]
+    has_failed = any(run.has_failed for run in runs)
+    return Entry(
+        ", ".join([*texts, *remarks]) or None,
+        mean,
+        bool(numbers) and not is_at_chance and not has_failed,
+        deviation,
+        interval,
+        [*[AT_CHANCE] * is_at_chance, *remarks],
+        len(numbers),
+        [run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")],
+        is_own,
+    )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one row and column, of which one counts for each seed; see `cell_of`."""
+
+    runs: tuple[RunRecord, ...] = ()
+    tried: tuple[RunRecord, ...] = ()
+    """The runs that count of all settings that were tried, of which `runs` are the best."""
     unfinished: tuple[str, ...] = ()
     """How runs of the user's own ended in whose place shipped results are counted."""
     has_own: bool = False
-    """Whether any of these runs is the user's own, rather than a shipped one."""
+    """Whether any run is the user's own, rather than a shipped one."""
 
-    def numbers(self, measure: Measure = ACCURACY) -> list[float]:
-        """List the numbers of all runs that have one."""
-        return [value for run in self.runs if (value := measure.of(run)) is not None]
-
-    def mean(self, measure: Measure = ACCURACY) -> float | None:
-        """Return the mean over seeds; None if no run has a number."""
-        found = self.numbers(measure)
-        return statistics.mean(found) if found else None
-
-    def deviation(self, measure: Measure = ACCURACY) -> float | None:
-        """Return the standard deviation over seeds; None for fewer than two numbers."""
-        found = self.numbers(measure)
-        return statistics.stdev(found) if len(found) > 1 else None
-
-    def number(self, measure: Measure = ACCURACY) -> float | None:
-        """Return the number for averages over tasks: the mean; None if a run failed."""
-        has_failed = any(isinstance(run, RunRecord) and run.has_failed for run in self.runs)
-        return None if has_failed else self.mean(measure)
-
-    def value(self, measure: Measure = ACCURACY) -> float | None:
-        """Return the number to rank: the mean; None if a run failed, or at chance."""
-        return None if measure.has_chance and self.is_at_chance else self.number(measure)
-
-    def interval(self, measure: Measure = ACCURACY) -> Interval | None:
-        """Return mean ± standard deviation; of one seed the 95 % interval of its accuracy."""
-        mean, deviation = self.mean(measure), self.deviation(measure)
-        if mean is not None and deviation is not None:
-            return mean - deviation, mean + deviation
-        totals = [run.test_examples for run in self.runs if measure.of(run) is not None]
-        if mean is None or measure is not ACCURACY or not totals[0]:
-            return None
-        return wilson_interval(mean / 100, totals[0])
-
-    def spread_text(self, measure: Measure = ACCURACY) -> str:
-        """Write the mean, ± standard deviation of several; a dash if no run has a number."""
-        text, deviation = measure.text(self.mean(measure)), self.deviation(measure)
-        return text if deviation is None else f"{text} ± {measure.text(deviation)}"
-
-    def text(self, measure: Measure = ACCURACY, *, shows_spread: bool = True) -> str:
-        """Write mean ± standard deviation (n), or the mean alone, and how other runs ended."""
-        count, remarks = len(self.numbers(measure)), self.remarks(measure)
-        if not count:
-            return ", ".join(remarks) or MISSING
-        text = self.spread_text(measure) if shows_spread else measure.text(self.mean(measure))
-        if brackets := [f"n={count}"] * shows_spread + [*self.unfinished]:
-            text += f" ({'; '.join(brackets)})"
-        if remarks[:1] == [AT_CHANCE]:
-            return ", ".join([f"{AT_CHANCE}: {text}", *remarks[1:]])
-        return ", ".join([text, *remarks])
-
-    def remarks(self, measure: Measure = ACCURACY) -> list[str]:
-        """List what holds for the number besides: chance, runs without a result, faults."""
-        runs = [run for run in self.runs if isinstance(run, RunRecord)]
-        counts = Counter(run.status for run in runs if run.test_accuracy is None)
-        ends = [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
-        faulty = sum(bool(run.test_non_finite) for run in self.runs)
-        faults = [f"{faulty} with non-finite logits"] if faulty else []
-        return [*filter(None, [self.chance_text(measure)]), *ends, *faults]
-
-    def chance_text(self, measure: Measure = ACCURACY) -> str:
-        """Say that all runs are at chance, or how many: "1 of 5 at chance"; empty if none is."""
-        number = sum(run.is_at_chance for run in self.runs) if measure.has_chance else 0
-        share = "" if self.is_at_chance else f"{number} of {len(self.numbers())} "
-        return share + AT_CHANCE if number else ""
+    def entry(self, measure: Measure = ACCURACY, *, shows_spread: bool = True) -> Entry:
+        """Say what the runs score, see `score`."""
+        return score(
+            self.runs, measure, self.unfinished, shows_spread=shows_spread, is_own=self.has_own
+        )
 
     @property
-    def is_at_chance(self) -> bool:
-        """Whether every finished run is at chance, and there is one."""
-        done = [run for run in self.runs if run.test_accuracy is not None]
-        return bool(done) and all(run.is_at_chance for run in done)
-
-    @property
-    def merit(self) -> float:
-        """Mean validation result of the finished runs, the higher the better; -inf without any."""
-        measure = validation_of(self.runs)
-        done = [run for run in self.runs if isinstance(run, RunRecord) and run.status == "done"]
-        mean = Cell(tuple(done)).mean(measure)
-        return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
+    def number(self) -> float | None:
+        """The accuracy that averages over tasks are of: the mean; None if a run failed."""
+        return None if any(run.has_failed for run in self.runs) else self.entry().value
 
 
-def cell_of(records: Sequence[RunRecord], is_own: IsOwn = lambda _: False) -> Cell[RunRecord]:
-    """Make a cell of all runs of one row and column, of which it counts one for each seed."""
-    runs = tuple(choose_attempts(records))
-    done = {(run.run_id, run.seed) for run in runs if run.status == "done"}
-    others = [run for run in records if run.status != "done" and (run.run_id, run.seed) in done]
+def merit_of(runs: Sequence[RunRecord]) -> float:
+    """Return the mean validation result of finished runs, the higher the better; -inf without."""
+    measure = validation_of(runs)
+    mean = score([run for run in runs if run.status == "done"], measure).value
+    return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
+
+
+def cell_of(records: Sequence[RunRecord], is_own: IsOwn = lambda _: False) -> Cell:
+    """Make a cell of all runs of one row and column.
+
+    Of several settings that were tried, those with the best validation result count.
+    """
+    settings = group_by(records, lambda run: run.config_hash).values()
+    tried = [tuple(choose_attempts(same)) for same in settings]
+    every = tuple(run for runs in tried for run in runs)
+    done = {(run.run_id, run.seed) for run in every if run.status == "done"}
     unfinished = tuple(
-        f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}" for run in others
+        f"your run: {run.status} at step {run.steps:,} of {run.total_steps:,}"
+        for run in records
+        if run.status != "done" and (run.run_id, run.seed) in done
     )
-    return Cell(runs, unfinished, any(map(is_own, [*runs, *others])))
+    best = max(tried, key=merit_of, default=())
+    return Cell(best, every, unfinished, any(map(is_own, records)))
 
 
 def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:
@@ -258,7 +283,7 @@ def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float
 
 def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
     """Average a row over tasks, in which results at chance count; None if a task has none."""
-    return mean_over(tasks, {task: cell.number() for task, cell in cells.items()})
+    return mean_over(tasks, {task: cell.number for task, cell in cells.items()})
 
 
 def average_interval(

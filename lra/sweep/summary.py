@@ -9,13 +9,7 @@ from dataclasses import dataclass
 
 from common.progress import duration
 from lra.record.run import RunRecord
-from lra.report.scores import (
-    ACCURACY,
-    AT_CHANCE,
-    cell_of,
-    measures_of,
-    validation_of,
-)
+from lra.report.scores import ACCURACY, AT_CHANCE, measures_of, merit_of, score, validation_of
 from lra.runtime.cli import command_words
 from lra.runtime.console import cut, plain_matrix, plain_table, wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
@@ -160,10 +154,11 @@ def _heading(task: str, record: RunRecord | None, split: str) -> str:
 def _describe_choice(done: Sequence[RunRecord], rivals: Sequence[Sequence[RunState]]) -> str:
     """Write the validation result of a setting, with a mark if no other of its mixer is better."""
     others = [[one.record for one in found if one.record is not None] for found in rivals]
-    best = max(cell_of(records).merit for records in others if records)
-    cell = cell_of(done)
-    mark = f" {_BEST}" if cell.merit == best else ""
-    return f"{cell.spread_text(validation_of(cell.runs))}{mark}"
+    best = max(merit_of(records) for records in others if records)
+    measure = validation_of(done)
+    validated = score(done, measure)
+    mark = f" {_BEST}" if merit_of(done) == best else ""
+    return f"{measure.text(validated.value, validated.deviation)}{mark}"
 
 
 def _describe_cell(states: Sequence[RunState]) -> str:
@@ -171,12 +166,13 @@ def _describe_cell(states: Sequence[RunState]) -> str:
     records = [one.record for one in states if one.record is not None]
     if not records:
         return Counter(one.state for one in states).most_common(1)[0][0]
-    cell, measure = cell_of(records), measures_of(records)[0]
-    chance = cell.chance_text(measure)
-    missing = f"{len(records)} of {len(states)} runs" if len(records) < len(states) else ""
-    remarks = ", ".join(filter(None, [missing, "" if chance == AT_CHANCE else chance]))
-    mark = " *" if chance == AT_CHANCE else ""
-    return f"{cell.spread_text(measure)}{f' ({remarks})' if remarks else ''}{mark}"
+    measure = measures_of(records)[0]
+    tested = score(records, measure)
+    remarks = [f"{len(records)} of {len(states)} runs"] * (len(records) < len(states))
+    remarks += [remark for remark in tested.remarks if remark != AT_CHANCE]
+    mark = " *" if AT_CHANCE in tested.remarks else ""
+    shown = f" ({', '.join(remarks)})" if remarks else ""
+    return f"{measure.text(tested.value, tested.deviation)}{shown}{mark}"
 
 
 def count_states(states: Sequence[RunState]) -> str:

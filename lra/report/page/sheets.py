@@ -16,8 +16,7 @@ from lra.report.published import PublishedRow
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_table, probes
-from lra.report.tables.published import published_table
-from lra.report.tables.results import accuracy_table, cost_columns, position_table
+from lra.report.tables.results import accuracy_table, position_table, published_table
 from lra.report.tables.speeds import preset_speeds, speed_tables
 from lra.report.tables.table import Column, Entry, Table, text_column
 
@@ -53,11 +52,9 @@ def result_sheets(data: Data) -> Iterator[Sheet]:
 
 
 def _accuracy_table(data: Data, board: Board) -> Table:
-    table = accuracy_table(board)
     speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
-    costs = cost_columns(board.rows, speeds, table.beneath)
-    columns = [*table.columns, *costs]
-    return dataclasses.replace(table, title=board.name, columns=columns).without_empty_columns()
+    table = accuracy_table(board, speeds).without_empty_columns()
+    return dataclasses.replace(table, title=board.name)
 
 
 def length_sheets(data: Data) -> Iterator[Sheet]:

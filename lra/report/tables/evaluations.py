@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from lra.record.evaluation import EvaluationRecord, evaluation_order
-from lra.record.run import NO_PREDICTION, RunRecord
+from lra.record.run import NO_PREDICTION
 from lra.record.run_files import Predictions
 from lra.record.scores import wilson_interval
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import slugify
-from lra.report.scores import ACCURACY, Cell, Measure, measures_of
+from lra.report.scores import ACCURACY, Entry, Measure, Result, group_by, measures_of, score
 from lra.report.tables.results import RANKS
-from lra.report.tables.table import (
-    Column,
-    Entry,
-    Line,
-    Table,
-    name_column,
-    number_entry,
-    result_columns,
-)
+from lra.report.tables.table import Column, Line, Table, fill_columns, number_entry, turn
 
 AS_TRAINED = "as trained"
 BINS = 8
@@ -34,81 +26,76 @@ BINS = 8
 FEWEST = 10
 """Fewest examples of such a group."""
 
-Evaluated = Mapping[str, Mapping[str, Sequence[EvaluationRecord]]]
-"""Evaluations of all seeds, by method and then by the label of their data."""
 
-
-def evaluation_tables(data: Data, board: Board) -> list[Table]:
+def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
     """Tabulate what the models of a board scored out of distribution, by each measure.
 
     The results on the training's own test set stand beside them.
     """
-    tables: list[Table] = []
     for task in board.tasks:
-        evaluated, labels = evaluations_of(data, board, task)
+        evaluated, labels = _evaluations_of(data, board, task)
         if not labels:
             continue
-        rows = {row: {AS_TRAINED: board.rows[row][task]} for row in evaluated}
-        trained = sorted(board.with_rows(rows).records, key=lambda run: run.run_id)
-        cells = {row: _cells_of(rows[row][AS_TRAINED], found) for row, found in evaluated.items()}
-        names = [AS_TRAINED, *(one.label for one in labels)]
+        trained = [run for found in evaluated.values() for run in found[AS_TRAINED].values()]
         lengths = " and ".join(f"{n:,}" for n in sorted({one.trained_length for one in labels}))
         for measure in measures_of(trained):
-            by_column = {AS_TRAINED: measure.rows_beneath(trained)}
-            by_column |= {one.label: measure.beneath(one) for one in labels}
-            beneath: dict[str, dict[str, float]] = {}
-            for name, numbers in by_column.items():
-                for row, number in numbers.items():
-                    beneath.setdefault(row, {})[name] = number
+            rows = {
+                row: {
+                    label: score([*same.values()], measure, is_own=board.rows[row][task].has_own)
+                    for label, same in found.items()
+                }
+                for row, found in evaluated.items()
+            }
+            below = {AS_TRAINED: measure.rows_beneath(trained)}
+            below |= {one.label: measure.beneath(one) for one in labels}
+            columns = [Column(n, (), measure.digits, measure.lowest_is_best) for n in below]
+            beneath = turn(below)
             named = [] if measure is ACCURACY else [measure.name]
-            table = Table(
+            yield Table(
                 slug=slugify("out-of-distribution", task, *named, board.slug),
                 title=f"{board.name}: {', '.join(named) or task}, out of distribution",
                 caption=f"{measure.name.capitalize()} of models trained at up to {lengths} "
                 f"positions, on other data of the same task. Each column names how its data "
                 f"differs from the training data. The models are not trained any further. {RANKS}",
-                columns=result_columns(cells, names, measure, beneath),
+                columns=fill_columns(columns, rows, beneath),
                 beneath=len(beneath),
                 lines=_evaluation_lines(labels, measure),
             )
-            tables.append(table)
-    return tables
 
 
-def evaluations_of(data: Data, board: Board, task: str) -> tuple[Evaluated, list[EvaluationRecord]]:
-    """Group what the models of a column scored out of distribution; return a record of each label.
+def _evaluations_of(
+    data: Data, board: Board, task: str
+) -> tuple[dict[str, dict[str, dict[str, Result]]], list[EvaluationRecord]]:
+    """Group what the models of a column scored out of distribution, and as they were trained.
 
     Models are compared on the same examples. Where data of one label has several fingerprints,
     the one of most records counts; records on the others are named as faults.
+
+    Returns: results by row, label of the data and run, and a record of each label.
     """
     found = [
-        (method, run, one)
-        for method, cells in board.rows.items()
+        (row, run, one)
+        for row, cells in board.rows.items()
         for run in (cells[task].runs if task in cells else ())
         for one in data.evaluations(run)
     ]
-    counts = Counter((one.label, one.data.fingerprint) for _, _, one in found)
-    main = {label: print_ for (label, print_), _ in reversed(counts.most_common())}
-    columns: dict[str, EvaluationRecord] = {}
-    rows: dict[str, dict[str, list[EvaluationRecord]]] = {}
-    for method, run, one in found:
+    same_label = group_by((one for _, _, one in found), lambda one: one.label)
+    main = {
+        label: statistics.mode(one.data.fingerprint for one in same)
+        for label, same in same_label.items()
+    }
+    rows: dict[str, dict[str, dict[str, Result]]] = {}
+    labels: dict[str, EvaluationRecord] = {}
+    for row, run, one in found:
         if one.data.fingerprint == main[one.label]:
-            columns.setdefault(one.label, one)
-            rows.setdefault(method, {}).setdefault(one.label, []).append(one)
+            of_row = rows.setdefault(row, {AS_TRAINED: {}})
+            of_row[AS_TRAINED][run.run_id] = run
+            of_row.setdefault(one.label, {})[run.run_id] = one
+            labels.setdefault(one.label, one)
         else:
             path = data.path(run) / one.path
             data.add_fault(f"{path}: of other examples than most models of the table")
-    return rows, sorted(columns.values(), key=evaluation_order)
-
-
-def _cells_of(
-    trained: Cell[RunRecord], found: Mapping[str, Sequence[EvaluationRecord]]
-) -> dict[str, Cell[RunRecord] | Cell[EvaluationRecord]]:
-    """Make the cells of a row: of the evaluated models as they were trained, and of each label."""
-    evaluated = {one.run_id for group in found.values() for one in group}
-    runs = tuple(run for run in trained.runs if run.run_id in evaluated)
-    cells = {label: Cell(tuple(group), has_own=trained.has_own) for label, group in found.items()}
-    return {AS_TRAINED: Cell(runs, has_own=trained.has_own), **cells}
+    return rows, sorted(labels.values(), key=evaluation_order)
 
 
 def _evaluation_lines(labels: Sequence[EvaluationRecord], measure: Measure) -> list[Line]:
@@ -129,13 +116,12 @@ def _evaluation_lines(labels: Sequence[EvaluationRecord], measure: Measure) -> l
     ]
 
 
-def length_tables(data: Data, board: Board) -> list[Table]:
+def length_tables(data: Data, board: Board) -> Iterator[Table]:
     """Tabulate accuracy by the length of the test examples, for each task with predictions.
 
     Where every position has a label, another table has the share of the examples whose labels are
     all right up to a position.
     """
-    tables: list[Table] = []
     for task in board.tasks:
         found = _predictions_of(data, board, task)
         kinds = [
@@ -150,32 +136,30 @@ def length_tables(data: Data, board: Board) -> list[Table]:
         for title, y, x, group, caption in kinds if found else ():
             groups = group(next(iter(found.values()))[0])
             if len(groups) > 1:
-                columns = [
-                    Column(name, [_share_of(map(is_right, row)) for row in found.values()])
-                    for name, (_, is_right) in groups.items()
-                ]
-                places = {name: place for name, (place, _) in groups.items()}
-                table = Table(
+                rows = {
+                    row: {
+                        name: _share_of(map(is_right, seeds), is_own=row in board.own_rows)
+                        for name, (_, is_right) in groups.items()
+                    }
+                    for row, seeds in found.items()
+                }
+                yield Table(
                     slugify(title.partition(" over ")[0], task, board.slug),
                     f"{board.name}: {task}, {title}",
                     f"{caption} {RANKS}",
-                    [name_column("mixer", found, board.own_rows), *columns],
-                    lines=[Line("length", places, y, x)],
+                    fill_columns([*map(Column, groups)], rows),
+                    lines=[Line("length", {n: place for n, (place, _) in groups.items()}, y, x)],
                 )
-                tables.append(table)
-    return tables
 
 
 def _predictions_of(data: Data, board: Board, task: str) -> dict[str, list[Predictions]]:
-    """Read the predictions of each row's seeds on the same test examples."""
+    """Read the predictions of each row's seeds, all on the same test examples."""
     found: dict[str, list[Predictions]] = {}
     for row, cells in board.rows.items():
-        of_row = [*data.predictions_on_same(cells[task].runs if task in cells else ()).values()]
-        first = next(iter(found.values()), of_row)
-        if of_row and of_row[0].same_examples(first[0]):
-            found[row] = of_row
-        elif of_row:
-            data.add_fault(f"{board.name}: {row} has predictions of other examples of {task}")
+        first = next((seeds[0] for seeds in found.values()), None)
+        seeds = data.predictions_on_same(cells[task].runs if task in cells else (), first)
+        if seeds:
+            found[row] = [*seeds.values()]
     return found
 
 
@@ -212,10 +196,11 @@ def _list_prefixes(first: Predictions) -> Groups:
     return {f"{end:,}": (float(end), partial(is_right, end=end)) for end in ends}
 
 
-def _share_of(seeds: Iterable[np.ndarray]) -> Entry:
+def _share_of(seeds: Iterable[np.ndarray], *, is_own: bool) -> Entry:
     """Write the share of examples that are right, in the mean over seeds."""
     found = [*seeds]
     rate = float(np.mean([right.mean() for right in found]))
-    entry = number_entry(100 * rate, is_ranked=True)
     interval = wilson_interval(rate, len(found[0]))
-    return dataclasses.replace(entry, interval=interval, seeds=len(found))
+    return dataclasses.replace(
+        number_entry(100 * rate, is_ranked=True), interval=interval, seeds=len(found), is_own=is_own
+    )

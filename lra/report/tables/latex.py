@@ -6,15 +6,8 @@ import re
 from collections.abc import Mapping
 
 from lra.report.scores import AT_CHANCE, BEST, SECOND, rounded
-from lra.report.tables.table import Column, Entry, Table
-from lra.report.tables.terminal import (
-    letters,
-    list_notes,
-    notes_on,
-    seed_counts,
-    short_text,
-    usual_seeds,
-)
+from lra.report.tables.table import Column, Table
+from lra.report.tables.terminal import Notes, short_text
 
 FIT = r"""% Needs \usepackage{booktabs,graphicx}. Made by `report.py --paper`.
 \ifdefined\fitbox\else\newsavebox{\fitbox}\fi
@@ -64,21 +57,17 @@ def breakable(text: str) -> str:
 def write_table(
     table: Table, groups: Mapping[str, int], comments: Mapping[str, str], digits: int
 ) -> str:
-    """Write a table, with a rule above each group of rows, as `FIT` takes it.
+    """Write a table with a rule above each group of rows, as `FIT` takes it.
 
     Args:
         table: the table. Its caption says of how many seeds most numbers are; others have a note.
         groups: numbers of rows by the heading above them; that of the first group is empty.
-        comments: by name of a row, what a comment before it says, such as its source.
+        comments: by name of a row, a comment before it, such as its source.
         digits: decimals of numbers.
     """
     names, *columns = table.columns
-    usual = usual_seeds(seed_counts(columns))
-    notes = list_notes(columns, usual)
-    others = [note for note in notes if note != AT_CHANCE]
-    symbols = {note: r"$\dagger$" for note in notes if note == AT_CHANCE}
-    symbols |= {note: letters(number) for number, note in enumerate(others)}
-    cells = [_write_cells(column, symbols, usual, digits) for column in columns]
+    notes = Notes(columns, {AT_CHANCE: r"$\dagger$"})
+    cells = [_write_cells(column, notes, digits) for column in columns]
     rows = [
         (f"% {comments[name]}\n" if name in comments else "")
         + " & ".join([escape(name), *(column[i] for column in cells)])
@@ -93,30 +82,29 @@ def write_table(
         lines += ["\\midrule"] if group else []
         lines += [f"{row} \\\\" for row in ([title] if heading and group else []) + group]
     tabular = "\n".join([*lines, "\\bottomrule", "\\end{tabular}"])
-    explained = [f"\\textsuperscript{{{mark}}}{breakable(text)}" for text, mark in symbols.items()]
+    explained = [
+        f"\\textsuperscript{{{symbol}}}{breakable(note)}" for note, symbol in notes.symbols.items()
+    ]
     caption = breakable(f"{table.title}. {table.caption}")
     caption += f" {'; '.join(explained)}." if explained else ""
     return f"{FIT}\\fittable{{\\caption{{{caption}}}\\label{{tab:{table.slug}}}}}{{%\n{tabular}}}\n"
 
 
-def _write_cells(column: Column, symbols: Mapping[str, str], usual: int, digits: int) -> list[str]:
+def _write_cells(column: Column, notes: Notes, digits: int) -> list[str]:
     """Write the entries of a column, with digits of equal value below each other."""
-    numbers = [_write_number(entry, digits) for entry in column.entries]
+    numbers = [
+        short_text(entry) or EN_DASH if entry.value is None else rounded(entry.value, digits)
+        for entry in column.entries
+    ]
     before = [len(whole) if (whole := n.partition(".")[0]).isdigit() else 0 for n in numbers]
-    marks = column.marks
     cells: list[str] = []
     for i, (entry, number) in enumerate(zip(column.entries, numbers, strict=True)):
         missing = "0" * (max(before) - before[i]) if before[i] else ""
         text = f"\\phantom{{{missing}}}" if missing else ""
-        text += MARKS[marks.get(i, "")] % escape(number)
+        text += MARKS[column.marks.get(i, "")] % escape(number)
         if entry.deviation is not None:
             text += f"\\,{{\\scriptsize$\\pm${rounded(entry.deviation, digits)}}}"
-        if found := [symbols[note] for note in symbols if note in notes_on(entry, usual)]:
-            text += f"\\textsuperscript{{\\scriptsize {','.join(found)}}}"
+        if marks := notes.marks(entry):
+            text += f"\\textsuperscript{{\\scriptsize {','.join(marks)}}}"
         cells.append(text)
     return cells
-
-
-def _write_number(entry: Entry, digits: int) -> str:
-    """Write a number; without one, its text or a dash."""
-    return rounded(entry.value, digits) if entry.value is not None else short_text(entry) or EN_DASH

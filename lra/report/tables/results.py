@@ -1,44 +1,51 @@
-"""Tables of results: accuracies of a board, the leaderboard, and bits of next tokens."""
+"""Tables of results: accuracies of a board, bits of next tokens, and what papers print."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from lra.config.settings_files import published_presets
-from lra.record.run import RunRecord
-from lra.record.scores import wilson_interval
+from lra.record.scores import TestedRecord, wilson_interval
 from lra.report.boards import Board, Cells
 from lra.report.names import slugify
+from lra.report.published import PublishedRow
 from lra.report.scores import (
-    ACCURACY,
     AVERAGES,
     FIVE,
     NEXT_TOKEN,
     VALIDATION_LOSS,
     Cell,
+    Entry,
     Measure,
-    Result,
     average,
+    group_by,
+    mean_over,
 )
 from lra.report.tables.speeds import PresetSpeeds
 from lra.report.tables.table import (
     Column,
-    Entry,
+    Numbers,
     Table,
-    name_column,
+    fill_columns,
     number_entry,
-    result_columns,
-    result_entry,
+    text_column,
+    turn,
 )
+from tasks.base import BENCHMARK
 
 OVER_N_SEEDS = "Each number is the mean ± standard deviation over n seeds."
 RANKS = "The best number of each column is bold, the second best is underlined."
 _JUDGED = (
     "Bold: the best by more than chance can explain (95 %). Underlined: the best, and all that "
     "cannot be told apart from it."
+)
+_PRINTED = (
+    "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
+    "lists the sources by their keys. FAIL means that the source reports chance level, or that the "
+    "model could not be trained."
 )
 UNPUBLISHED = "retrieval"
 """The task whose shipped runs have data that is not published."""
@@ -48,42 +55,46 @@ MEANS = {**AVERAGES, "mean of 4": tuple(task for task in FIVE if task != UNPUBLI
 
 def accuracy_columns(
     board: Board,
-    beneath: Mapping[str, Mapping[str, float]],
+    beneath: Numbers,
     means: Mapping[str, Sequence[str]] = AVERAGES,
+    speeds: PresetSpeeds | None = None,
     *,
     shows_spread: bool = True,
 ) -> list[Column]:
     """Make the columns of a board: the rows' names, its tasks and, in a main board, averages.
 
-    Args:
-        board: the results.
-        beneath: accuracies of further rows in percent, by name and then by task.
-        means: the tasks of each average.
-        shows_spread: whether texts have the standard deviation over seeds and their number.
+    The 95 % interval of an average is that of independent errors. With speeds there are columns of
+    what the models cost.
     """
-    columns = result_columns(board.rows, board.tasks, ACCURACY, beneath, shows_spread=shows_spread)
-    for name, tasks in means.items() if board.is_main else ():
-        values = [average(cells, tasks) for cells in board.rows.values()]
-        entries = [number_entry(value, is_ranked=True) for value in values]
-        columns.append(Column(name, [*entries, *[Entry()] * len(beneath)]))
-    for number, column in enumerate(columns[1:], start=1):
-        half = _half_interval(board, column.name)
-        margin = None if half is None else math.sqrt(2) * half
-        columns[number] = dataclasses.replace(column, margin=margin)
-    return columns
+    means = means if board.is_main else {}
+    halves = {task: _half_interval(board, task) for task in board.tasks}
+    for name, tasks in means.items():
+        known = [half for task in tasks if (half := halves.get(task)) is not None]
+        halves[name] = math.hypot(*known) / len(tasks) if len(known) == len(tasks) else None
+    columns = [
+        Column(name, margin=None if half is None else math.sqrt(2) * half)
+        for name, half in halves.items()
+    ]
+    rows: dict[str, dict[str, Entry]] = {}
+    for row, cells in board.rows.items():
+        rows[row] = {task: cell.entry(shows_spread=shows_spread) for task, cell in cells.items()}
+        for name, tasks in means.items():
+            rows[row][name] = number_entry(average(cells, tasks), is_ranked=True)
+    if speeds is not None:
+        speed_name = f"speed, {speeds.relative_to} = 1"
+        columns += [Column("parameters", lowest_is_best=True)]
+        columns += [Column(speed_name)] if speeds.by_mixer else []
+        for row, cells in board.rows.items():
+            rows[row]["parameters"] = _parameters_of(cells)
+            if row in speeds.by_mixer:
+                rows[row][speed_name] = number_entry(speeds.by_mixer[row].mean)
+    return fill_columns(columns, rows, beneath)
 
 
-def _half_interval(board: Board, column: str) -> float | None:
-    """Return half of the 95 % interval of a number near the middle of a column, in percent.
-
-    An average over tasks has the interval of independent errors.
-    """
-    if column in MEANS:
-        halves = [_half_interval(board, task) for task in MEANS[column]]
-        known = [half for half in halves if half is not None]
-        return math.hypot(*known) / len(halves) if len(known) == len(halves) else None
-    found = [cells[column] for cells in board.rows.values() if column in cells]
-    means = [mean for cell in found if (mean := cell.mean()) is not None]
+def _half_interval(board: Board, task: str) -> float | None:
+    """Return half of the 95 % interval of a number near the middle of a column, in percent."""
+    found = [cells[task] for cells in board.rows.values() if task in cells]
+    means = [mean for cell in found if (mean := cell.entry().value) is not None]
     totals = [run.test_examples for cell in found for run in cell.runs if run.test_examples]
     if not means or not totals:
         return None
@@ -91,31 +102,20 @@ def _half_interval(board: Board, column: str) -> float | None:
     return (high - low) / 2
 
 
-def cost_columns(rows: Mapping[str, Cells], speeds: PresetSpeeds, beneath: int) -> list[Column]:
-    """Make columns of what the models of each row cost, with empty entries beneath.
-
-    Parameters are in thousands; they differ between tasks.
-    """
-    entries: list[Entry] = []
-    for cells in rows.values():
-        counts = [run.params / 1000 for cell in cells.values() for run in cell.runs if run.params]
-        ends = [f"{end:,.0f}" for end in (min(counts), max(counts))] if counts else []
-        text = f"{' to '.join(dict.fromkeys(ends))} k"
-        entries.append(Entry(text, max(counts)) if counts else Entry())
-    empty = [Entry()] * beneath
-    columns = [Column("parameters", [*entries, *empty], lowest_is_best=True)]
-    if speeds.by_mixer:
-        found = [speeds.by_mixer.get(name) for name in rows]
-        entries = [number_entry(one.mean if one else None) for one in found]
-        columns.append(Column(f"speed, {speeds.relative_to} = 1", [*entries, *empty]))
-    return columns
+def _parameters_of(cells: Cells) -> Entry:
+    """Write the parameters of a row's models in thousands; they differ between tasks."""
+    counts = [run.params / 1000 for cell in cells.values() for run in cell.runs if run.params]
+    if not counts:
+        return Entry()
+    ends = dict.fromkeys(f"{end:,.0f}" for end in (min(counts), max(counts)))
+    return Entry(f"{' to '.join(ends)} k", max(counts))
 
 
-def accuracy_table(board: Board) -> Table:
+def accuracy_table(board: Board, speeds: PresetSpeeds | None = None) -> Table:
     """Tabulate the accuracies of a board, with trivial baselines beneath."""
     baselines = {f"trivial baseline: {n}": found for n, found in board.trivial_baselines().items()}
     caption = f"Test accuracy in percent. {_JUDGED} {conditions_of(board)}".strip()
-    columns = accuracy_columns(board, baselines)
+    columns = accuracy_columns(board, baselines, speeds=speeds)
     title = f"{board.name}: accuracy"
     return Table(f"accuracy-{board.slug}", title, caption, columns, len(baselines))
 
@@ -128,9 +128,7 @@ def conditions_of(board: Board) -> str:
             f"The {board.preset} preset uses its own data and models: compare its results only "
             f"with each other, not with published ones."
         )
-    by_condition: dict[str, list[str]] = {}
-    for task, condition in board.conditions.items():
-        by_condition.setdefault(condition, []).append(task)
+    by_condition = group_by(board.conditions, board.conditions.__getitem__)
     found = [f"{', '.join(tasks)} ({condition})" for condition, tasks in by_condition.items()]
     if found:
         parts.append(f"Data and checkpoint selection by task: {'; '.join(found)}.")
@@ -139,67 +137,70 @@ def conditions_of(board: Board) -> str:
 
 def position_table(board: Board) -> Table:
     """Tabulate a board of next tokens, with trivial baselines and bounds beneath."""
-    (task,), measures = board.tasks, _position_measures(board)
-    cells = {method: found[task] for method, found in board.rows.items()}
-    runs = sorted(board.records, key=lambda run: run.run_id)
-    beneath = {measure.name: measure.rows_beneath(runs) for measure in measures}
-    below = list(dict.fromkeys(name for numbers in beneath.values() for name in numbers))
-    columns = [name_column("mixer", [*cells, *below], board.own_rows)]
-    for measure in measures:
-        numbers = [beneath[measure.name].get(name) for name in below]
-        # The validation loss of a run that is not done has no rank.
-        entries = [
-            result_entry(cell, measure, is_ranked=bool(cell.numbers(measures[0])))
-            for cell in cells.values()
-        ]
-        if measure is not measures[0]:  # the number of seeds is said once
-            entries = [
-                dataclasses.replace(entry, text=cell.spread_text(measure), anchors=())
-                for entry, cell in zip(entries, cells.values(), strict=True)
-            ]
-        entries += [number_entry(number, measure.digits) for number in numbers]
-        columns.append(Column(measure.name, entries, measure.digits, measure.lowest_is_best))
-    for name, (cost, form) in _POSITION_COSTS.items():
-        costs = [cost(cell) for cell in cells.values()]
-        entries = [Entry() if one is None else Entry(format(one, form), one) for one in costs]
-        columns.append(Column(name, [*entries, *[Entry()] * len(below)], lowest_is_best=True))
+    (task,), measures = board.tasks, [*board.measures, NEXT_TOKEN, VALIDATION_LOSS]
+    scores = [run.positions for run in board.records if run.positions is not None]
+    bounds = dict.fromkeys(name for one in scores for name in one.lowest_bits)
+    measures += [_distance_to(bound) for bound in bounds]
+    beneath = turn({measure.name: measure.rows_beneath(board.records) for measure in measures})
+    rows: dict[str, dict[str, Entry]] = {}
+    for row, cells in board.rows.items():
+        cell = cells[task]
+        entries = {measure.name: cell.entry(measure) for measure in measures}
+        main = entries[measures[0].name]
+        for measure in measures[1:]:  # the number of seeds is said once
+            entry = entries[measure.name]
+            text = measure.text(entry.value, entry.deviation)
+            # The validation loss of a run that is not done has no rank.
+            is_ranked = entry.is_ranked and main.value is not None
+            entries[measure.name] = dataclasses.replace(
+                entry, text=text, is_ranked=is_ranked, anchors=()
+            )
+        rows[row] = entries | _position_costs(cell)
+    columns = [Column(m.name, (), m.digits, m.lowest_is_best) for m in measures]
+    columns += [Column(name, lowest_is_best=True) for name in ("parameters", "steps", "minutes")]
     caption = (
         f"Results on the test set. {OVER_N_SEEDS} Accuracy is that of the next token, and minutes "
         f"are those of training. {RANKS} {conditions_of(board)}"
     )
-    return Table(slugify("bits", task, board.slug), board.name, caption, columns, len(below))
+    slug = slugify("bits", task, board.slug)
+    return Table(slug, board.name, caption, fill_columns(columns, rows, beneath), len(beneath))
 
 
-def _position_measures(board: Board) -> list[Measure]:
-    """List the columns of numbers: bits first, distances to bounds last."""
-    scores = [run.positions for run in board.records if run.positions is not None]
+def _distance_to(bound: str) -> Measure:
+    """Measure how far bits are above a bound."""
 
-    def above(name: str) -> Callable[[Result], float | None]:
-        def distance(result: Result) -> float | None:
-            one = result.positions
-            if one is None or one.bits is None or name not in one.lowest_bits:
-                return None
-            return one.bits - one.lowest_bits[name]
+    def distance(result: TestedRecord) -> float | None:
+        one = result.positions
+        if one is None or one.bits is None or bound not in one.lowest_bits:
+            return None
+        return one.bits - one.lowest_bits[bound]
 
-        return distance
-
-    bounds = dict.fromkeys(name for one in scores for name in one.lowest_bits)
-    return [
-        *board.measures,
-        NEXT_TOKEN,
-        VALIDATION_LOSS,
-        *(Measure(f"above {name}", above(name), 3, lowest_is_best=True) for name in bounds),
-    ]
+    return Measure(f"above {bound}", distance, 3, lowest_is_best=True)
 
 
-def _minutes(cell: Cell[RunRecord]) -> float | None:
+def _position_costs(cell: Cell) -> dict[str, Entry]:
+    """Say what the runs of a row took, in the mean over seeds."""
+    steps = statistics.mean(run.steps for run in cell.runs)
     seconds = [run.train_seconds for run in cell.runs if run.train_seconds is not None]
-    return statistics.mean(seconds) / 60 if seconds else None
+    minutes = statistics.mean(seconds) / 60 if seconds else None
+    params = cell.runs[-1].params
+    return {
+        "parameters": Entry(f"{params:,}", params),
+        "steps": Entry(f"{steps:,.0f}", steps),
+        "minutes": number_entry(minutes, 1),
+    }
 
 
-_POSITION_COSTS: Mapping[str, tuple[Callable[[Cell[RunRecord]], float | None], str]] = {
-    "parameters": (lambda cell: cell.runs[-1].params, ",.0f"),
-    "steps": (lambda cell: statistics.mean(run.steps for run in cell.runs), ",.0f"),
-    "minutes": (_minutes, ".1f"),
-}
-"""Columns of what the runs of a row took, in the mean over seeds, and how they are written."""
+def published_table(rows: Sequence[PublishedRow]) -> Table:
+    """Tabulate published results, their averages recomputed."""
+    columns = [text_column("method", [row.method for row in rows])]
+    for task in BENCHMARK:
+        entries = [Entry(r.printed[task] or None, r.values[task], is_ranked=True) for r in rows]
+        columns.append(Column(task, entries))
+    for name, tasks in AVERAGES.items():
+        means = [mean_over(tasks, row.values) for row in rows]
+        columns.append(Column(name, [number_entry(mean, is_ranked=True) for mean in means]))
+    columns.append(text_column("source", [row.source for row in rows]))
+    columns.append(text_column("note", [row.note or None for row in rows]))
+    caption = f"{_PRINTED} The averages are computed from the rows that have all of their tasks."
+    return Table("published", "Published results", caption, columns, beneath=len(rows))

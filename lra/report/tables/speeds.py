@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import write_changes
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
-from lra.report.scores import IsOwn, is_busy
-from lra.report.tables.table import Column, Entry, Line, Table, name_column, text_column
+from lra.report.scores import Entry, IsOwn, group_by
+from lra.report.tables.table import Column, Line, Table, fill_columns
 
 _MODES = {
     "step": ("training speed, steps/s", "Training steps per second"),
@@ -33,12 +32,6 @@ _COMPARED = (
     "The reference is written like published code and was timed in the same rounds "
     "(lra/classifier/reference.py and the reference form of each fast function)."
 )
-
-
-def _order(r: BenchRecord) -> tuple[object, ...]:
-    return ([*_MODES].index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
-            write_changes(r.changes), r.precision, r.method, r.part or "",
-            r.length)  # fmt: skip
 
 
 def _series(r: BenchRecord) -> str:
@@ -71,46 +64,41 @@ def speed_tables(
 ) -> list[Table]:
     """Tabulate speed, memory and ratios to the reference, a table for what was measured together.
 
-    Args:
-        records: measurements.
-        names: names of their rows.
-        relative_to: the row that the others are compared with.
-        is_own: says which measurements are the user's own.
+    The tables of a mode follow each other, the largest first. Numbers in brackets are relative to
+    one of the rows.
     """
-    groups: dict[tuple[object, ...], list[BenchRecord]] = {}
-    for r in sorted(records, key=_order):
-        rounds = (*sorted(r.measured_with), str(r.varied))
-        groups.setdefault((r.device, _setting(r), rounds), []).append(r)
-    return [_speed_table(group, names, relative_to, is_own) for group in groups.values()]
+
+    def together(r: BenchRecord) -> tuple[object, ...]:
+        return _setting(r), r.device, *sorted(r.measured_with), str(r.varied)
+
+    records = sorted(records, key=lambda r: (natural_order(_series(r)), r.length))
+    groups = [*group_by(records, together).values()]
+    groups.sort(key=lambda group: ([*_MODES].index(group[0].mode), -len(group)))
+    return [_speed_table(group, names, relative_to, is_own) for group in groups]
 
 
 def _speed_table(
     group: Sequence[BenchRecord], names: RowNames, relative_to: str, is_own: IsOwn
 ) -> Table:
     first = group[0]
-    rows = list(dict.fromkeys(map(names.of_mixer, group)))
-    group = sorted(group, key=lambda r: (natural_order(_series(r)), r.length))
-    cells: dict[str, dict[str, BenchRecord]] = {}
-    lengths: dict[str, dict[str, float]] = {}
-    for r in group:
-        cells.setdefault(_workload(r), {})[names.of_mixer(r)] = r
-        lengths.setdefault(_series(r), {})[_workload(r)] = r.length
-    columns = [name_column("mixer", rows, {names.of_mixer(r) for r in group if is_own(r)})]
-    lines: list[Line] = []
-    for end, title in (("", _MODES[first.mode][0]), (": MiB", "memory, MiB")):
-        for workload, found in cells.items():
-            base = found.get(relative_to)
-            entries = [_entry(found.get(row), base, is_own, of_memory=bool(end)) for row in rows]
-            digits = 0 if end else 2
-            columns.append(Column(f"{workload}{end}", entries, digits, lowest_is_best=bool(end)))
-        lines += [
-            Line(series, {f"{name}{end}": x for name, x in places.items()}, title,
-                 is_logarithmic=True)
-            for series, places in lengths.items() if len(places) > 1
-        ]  # fmt: skip
-    columns += [
-        text_column(f"{workload}: against the reference", [_ratio(found.get(row)) for row in rows])
-        for workload, found in cells.items()
+    rows: dict[str, dict[str, Entry]] = {row: {} for row in sorted(map(names.of_mixer, group))}
+    workloads = group_by(group, _workload)
+    for workload, found in workloads.items():
+        base = next((r for r in found if names.of_mixer(r) == relative_to), None)
+        for r in found:
+            rows[names.of_mixer(r)] |= {
+                workload: _entry(r, base, is_own, of_memory=False),
+                f"{workload}: MiB": _entry(r, base, is_own, of_memory=True),
+                f"{workload}: against the reference": Entry(_ratio(r)),
+            }
+    columns = [Column(name) for name in workloads]
+    columns += [Column(f"{name}: MiB", digits=0, lowest_is_best=True) for name in workloads]
+    columns += [Column(f"{name}: against the reference") for name in workloads]
+    lines = [
+        Line(series, {f"{_workload(r)}{end}": r.length for r in same}, title, is_logarithmic=True)
+        for end, title in (("", _MODES[first.mode][0]), (": MiB", "memory, MiB"))
+        for series, same in group_by(group, _series).items()
+        if len({r.length for r in same}) > 1
     ]
     parts = [
         f"{_MODES[first.mode][1]}, the median over interleaved rounds. "
@@ -120,62 +108,62 @@ def _speed_table(
     ]
     if relative_to in rows:
         parts.append(f"The number in brackets is relative to {relative_to}.")
-    if any(map(is_busy, group)):
-        parts.append("Busy means that other processes slowed the measurement down.")
+    if any(r.gpu_shared for r in group):
+        parts.append("Busy means that other processes used the GPU.")
     if any(r.ratio_to_reference is not None for r in group):
         parts.append(_COMPARED)
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
-    title = f"{_setting(first)}, {first.device}: {', '.join(rows[:SHOWN])}{more}"
-    table = Table(slugify(title), title, " ".join(parts), columns, lines=lines)
-    return table.without_empty_columns()
+    title = f"{_setting(first)}, {first.device}: {', '.join([*rows][:SHOWN])}{more}"
+    caption, filled = " ".join(parts), fill_columns(columns, rows)
+    return Table(slugify(title), title, caption, filled, lines=lines).without_empty_columns()
 
 
-def _number(r: BenchRecord, *, of_memory: bool) -> float | None:
-    if not of_memory:
-        return r.steps_per_second
-    return r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib
-
-
-def _entry(
-    r: BenchRecord | None, base: BenchRecord | None, is_own: IsOwn, *, of_memory: bool
-) -> Entry:
+def _entry(r: BenchRecord, base: BenchRecord | None, is_own: IsOwn, *, of_memory: bool) -> Entry:
     """Write a speed or a memory, and how it compares with that of another mixer."""
-    if r is None:
-        return Entry()
-    value = _number(r, of_memory=of_memory)
-    against = base and _number(base, of_memory=of_memory)
-    remarks = ["oom"] if r.status == "oom" else []
-    text = [] if value is None else [f"{value:,.{0 if of_memory else 2}f}"]
-    if value is not None and not of_memory and is_busy(r):
-        remarks.append("busy")
+
+    def number(one: BenchRecord) -> float | None:
+        if not of_memory:
+            return one.steps_per_second
+        return one.extra_memory_mib if one.mode == "op" else one.peak_memory_mib
+
+    value, against = number(r), base and number(base)
+    remarks = ["oom"] * (r.status == "oom")
+    remarks += ["busy"] * bool(value is not None and not of_memory and r.gpu_shared)
+    text = "" if value is None else f"{value:,.{0 if of_memory else 2}f}"
     if value is not None and against:
-        text = [f"{text[0]} ({value / against:.2f} x)"]
+        text += f" ({value / against:.2f} x)"
     quartiles = (r.low_quartile, r.high_quartile) if r.low_quartile and r.high_quartile else None
     return Entry(
-        ", ".join([*text, *remarks]) or None, value, remarks=remarks, anchors=[bench_anchor(r)],
-        interval=None if of_memory else quartiles, is_own=is_own(r),
-    )  # fmt: skip
+        ", ".join(filter(None, [text, *remarks])) or None,
+        value,
+        interval=None if of_memory else quartiles,
+        remarks=remarks,
+        anchors=[bench_anchor(r)],
+        is_own=is_own(r),
+    )
 
 
-def _ratio(r: BenchRecord | None) -> str | None:
+def _ratio(r: BenchRecord) -> str | None:
     """Write how many times as fast as the reference a mixer is, with the quartiles."""
-    if r is None or r.ratio_to_reference is None:
+    if r.ratio_to_reference is None:
         return None
     quartiles = f"{r.ratio_low_quartile:.2f} to {r.ratio_high_quartile:.2f}"
-    return f"{r.ratio_to_reference:.2f} ({quartiles}){', busy' * is_busy(r)}"
+    return f"{r.ratio_to_reference:.2f} ({quartiles}){', busy' * bool(r.gpu_shared)}"
 
 
 @dataclass(frozen=True)
 class PresetSpeed:
     """How fast a mixer trains, and what memory that takes, over the tasks of a preset."""
 
-    mean: float
-    """Geometric mean over tasks of its steps per second, divided by those of the mixer that it is
-    compared with."""
     by_task: Mapping[str, float]
-    """The same on each task."""
+    """Its steps per second, divided by those of the mixer that it is compared with."""
     memory: float
     """Peak memory in MiB, of the task that takes most."""
+
+    @property
+    def mean(self) -> float:
+        """Geometric mean over tasks of the relative speed."""
+        return statistics.geometric_mean(self.by_task.values())
 
 
 @dataclass(frozen=True)
@@ -205,22 +193,22 @@ def preset_speeds(
     measured = [
         r for r in records if (r.mode, r.preset, r.protocol, r.changes, r.mixer_code) == setting
     ]
-    devices = Counter(sorted(r.device for r in measured)).most_common(1)
-    device = devices[0][0] if devices else ""
+    if not measured:
+        return PresetSpeeds()
+    device = statistics.mode(sorted(r.device for r in measured))
     found: dict[str, dict[tuple[str, int, int], BenchRecord]] = {}
     for r in measured:
         if r.device == device and r.status == "done":
             found.setdefault(r.mixer, {})[r.task or "", r.length, r.batch_size] = r
     base = found.get(relative_to, {})
-    places = [*{task: (task, length, batch) for task, length, batch in sorted(base)}.values()]
+    longest = {task: (task, length, batch) for task, length, batch in sorted(base)}
     by_mixer: dict[str, PresetSpeed] = {}
     for mixer, own in found.items():
-        if places and own.keys() >= {*places}:
+        if base and own.keys() >= {*longest.values()}:
             by_task = {
-                place[0]: (own[place].steps_per_second or 0) / (base[place].steps_per_second or 1)
-                for place in places
+                task: (own[place].steps_per_second or 0) / (base[place].steps_per_second or 1)
+                for task, place in longest.items()
             }
-            mean = statistics.geometric_mean(by_task.values())
-            memory = max(own[place].peak_memory_mib or 0.0 for place in places)
-            by_mixer[mixer] = PresetSpeed(mean, by_task, memory)
+            memory = max(own[place].peak_memory_mib or 0.0 for place in longest.values())
+            by_mixer[mixer] = PresetSpeed(by_task, memory)
     return PresetSpeeds(device, relative_to, by_mixer)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lra.record.evaluation import EvaluationRecord
-from lra.record.run import RunRecord
-from lra.report.names import run_anchor
-from lra.report.scores import BEST, SECOND, Cell, Interval, Measure, rank_numbers
-from lra.runtime.console import MISSING, markdown_table
+from lra.report.scores import BEST, SECOND, Entry, rank_numbers
+from lra.runtime.console import MISSING, markdown_table, wrap_command
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
 _ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")
@@ -23,29 +20,10 @@ FACTS = ("table", "row", "column", "value", "deviation", "seeds", "remarks")
 """Columns of the file of a table's numbers."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What a column says of one row."""
-
-    text: str | None = None
-    """None where there is nothing to say; tables then show a dash."""
-    value: float | None = None
-    """The unrounded number; None where there is none."""
-    is_ranked: bool = False
-    """Whether the number competes for the best of its column."""
-    deviation: float | None = None
-    """Standard deviation of the number over seeds; None for fewer than two seeds."""
-    interval: Interval | None = None
-    remarks: Sequence[str] = ()
-    """What else is known of this number, such as "2 diverged"; also the runs of the user's own that
-    have no result, in whose place shipped ones are counted."""
-    seeds: int = 0
-    """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
-    anchors: Sequence[str] = ()
-    """Names, in the page, of the runs or measurements that it is made from."""
-    is_own: bool = False
-    """Whether it is made from any run of the user's own; in the first column, whether any number
-    of the row is."""
+Rows = Mapping[str, Mapping[str, Entry]]
+"""What a table says, by row and column."""
+Numbers = Mapping[str, Mapping[str, float]]
+"""Numbers by row and column."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +31,7 @@ class Column:
     """A column of a table: an entry for each row, and how they are written and ranked."""
 
     name: str
-    entries: Sequence[Entry]
+    entries: Sequence[Entry] = ()
     digits: int = 2
     """Decimals that numbers are written and compared with."""
     lowest_is_best: bool = False
@@ -172,7 +150,7 @@ class Table:
         parts = [f"**{escape(self.title)}.** {escape(self.caption)}", self.markdown().rstrip("\n")]
         parts += ["\n".join(f"- {escape(note)}" for note in self.notes)] if self.notes else []
         if self.commands:
-            lines = [f"# {name}\n{_continue(line)}" for name, line in self.commands.items()]
+            lines = [f"# {name}\n{_wrap(line)}" for name, line in self.commands.items()]
             parts.append("\n".join(["```", *lines, "```"]))
         return "\n\n".join(parts) + "\n"
 
@@ -182,29 +160,13 @@ def escape(text: str) -> str:
     return _ACTIVE.sub(lambda match: "&lt;" if match[0] == "<" else f"\\{match[0]}", text)
 
 
-def _continue(command: str) -> str:
-    """Write a long command on several lines, which a shell reads as one."""
-    words = command.replace(" --set ", " --set\0")
-    lines = textwrap.wrap(
-        words, 98, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-    )
-    return " \\\n".join(lines).replace("\0", " ")
+def _wrap(command: str) -> str:
+    return "\n".join(wrap_command("", shlex.split(command), 100)).lstrip()
 
 
 def text_column(name: str, texts: Iterable[str | None]) -> Column:
     """Make a column of texts."""
     return Column(name, [Entry(text) for text in texts])
-
-
-def name_column(name: str, names: Iterable[str], own: Collection[str] = ()) -> Column:
-    """Make the first column of a table, which names its rows.
-
-    Args:
-        name: heading of the column.
-        names: name of each row.
-        own: the rows that have results of the user's own, rather than shipped ones alone.
-    """
-    return Column(name, [Entry(text, is_own=text in own) for text in names])
 
 
 def number_entry(value: float | None, digits: int = 2, *, is_ranked: bool = False) -> Entry:
@@ -213,61 +175,27 @@ def number_entry(value: float | None, digits: int = 2, *, is_ranked: bool = Fals
     return Entry(text, value, is_ranked=is_ranked)
 
 
-def result_entry(
-    cell: Cell[RunRecord] | Cell[EvaluationRecord] | None,
-    measure: Measure,
-    *,
-    shows_spread: bool = True,
-    is_ranked: bool = True,
-) -> Entry:
-    """Say what the runs of one row and column have scored.
-
-    Args:
-        cell: the runs; None, or a cell without runs, leaves the entry empty.
-        measure: the number that is shown.
-        shows_spread: whether the text has the standard deviation over seeds and their number.
-        is_ranked: whether the number competes for the best of its column.
-    """
-    if cell is None or not cell.runs:
-        return Entry()
-    runs = [run for run in cell.runs if isinstance(run, RunRecord)]
-    return Entry(
-        cell.text(measure, shows_spread=shows_spread),
-        cell.mean(measure),
-        is_ranked=is_ranked and cell.value(measure) is not None,
-        deviation=cell.deviation(measure),
-        interval=cell.interval(measure),
-        remarks=[*cell.remarks(measure), *cell.unfinished],
-        seeds=len(cell.numbers(measure)),
-        anchors=[run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")],
-        is_own=cell.has_own,
-    )
-
-
-def result_columns(
-    rows: Mapping[str, Mapping[str, Cell]],
-    names: Sequence[str],
-    measure: Measure,
-    beneath: Mapping[str, Mapping[str, float]],
-    *,
-    shows_spread: bool = True,
+def fill_columns(
+    columns: Sequence[Column], rows: Rows, beneath: Numbers | None = None
 ) -> list[Column]:
-    """Make the columns of results that one measure has, and the first one, which names the rows.
-
-    Args:
-        rows: the cells of each row by column.
-        names: the columns.
-        measure: the number that is shown.
-        beneath: numbers of further rows, which are not ranked, by row and column.
-        shows_spread: whether texts have the standard deviation over seeds and their number.
+    """Fill columns with the entries of rows, and then the numbers of rows beneath, which have no
+    rank; a column of names stands before them.
     """
-    own = {row for row, cells in rows.items() if any(cell.has_own for cell in cells.values())}
-    columns = [name_column("mixer", [*rows, *beneath], own)]
-    for name in names:
-        entries = [
-            result_entry(cells.get(name), measure, shows_spread=shows_spread)
-            for cells in rows.values()
-        ]
-        entries += [number_entry(one.get(name), measure.digits) for one in beneath.values()]
-        columns.append(Column(name, entries, measure.digits, measure.lowest_is_best))
-    return columns
+    own = [any(entry.is_own for entry in row.values()) for row in rows.values()]
+    names = [Entry(name, is_own=is_own) for name, is_own in zip(rows, own, strict=True)]
+    beneath = beneath or {}
+    filled = [Column("mixer", [*names, *map(Entry, beneath)])]
+    for column in columns:
+        entries = [row.get(column.name, Entry()) for row in rows.values()]
+        below = [number_entry(row.get(column.name), column.digits) for row in beneath.values()]
+        filled.append(dataclasses.replace(column, entries=[*entries, *below]))
+    return filled
+
+
+def turn(columns: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Turn numbers by column and row into numbers by row and column."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, numbers in columns.items():
+        for row, number in numbers.items():
+            rows.setdefault(row, {})[name] = number
+    return rows

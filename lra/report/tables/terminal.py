@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 import string
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from lra.report.tables.table import Column, Entry, Table
+from lra.report.scores import Entry
+from lra.report.tables.table import Column, Table
 from lra.runtime.console import (
     MISSING,
     as_typed,
@@ -24,62 +24,101 @@ LONGEST_TEXT = 20
 
 
 def wrap(text: str, indent: str = "") -> str:
-    """Break a paragraph into lines of the terminal's width; a path stays in one piece.
-
-    Args:
-        text: the paragraph.
-        indent: start of every line but the first.
-    """
+    """Break a paragraph into lines of the terminal's width; a path stays in one piece."""
     return "\n".join(wrap_words(as_typed(printable(text)), terminal_width(), indent=indent))
 
 
-@dataclass(frozen=True)
-class TerminalTable:
-    """A table as plain text."""
+class Notes:
+    """The notes on the numbers of some columns, and how many seeds numbers are of.
 
-    text: str
-    legend: Sequence[str]
-    """Sentences on the marks of rows, the seeds of the numbers, and the letters behind them."""
+    Notes are the remarks on a number, its seeds where they are not the usual ones, and a long text
+    in the place of a number. Each note has a symbol: a letter, if no other is given for it.
+    """
+
+    def __init__(self, columns: Sequence[Column], symbols: Mapping[str, str] | None = None) -> None:
+        self.counts = [entry.seeds for one in columns for entry in one.entries if entry.seeds]
+        self.usual = statistics.mode(sorted(self.counts, reverse=True)) if self.counts else 0
+        """The count of seeds that most numbers have, of equals the largest."""
+        rows = zip(*(column.entries for column in columns), strict=True)
+        notes = dict.fromkeys(note for row in rows for entry in row for note in self.on(entry))
+        given = symbols or {}
+        others = [note for note in notes if note not in given]
+        self.symbols = {note: symbol for note, symbol in given.items() if note in notes}
+        self.symbols |= {note: _letters(number) for number, note in enumerate(others)}
+
+    def on(self, entry: Entry) -> list[str]:
+        """List the notes on an entry, by their texts."""
+        if entry.value is None:
+            return [entry.text] if entry.text and not short_text(entry) else []
+        seeds = [] if entry.seeds == self.usual else [_count_seeds(entry.seeds)]
+        return [*entry.remarks, *seeds] if entry.seeds else []
+
+    def marks(self, entry: Entry) -> list[str]:
+        """List the symbols of the notes on an entry."""
+        found = self.on(entry)
+        return [symbol for note, symbol in self.symbols.items() if note in found]
+
+    @property
+    def seeds(self) -> str:
+        """A sentence on how many seeds numbers are of."""
+        if max(self.counts, default=1) == 1:
+            return "Each number is from one seed."
+        if self.usual == 1:
+            return (
+                "Numbers are from one seed or, where marked, means ± standard deviations over more."
+            )
+        others = " where not marked" * (len({*self.counts}) > 1)
+        return f"Numbers are means ± standard deviations over {_count_seeds(self.usual)}{others}."
 
 
-def fit_table(table: Table) -> TerminalTable:
+def short_text(entry: Entry) -> str:
+    """Return the text of an entry; that of one without a number only if it is no note."""
+    is_note = entry.value is None and len(entry.text or "") > LONGEST_TEXT
+    return "" if is_note else entry.text or ""
+
+
+def _letters(number: int) -> str:
+    """Name a note by its number, from 0: a to z, then aa to az, and so on."""
+    high, low = divmod(number, 26)
+    return (_letters(high - 1) if high else "") + string.ascii_lowercase[low]
+
+
+def _count_seeds(seeds: int) -> str:
+    return "1 seed" if seeds == 1 else f"{seeds} seeds"
+
+
+def write_table(table: Table, *sentences: str) -> str:
     """Write a table as plain text of the terminal's width, in several blocks of lines if need be.
 
-    Its first column names the rows, those with results of the user's own with a mark where others
-    have none.
+    Its title stands above; sentences on marks, seeds and notes stand below, and then those given.
     """
     names, *columns = table.without_empty_columns().columns
     own = [entry.is_own for entry in names.entries]
     marks_own = any(own) and not all(own[: len(table.methods)])
-    labels = [
-        _wrap_name(text, OWN_MARK if marks_own and is_own else " ")
-        for text, is_own in zip(names.texts, own, strict=True)
-    ]
-    usual = usual_seeds(counts := seed_counts(columns))
-    symbols = {note: letters(number) for number, note in enumerate(list_notes(columns, usual))}
-    cells = {column.name: _write_cells(column, symbols, usual) for column in columns}
+    notes = Notes(columns)
+    cells = {column.name: _write_cells(column, notes) for column in columns}
     legend = [f"{OWN_MARK} marks rows with runs of your own."] if marks_own else []
-    legend += [describe_seeds(usual, counts)] if counts else []
-    if symbols:
-        legend.append(f"{', '.join(f'{letter}: {note}' for note, letter in symbols.items())}.")
+    legend += [notes.seeds] if notes.counts else []
+    if notes.symbols:
+        legend.append(f"{', '.join(f'{symbol}: {n}' for n, symbol in notes.symbols.items())}.")
     lines = [
         {f"  {names.name}": line, **{name: "" if k else cells[name][i] for name in cells}}
-        for i, label in enumerate(labels)
-        for k, line in enumerate(label)
+        for i, name in enumerate(names.texts)
+        for k, line in enumerate(_wrap_name(name, OWN_MARK if marks_own and own[i] else " "))
     ]
-    return TerminalTable("\n".join(plain_matrix(lines, terminal_width())), legend)
+    text = "\n".join(plain_matrix(lines, terminal_width()))
+    return "\n\n".join([wrap(table.title), text, wrap(" ".join([*legend, *sentences]))]).rstrip()
 
 
 def _wrap_name(name: str, mark: str) -> list[str]:
     """Write the name of a row, as several lines if it is longer than half of the terminal."""
-    lines = textwrap.wrap(
+    return textwrap.wrap(
         printable(name), terminal_width() // 2, initial_indent=f"{mark} ",
         subsequent_indent="    ", break_on_hyphens=False,
     )  # fmt: skip
-    return lines or [mark]
 
 
-def _write_cells(column: Column, symbols: dict[str, str], usual: int) -> list[str]:
+def _write_cells(column: Column, notes: Notes) -> list[str]:
     """Write the numbers of a column, with decimal points below each other."""
     digits = column.digits
     numbers = [
@@ -92,63 +131,7 @@ def _write_cells(column: Column, symbols: dict[str, str], usual: int) -> list[st
     texts: list[str] = []
     for number, entry in zip(numbers, column.entries, strict=True):
         deviation = "" if entry.deviation is None else f" ± {entry.deviation:.{digits}f}"
-        marks = " ".join(symbols[note] for note in notes_on(entry, usual))
+        marks = " ".join(notes.marks(entry))
         aligned = number if number[:1].isalpha() else number.rjust(room)
         texts.append(f"{aligned}{deviation} {marks}".rstrip())
     return texts
-
-
-def letters(number: int) -> str:
-    """Name a note by its number, from 0: a to z, then aa to az, and so on."""
-    high, low = divmod(number, 26)
-    return (letters(high - 1) if high else "") + string.ascii_lowercase[low]
-
-
-def count_seeds(seeds: int) -> str:
-    """Write a number of seeds."""
-    return "1 seed" if seeds == 1 else f"{seeds} seeds"
-
-
-def seed_counts(columns: Iterable[Column]) -> list[int]:
-    """List how many seeds the numbers of some columns are of, for those that are of any."""
-    return [entry.seeds for column in columns for entry in column.entries if entry.seeds]
-
-
-def usual_seeds(counts: Collection[int]) -> int:
-    """Return the count of seeds that most numbers have, of equals the largest; 0 for no counts."""
-    return statistics.mode(sorted(counts, reverse=True)) if counts else 0
-
-
-def describe_seeds(usual: int, counts: Collection[int]) -> str:
-    """Write a sentence on how many seeds numbers are of; those with another count have a note.
-
-    Args:
-        usual: the count that needs no note.
-        counts: the counts of all numbers.
-    """
-    if max(counts, default=1) == 1:
-        return "Each number is from one seed."
-    if usual == 1:
-        return "Numbers are from one seed or, where marked, means ± standard deviations over more."
-    others = " where not marked" * (len(set(counts)) > 1)
-    return f"Numbers are means ± standard deviations over {count_seeds(usual)}{others}."
-
-
-def short_text(entry: Entry) -> str:
-    """Return the text of an entry; that of one without a number only if it is no note."""
-    is_note = entry.value is None and len(entry.text or "") > LONGEST_TEXT
-    return "" if is_note else entry.text or ""
-
-
-def notes_on(entry: Entry, usual: int) -> list[str]:
-    """List the notes on an entry: its remarks, and its seeds where they are not the usual ones."""
-    if entry.value is None:
-        return [entry.text] if entry.text and not short_text(entry) else []
-    seeds = [] if entry.seeds in (0, usual) else [count_seeds(entry.seeds)]
-    return [*entry.remarks, *seeds] if entry.seeds else []
-
-
-def list_notes(columns: Sequence[Column], usual: int) -> list[str]:
-    """List the notes on all entries of some columns, row by row."""
-    rows = zip(*(column.entries for column in columns), strict=True)
-    return list(dict.fromkeys(n for row in rows for entry in row for n in notes_on(entry, usual)))
