@@ -233,18 +233,12 @@ def test_a_table_of_results_has_means_over_seeds_and_says_what_is_at_chance() ->
         *(state_of(planned("tnn", seed=s), a) for s, a in enumerate((59.0, 60.0, 62.0))),
         *(state_of(planned("s4", seed=s), 17.1) for s in (0, 1)),
         state_of(planned("s4", seed=2), "failed"),
-        state_of(planned("fnet"), "diverged"),
     ]
-    assert results_table(states, 80) == [
-        "Results on the test set (accuracy in percent), mean ± standard deviation over seeds:",
-        "",
+    assert results_table(states, 80)[2:] == [
         "mixer                  listops",
-        "tnn                    60.33 ± 1.53",
-        "s4                     17.10 ± 0.00 (2 of 3 runs) *",
-        "fnet                   diverged",
+        "tnn                    60.33 ± 1.53 (n=3)",
+        "s4                     at chance: 17.10 ± 0.00 (n=2)",
         "best trivial baseline  17.00",
-        "",
-        "* at chance: no better than one constant answer (tested at the 1 % level)",
     ]
     (row,) = [
         line for line in results_table([state_of(planned("tnn", "lm"), next_token_run(1.5))], 80)
@@ -407,7 +401,7 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
     """Through submitit's executor for processes of this machine."""
     overrides = [*TINY, SLOW[3], "train.steps=150"]
     options = sweep_options(tmp_path, overrides=overrides, mixers=["mean"], seeds=[0], device="cpu")
-    executor = make_executor("local", tmp_path / "jobs", ["timeout_min=5"])
+    executor = make_executor("local", tmp_path / "jobs", {"timeout_min": 5})
     ((run, job),) = submit(plan(options), options, executor)
     assert json.loads((run.folder.path / "job.json").read_text())["id"] == job.job_id
     wait_for_step(tmp_path)

@@ -51,7 +51,7 @@ class MadeUpAttempt:
         self.polls += 1
         return self.end(self.run) if self.polls > 1 else None
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         self.asked.append("stop")
 
     def kill(self) -> None:
@@ -63,7 +63,6 @@ class MadeUpWorkers:
 
     def __init__(self, *ends: End) -> None:
         self.ends = ends
-        self.capacity = 2
         self.attempts: list[MadeUpAttempt] = []
 
     def start(self, run: PlannedRun) -> MadeUpAttempt:
@@ -86,7 +85,7 @@ def work(
     limits: Limits | None = None,
 ) -> str | None:
     options = sweep_options(Path(), limits=limits or Limits())
-    return Work(runs, workers, options, stop).execute()
+    return Work(runs, workers.start, 2, options, stop).execute()
 
 
 def states(runs: list[PlannedRun]) -> list[str]:

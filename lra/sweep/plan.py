@@ -7,10 +7,10 @@ import functools
 import itertools
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from common.errors import DataError, UserError
 from common.files import write_atomically
@@ -91,7 +91,7 @@ class SweepOptions:
     device: str = "auto"
     per_device: int = 1
     gpus_per_run: int = 1
-    cluster: Sequence[str] = ()
+    cluster: Mapping[str, Any] = field(default_factory=dict)
     ray_address: str | None = None
 
     @property

@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,6 @@ import psutil
 
 from common.errors import DataError, UserError
 from common.files import write_atomically
-from common.strict_yaml import parse_yaml
 from common.untrusted import read_regular
 from lra.sweep.data import SweepData
 from lra.sweep.plan import Limits, PlannedRun, SweepOptions, note_failure
@@ -74,25 +73,19 @@ def _import_submitit() -> ModuleType:
     return submitit
 
 
-def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
+def make_executor(cluster: str, folder: Path, parameters: Mapping[str, Any]) -> Any:
     """Make the executor that submits jobs.
 
     Args:
         cluster: slurm; local for processes of this machine; debug to check the parameters alone.
         folder: folder for submitit's files.
-        parameters: arguments of submitit.AutoExecutor.update_parameters, each as "name=value".
+        parameters: arguments of submitit.AutoExecutor.update_parameters.
     Raises: UserError if submitit or the cluster is missing, or a parameter is wrong.
     """
     submitit = _import_submitit()
-    values: dict[str, Any] = {}
-    for text in parameters:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (equals and name):
-            raise UserError(f"--cluster {text}: expected NAME=VALUE, for example timeout_min=600")
-        values[name] = parse_yaml(value, f"--cluster {text}")
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
-        executor.update_parameters(**values)
+        executor.update_parameters(**parameters)
     except (AssertionError, NameError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"--launcher slurm: {error}") from None
     return executor
@@ -139,9 +132,9 @@ class SlurmLauncher:
 
     def __init__(self, options: SweepOptions) -> None:
         self.options = options
-        self.parameters = list(options.cluster)
-        if options.gpus_per_run > 1 and options.device != "cpu":
-            self.parameters.insert(0, f"gpus_per_node={options.gpus_per_run}")
+        needs_gpus = options.gpus_per_run > 1 and options.device != "cpu"
+        gpus = {"gpus_per_node": options.gpus_per_run} if needs_gpus else {}
+        self.parameters = {**gpus, **options.cluster}
         make_executor("debug", options.results_dir / "jobs", self.parameters)
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> None:

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 
 from common.progress import duration
 from lra.record.run import RunRecord
-from lra.report.scores import (
-    ACCURACY,
-    AT_CHANCE,
-    cell_of,
-    measures_of,
-    validation_of,
-)
+from lra.report.scores import ACCURACY, cell_of, measures_of, validation_of
 from lra.runtime.cli import command_words
 from lra.runtime.console import cut, plain_matrix, plain_table, wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
@@ -28,7 +22,6 @@ _CHOICE = (
     f"{_BEST} best of its mixer on the validation set: report the test result of this row. A row "
     f"chosen by its test result is no result."
 )
-_LEGEND = f"* {AT_CHANCE}: no better than one constant answer (tested at the 1 % level)"
 
 
 @dataclass(frozen=True)
@@ -110,73 +103,38 @@ def runs_table(
 def results_table(states: Sequence[RunState], width: int) -> list[str]:
     """Write mean and standard deviation over seeds: a row for each mixer and setting, by tasks.
 
-    Where a mixer has several settings, validation results stand beside those of the test set, and
-    the best of them is marked.
+    Where settings vary, validation results stand beside those of the test set, and the best of each
+    mixer is marked.
 
     Returns: lines; none if no run has a result.
     """
-    groups: dict[tuple[str, str], dict[str, list[RunState]]] = {}
+    cells: dict[tuple[str, str, str], list[RunRecord]] = {}
     for one, settings in zip(states, varied_settings(states), strict=True):
-        row = groups.setdefault((one.run.config.mixer_name, settings), {})
-        row.setdefault(one.run.config.task_name, []).append(one)
-    records = {one.record.task: one.record for one in states if one.record is not None}
-    if not records:
+        if one.record is not None:
+            place = one.run.config.mixer_name, settings, one.run.config.task_name
+            cells.setdefault(place, []).append(one.record)
+    is_grid = any(settings for _, settings, _ in cells)
+    rows: dict[str, dict[str, str]] = {}
+    baselines = {"mixer": "best trivial baseline"}
+    for (mixer, settings, task), records in cells.items():
+        cell, measure = cell_of(records), measures_of(records)[0]
+        name = f"{mixer} {settings}".rstrip()
+        row = rows.setdefault(name, {"mixer": name})
+        if is_grid:
+            rivals = [cell_of(cells[one]) for one in cells if (one[0], one[2]) == (mixer, task)]
+            mark = f" {_BEST}" * (cell.merit == max(rival.merit for rival in rivals))
+            split = "validation" if records[0].selected_on == "val" else "validation on test"
+            row[f"{task}, {split}"] = cell.spread_text(validation_of(records)) + mark
+        heading = f"{task}, test" if is_grid else task
+        heading += "" if measure is ACCURACY else f", {measure.name}"
+        row[heading] = cell.text(measure, shows_spread=len(records) > 1)
+        if found := records[0].best_baseline:
+            baselines[heading] = measure.text(found[1])
+    if not rows:
         return []
-    is_grid = len({mixer for mixer, _ in groups}) < len(groups)
-    rows = [{"mixer": f"{mixer} {settings}".rstrip()} for mixer, settings in groups]
-    for row, ((mixer, _), by_task) in zip(rows, groups.items(), strict=True):
-        for task, found in by_task.items():
-            done = [one.record for one in found if one.record is not None]
-            if is_grid and done:
-                rivals = [
-                    other.get(task, ()) for (name, _), other in groups.items() if name == mixer
-                ]
-                row[_heading(task, records[task], "validation")] = _describe_choice(done, rivals)
-            row[_heading(task, records.get(task), "test" * is_grid)] = _describe_cell(found)
-    rows.append({"mixer": "best trivial baseline"})
-    for task, record in records.items():
-        if found := record.best_baseline:
-            text = measures_of([record])[0].text(found[1])
-            rows[-1][_heading(task, record, "test" * is_grid)] = text
-    is_mean = any(len(found) > 1 for by_task in groups.values() for found in by_task.values())
-    spread = "mean ± standard deviation over seeds" if is_mean else "one seed"
-    lines = [f"Results on the test set (accuracy in percent), {spread}:", ""]
-    lines += plain_matrix(rows, width)
-    if any(text.endswith(" *") for row in rows for text in row.values()):
-        lines += ["", *wrap_words(_LEGEND, width)]
+    title = "Results on the test set (accuracy in percent), mean ± standard deviation over n seeds:"
+    lines = [title, "", *plain_matrix([*rows.values(), baselines], width)]
     return [*lines, *(["", *wrap_words(_CHOICE, width)] if is_grid else [])]
-
-
-def _heading(task: str, record: RunRecord | None, split: str) -> str:
-    """Name a column: the task, the split of the results, and their measure if it is no accuracy."""
-    if split == "validation":
-        is_test = record is not None and record.selected_on == "test"
-        return f"{task}, {split}{' (on the test set)' if is_test else ''}"
-    measure = ACCURACY if record is None else measures_of([record])[0]
-    name = "" if measure is ACCURACY else measure.name
-    return ", ".join(filter(None, [task, f"{split} {name}".strip()]))
-
-
-def _describe_choice(done: Sequence[RunRecord], rivals: Sequence[Sequence[RunState]]) -> str:
-    """Write the validation result of a setting, with a mark if no other of its mixer is better."""
-    others = [[one.record for one in found if one.record is not None] for found in rivals]
-    best = max(cell_of(records).merit for records in others if records)
-    cell = cell_of(done)
-    mark = f" {_BEST}" if cell.merit == best else ""
-    return f"{cell.spread_text(validation_of(cell.runs))}{mark}"
-
-
-def _describe_cell(states: Sequence[RunState]) -> str:
-    """Write mean ± deviation of the runs that are done, or the state of most of them."""
-    records = [one.record for one in states if one.record is not None]
-    if not records:
-        return Counter(one.state for one in states).most_common(1)[0][0]
-    cell, measure = cell_of(records), measures_of(records)[0]
-    chance = cell.chance_text(measure)
-    missing = f"{len(records)} of {len(states)} runs" if len(records) < len(states) else ""
-    remarks = ", ".join(filter(None, [missing, "" if chance == AT_CHANCE else chance]))
-    mark = " *" if chance == AT_CHANCE else ""
-    return f"{cell.spread_text(measure)}{f' ({remarks})' if remarks else ''}{mark}"
 
 
 def count_states(states: Sequence[RunState]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from common.errors import DataError, UserError, describe_os_error
@@ -50,7 +50,7 @@ class Attempt(Protocol):
         """
         ...
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         """Ask the run to save and to end at its next step."""
         ...
 
@@ -59,28 +59,14 @@ class Attempt(Protocol):
         ...
 
 
-class Workers(Protocol):
-    """What works on several runs at a time."""
-
-    @property
-    def capacity(self) -> int:
-        """How many runs may be started at a time now."""
-        ...
-
-    def start(self, run: PlannedRun) -> Attempt:
-        """Start a run.
-
-        Raises: OSError or DataError if its folder cannot be read or written.
-        """
-        ...
-
-
 class Work:
     """Carries out runs in their order; a run that fails does not affect the others.
 
     Args:
         runs: planned runs.
-        workers: where they are carried out.
+        start: starts a run; it raises OSError or DataError if the run's folder cannot be read or
+            written.
+        capacity: how many runs may be started at a time.
         options: limits of the runs, and states of those to carry out.
         stop: request to end the sweep early; every run then stops at its next step.
     """
@@ -88,12 +74,13 @@ class Work:
     def __init__(
         self,
         runs: Sequence[PlannedRun],
-        workers: Workers,
+        start: Callable[[PlannedRun], Attempt],
+        capacity: int,
         options: SweepOptions,
         stop: StopRequest | None = None,
     ) -> None:
         self.waiting = list(runs)
-        self.workers = workers
+        self.start, self.capacity = start, capacity
         self.limits, self.states = options.limits, options.states
         self.stop = stop or StopRequest(options.total_minutes, time_flag="--total-minutes")
         self.working: list[tuple[PlannedRun, Attempt]] = []
@@ -132,10 +119,10 @@ class Work:
 
     def _fill(self) -> None:
         """Start the next runs where there is room."""
-        while len(self.working) < self.workers.capacity and (run := self._next()) is not None:
+        while len(self.working) < self.capacity and (run := self._next()) is not None:
             try:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
-                self.working.append((run, self.workers.start(run)))
+                self.working.append((run, self.start(run)))
             except (OSError, DataError) as error:
                 self._end_with_fault(run, error)
 
@@ -208,7 +195,7 @@ class Work:
             return
         self.stopping = reason
         for _, attempt in self.working:
-            attempt.stop()
+            attempt.terminate()
         if self.working:
             logger.info(
                 f"{reason}: every run saves and stops at its next step; press Ctrl-C again to kill "

@@ -2,21 +2,19 @@
 
     python -m results.findings.bits_by_period
 
-The runs are the shipped ones at preset quick. It also prints the numbers as tables.
+The runs are the shipped ones at preset quick.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from lra.record.run import read_runs
 from lra.report.styles import MIXERS
-from lra.runtime.console import markdown_table
 from results.findings.shared import FOLDER, save_figure
 
 FIELDS = {"period": "period of the text", "divides length": "period divides the window's length"}
@@ -62,14 +60,5 @@ def draw() -> Figure:
     return figure
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure, and print the numbers."""
-    save_figure(draw, folder / "bits_by_period.svg")
-    for field, label in FIELDS.items():
-        bits = load_bits(field)
-        rows = [[str(name), *(f"{one:.3f}" for one in row)] for name, row in bits.iterrows()]
-        print(markdown_table([label, *bits.columns], rows))
-
-
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "bits_by_period.svg")

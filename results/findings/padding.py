@@ -8,8 +8,6 @@ The suite computes no padded position. The runs with padding were trained by
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -32,10 +30,5 @@ def draw() -> Figure:
     return draw_conditions(load_runs(), CONDITIONS)
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure."""
-    save_figure(draw, folder / "padding.svg")
-
-
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "padding.svg")

@@ -8,8 +8,6 @@ were trained on labels for twice as many steps instead.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -47,10 +45,5 @@ def draw() -> Figure:
     return draw_conditions(load_runs(), CONDITIONS)
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure."""
-    save_figure(draw, folder / "pretraining_steps.svg")
-
-
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "pretraining_steps.svg")
