@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
+import io
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
@@ -11,8 +12,9 @@ from common.errors import UserError
 from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.packed import has_file, read_file, read_pack, write_pack
-from lra.record.run import LARGEST_METRICS, RUNS, read_runs
+from lra.record.packed import PACK, has_file, read_file, read_pack
+from lra.record.run import RUNS, read_runs
+from lra.record.run_files import LARGEST_METRICS
 
 RECORD = "result.json"
 COPIED = ("config.yaml", "mixer.py", "task.py", "metrics.jsonl", "predictions.csv", RECORD)
@@ -102,3 +104,22 @@ def _read(file: Path) -> bytes:
 def _is_taken(record: Path) -> bool:
     """Whether there is a damaged record, or a run that has begun, where one is to be copied."""
     return record.exists() or (record.name == RECORD and (record.parent / "lock").exists())
+
+
+def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
+    """Write contents by relative path as a pack. The same files give the same bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    places = sorted((PurePosixPath(path) for path in files), key=lambda path: (path.name, path))
+    columns = {
+        "folder": [path.parent.as_posix() for path in places],
+        "name": [path.name for path in places],
+        "content": [files[path.as_posix()] for path in places],
+    }
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.table(columns), buffer, compression="zstd", compression_level=19, use_dictionary=False
+    )
+    results_dir.mkdir(parents=True, exist_ok=True)
+    write_atomically(results_dir / PACK, buffer.getvalue())

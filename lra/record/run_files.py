@@ -1,22 +1,30 @@
-"""The metrics and predictions of a run: files beside its record."""
+"""The table of runs, and the metrics and predictions of each: files beside its record."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from common.errors import DataError
+from common.strict_yaml import plain
 from common.untrusted import explain_errors
 from lra.record.packed import has_file, read_file
-from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord
-from lra.record.schema import Amount, Percent
+from lra.record.run import NO_PREDICTION, RunRecord
+from lra.record.schema import Amount, Percent, is_shipped
+from lra.record.scores import wilson_interval
 from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+LARGEST_METRICS = 2**30
+"""Most bytes of metrics.jsonl."""
 LARGEST_LOSS = 1e18
 """Loss in nats that no curve shows."""
 LARGEST_PREDICTIONS = 2**28
@@ -147,3 +155,30 @@ def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
             text = f"line {number} is no line of metrics: {error.errors()[0]['msg']}"
             faults = faults or [f"{path}: {text}"]
     return sorted(found, key=lambda line: line.step), faults
+
+
+def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
+    """Make a frame with a row for each run of a results folder, or shown with it.
+
+    It has a column for each field and setting. Lists are joined by semicolons; settings that are
+    lists are written as `--set` takes them.
+    """
+    import pandas as pd
+
+    rows = [_row_of(place, record, folder) for place, record in found]
+    frame = pd.json_normalize(rows).drop(columns=["positions", "pretraining"], errors="ignore")
+    return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
+
+
+def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
+    hidden = {"settings": True, "origins": True, "changed": True, "positions": {"by_position"}}
+    row = record.model_dump(mode="json", exclude=hidden)
+    row["is_own"] = not is_shipped(place, folder)
+    row["overrides"] = "; ".join(record.overrides)
+    if record.test_accuracy is not None and record.test_examples:
+        interval = wilson_interval(record.test_accuracy / 100, record.test_examples)
+        row["test_low"], row["test_high"] = interval
+    row["path"] = str(place)
+    is_plain = (bool, int, float, str, type(None))
+    settings = record.settings.items()
+    return row | {name: v if isinstance(v, is_plain) else plain(v) for name, v in settings}

@@ -11,7 +11,7 @@ from pathlib import Path
 from common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
-from lra.record.schema import is_shipped, select_sections, was_busy
+from lra.record.schema import is_shipped, select_sections
 from lra.record.scores import unit_of, wilson_interval
 from lra.report.commands import run_flags
 from lra.report.published import describe_published
@@ -144,7 +144,7 @@ def _describe_targets(record: RunRecord) -> list[str]:
 def _describe_training(record: RunRecord) -> list[str]:
     """List what this run alone has measured."""
     speed = record.steps_per_second
-    busy = " (busy machine)" if was_busy(record.threads, record.gpu_shared) else ""
+    busy = " (busy machine)" if record.gpu_shared else ""
     validation = "not validated yet"
     if record.val_accuracy is not None and record.best_step is not None:
         split = "validation" if record.selected_on == "val" else "selected on the test set:"

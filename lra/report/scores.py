@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Generic, TypeVar
 
 from lra.record.run import RunRecord, choose_attempts
-from lra.record.schema import MeasuredRecord, was_busy
+from lra.record.schema import MeasuredRecord
 from lra.record.scores import PositionScores, TestedRecord, unit_of, wilson_interval
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
@@ -146,7 +146,7 @@ def validation_of(results: Sequence[Result]) -> Measure:
 
 def is_busy(record: MeasuredRecord) -> bool:
     """Say whether other processes kept the machine busy while a record was made."""
-    return was_busy(record.threads, record.gpu_shared)
+    return bool(record.gpu_shared)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from common.files import write_atomically
-from lra.record.run import to_frame
+from lra.record.run_files import to_frame
 from lra.report.charts import Chart
 from lra.report.data import Data
 from lra.report.drawing import NAMES, SPECIFICATIONS

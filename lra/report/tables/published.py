@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from common.progress import duration
-from lra.record.schema import is_cpu
 from lra.report.data import Data
 from lra.report.published import PublishedRow
 from lra.report.repeats import Repeat, repeats
@@ -55,13 +54,13 @@ def reproduce_table(data: Data) -> Table:
     devices = [
         max(same, key=lambda name: len(speeds[name]))
         for of_cpu in (True, False)
-        if (same := [name for name in speeds if is_cpu(name) == of_cpu])
+        if (same := [name for name in speeds if ("CPU" in name) == of_cpu])
     ]
     costs: dict[str, dict[str, str]] = {}
     for number, one in enumerate(found):
         steps = count_steps(one.config)
         times = [
-            f"{duration((steps or 0) / speeds[name][number])}{'' if is_cpu(name) else ' (GPU)'}"
+            f"{duration((steps or 0) / speeds[name][number])}{'' if 'CPU' in name else ' (GPU)'}"
             for name in devices
             if number in speeds[name]
         ]
