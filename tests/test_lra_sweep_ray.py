@@ -88,6 +88,6 @@ def test_runs_survive_the_loss_of_a_node(tmp_path: Path, cluster: Any) -> None:
     assert "Token" not in err and "lost: " in err
     changes = [*TINY, *SLOW[1::2]]
     for alone in plan(sweep_options(tmp_path / "alone", overrides=changes, seeds=[0])):
-        assert run_task.main([*alone.arguments(), "--device", "cpu"]) == 0
+        assert run_task.main(alone.arguments("cpu")) == 0
         place = alone.folder.path.relative_to(tmp_path / "alone")
         assert_same_run(tmp_path / place, alone.folder.path)

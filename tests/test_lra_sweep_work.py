@@ -181,22 +181,15 @@ def test_a_run_of_another_process_is_waited_for(tmp_path: Path) -> None:
     assert states(runs) == ["done"] * 4
 
 
-def test_a_worker_that_can_make_no_run_lets_the_others_save(tmp_path: Path) -> None:
+def test_a_worker_that_can_make_no_run_ends_the_sweep(tmp_path: Path) -> None:
     def refuse_all(run: PlannedRun) -> int:
         raise UserError("this node has other code")
 
-    class OneBadWorker(MadeUpWorkers):
-        def start(self, run: PlannedRun) -> MadeUpAttempt:
-            attempt = super().start(run)
-            if len(self.attempts) > 1:
-                attempt.end = lambda _: 1 if attempt.asked else None
-            return attempt
-
-    workers = OneBadWorker(refuse_all)
+    workers = MadeUpWorkers(refuse_all)
     runs = plan(sweep_options(tmp_path))
     with pytest.raises(UserError, match="this node has other code"):
         work(runs, workers)
-    assert [attempt.asked for attempt in workers.attempts] == [[], ["stop"]]
+    assert [attempt.asked for attempt in workers.attempts] == [["kill"], ["kill"]]
     assert states(runs) == ["new"] * 4
 
 

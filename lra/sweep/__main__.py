@@ -21,9 +21,9 @@ from lra.sweep.summary import (
     count_states,
     describe_time,
     next_step,
-    results_table,
     runs_table,
     seconds_left,
+    write_results,
 )
 from lra.sweep.work import Launcher
 
@@ -74,8 +74,7 @@ def _select_runs(runs: Sequence[PlannedRun], options: SweepOptions) -> list[Plan
 def _print_commands(runs: Sequence[PlannedRun], options: SweepOptions) -> int:
     """Print the command of each run, a line for each, for any folder; return the exit code."""
     for run in runs:
-        limits = options.limits.flags(run.folder)
-        words = [*run.arguments(), "--device", options.device, *limits]
+        words = run.arguments(options.device, options.limits)
         command = shlex.join(write_command(words, options.gpus_per_run))
         write_out(f"{command}\n", whole_paths=True)
     return 0
@@ -107,8 +106,8 @@ def _report(runs: Sequence[PlannedRun], data: SweepData, options: SweepOptions) 
     data.refuse_if_none_is_ready(runs)
     states = [RunState.read(run, options.limits) for run in data.ready(runs)]
     width = terminal_width()
-    results = results_table(states, width)
-    _show(["", *runs_table(states, width), *([""] if results else []), *results, ""])
+    _show(["", *runs_table(states, width)])
+    write_out(f"{write_results(states, options.results_dir)}\n")
     _show_sentences(count_states(states), *data.describe_faults())
     if (step := next_step(states)) is not None:
         _show_sentences(f"next: {step}")

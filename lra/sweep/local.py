@@ -81,8 +81,7 @@ class LocalLauncher:
         """Start a run in a free slot."""
         count = self.options.gpus_per_run
         slot = next(slot for slot in self.slots if slot.is_free)
-        limits = self.options.limits.flags(run.folder)
-        command = write_command([*run.arguments(), "--device", slot.device, *limits], count)
+        command = write_command(run.arguments(slot.device, self.options.limits), count)
         threads = max(1, torch.get_num_threads() // (len(self.slots) * count))
         variables = {"OMP_NUM_THREADS": str(threads)}
         if slot.gpus is not None:

@@ -150,14 +150,15 @@ class PlannedRun:
         """File with the output of the run's processes."""
         return self.folder.path / "log.txt"
 
-    def arguments(self) -> list[str]:
-        """Write the arguments of run_task.py, without limits and device."""
+    def arguments(self, device: str, limits: Limits = Limits()) -> list[str]:
+        """Write the arguments of run_task.py, with what the limits leave of the run."""
         config = self.config
         line = ["--task", config.task_component.spec, "--mixer", self.mixer]
         line += ["--preset", config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
-        return [*line, *(part for one in self.changes for part in ("--set", one.text))]
+        line += [part for one in self.changes for part in ("--set", one.text)]
+        return [*line, "--device", device, *limits.flags(self.folder)]
 
     def failure(self) -> str | None:
         """Read how the run failed; None if it did not fail or has gone on since."""

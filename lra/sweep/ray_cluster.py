@@ -249,7 +249,7 @@ class RayLauncher:
         """Put a run into the queue of Ray."""
         options = self.options
         device = "cuda" if self.needs.get("num_gpus") else "cpu"
-        words = [*run.arguments(), "--device", device, *options.limits.flags(run.folder)]
+        words = run.arguments(device, options.limits)
         task = import_ray().remote(_make_task()).options(**self.needs, max_retries=0)
         folder, here = str(run.folder.path), str(Path.cwd())
         count = options.gpus_per_run

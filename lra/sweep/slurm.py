@@ -106,8 +106,7 @@ def submit(
             for run in free:
                 path = run.folder.path
                 path.mkdir(parents=True, exist_ok=True)
-                arguments = [*run.arguments(), "--device", options.device]
-                command = write_command(arguments, options.gpus_per_run)
+                command = write_command(run.arguments(options.device), options.gpus_per_run)
                 jobs.append(executor.submit(ClusterRun(command, path, run.log, options.limits)))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the jobs: {error}") from None

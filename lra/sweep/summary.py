@@ -1,4 +1,4 @@
-"""What a sweep shows: the state of every run, the results as mixers by tasks, what to do next."""
+"""What a sweep shows: the state of every run, their results, and what to do next."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from common.progress import duration
 from lra.record.run import RunRecord
-from lra.report.scores import ACCURACY, cell_of, measures_of, validation_of
+from lra.report.data import Data
+from lra.report.screen import summarize
 from lra.runtime.cli import command_words
-from lra.runtime.console import cut, plain_matrix, plain_table, wrap_words
+from lra.runtime.console import MISSING, cut, plain_table
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime
 
-_BEST = "<"
-"""Mark of the best validation result of a mixer."""
-_CHOICE = (
-    f"{_BEST} best of its mixer on the validation set: report the test result of this row. A row "
-    f"chosen by its test result is no result."
-)
+COLUMNS = ("run", "settings", "state", "validation", "test", "time left")
+"""Columns of the table of runs; one without any text is left out."""
 
 
 @dataclass(frozen=True)
@@ -74,67 +72,37 @@ def describe_time(seconds: Sequence[float | None]) -> str:
 def runs_table(
     states: Sequence[RunState], width: int, time_left: Callable[[PlannedRun], str] | None = None
 ) -> list[str]:
-    """Write a line for each run; a note that does not fit behind it follows beneath, cut to fit.
+    """Write a line for each run, with a note beneath, cut to fit.
 
     Args:
         states: the runs.
         width: of the lines, in characters.
-        time_left: describes the time that an unfinished run needs. None: test results are shown.
+        time_left: describes the time that an unfinished run needs. None: it is not shown.
     """
     rows: list[dict[str, str]] = []
     for one, settings in zip(states, varied_settings(states), strict=True):
         row = {"run": one.run.name, "settings": settings, "state": one.state}
-        if time_left is None:
-            row["test"] = one.record.test_text if one.record else ""
-        else:
-            row["time left"] = time_left(one.run) if one.state in OPEN else ""
+        if one.record is not None:
+            is_choice = bool(settings) and one.record.val_accuracy is not None
+            row["validation"] = f"{one.record.val_accuracy:.2f} %" if is_choice else ""
+            row["test"] = one.record.test_text
+        elif time_left and one.state in OPEN:
+            row["time left"] = time_left(one.run)
         rows.append(row)
-    used = {name for row in rows for name, text in row.items() if text}
-    heading, *lines = plain_table(
-        [{n: t for n, t in row.items() if n in used} for row in rows], width
-    )
+    used = [name for name in COLUMNS if any(row.get(name) for row in rows)]
+    rows = [{name: row.get(name) or MISSING for name in used} for row in rows]
+    heading, *lines = plain_table(rows, width)
     shown = [heading]
     for line, one in zip(lines, states, strict=True):
-        whole = f"{line}  {one.note}".rstrip()
-        shown += [whole] if len(whole) <= width else [line, cut(f"  {one.note}", width)]
+        shown += [line, cut(f"  {one.note}", width)] if one.note else [line]
     return shown
 
 
-def results_table(states: Sequence[RunState], width: int) -> list[str]:
-    """Write mean and standard deviation over seeds: a row for each mixer and setting, by tasks.
-
-    Where settings vary, validation results stand beside those of the test set, and the best of each
-    mixer is marked.
-
-    Returns: lines; none if no run has a result.
-    """
-    cells: dict[tuple[str, str, str], list[RunRecord]] = {}
-    for one, settings in zip(states, varied_settings(states), strict=True):
-        if one.record is not None:
-            place = one.run.config.mixer_name, settings, one.run.config.task_name
-            cells.setdefault(place, []).append(one.record)
-    is_grid = any(settings for _, settings, _ in cells)
-    rows: dict[str, dict[str, str]] = {}
-    baselines = {"mixer": "best trivial baseline"}
-    for (mixer, settings, task), records in cells.items():
-        cell, measure = cell_of(records), measures_of(records)[0]
-        name = f"{mixer} {settings}".rstrip()
-        row = rows.setdefault(name, {"mixer": name})
-        if is_grid:
-            rivals = [cell_of(cells[one]) for one in cells if (one[0], one[2]) == (mixer, task)]
-            mark = f" {_BEST}" * (cell.merit == max(rival.merit for rival in rivals))
-            split = "validation" if records[0].selected_on == "val" else "validation on test"
-            row[f"{task}, {split}"] = cell.spread_text(validation_of(records)) + mark
-        heading = f"{task}, test" if is_grid else task
-        heading += "" if measure is ACCURACY else f", {measure.name}"
-        row[heading] = cell.text(measure, shows_spread=len(records) > 1)
-        if found := records[0].best_baseline:
-            baselines[heading] = measure.text(found[1])
-    if not rows:
-        return []
-    title = "Results on the test set (accuracy in percent), mean ± standard deviation over n seeds:"
-    lines = [title, "", *plain_matrix([*rows.values(), baselines], width)]
-    return [*lines, *(["", *wrap_words(_CHOICE, width)] if is_grid else [])]
+def write_results(states: Sequence[RunState], results_dir: Path) -> str:
+    """Write the report's tables of the runs that are done; empty if none is."""
+    done = {one.record.run_id for one in states if one.record is not None}
+    data = Data(results_dir, lambda record: isinstance(record, RunRecord) and record.run_id in done)
+    return f"\n{summarize(data)}" if done else ""
 
 
 def count_states(states: Sequence[RunState]) -> str:

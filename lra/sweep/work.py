@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from common.errors import DataError, UserError, describe_os_error
+from common.errors import DataError, describe_os_error
 from common.progress import progress
 from lra.runtime.cli import HELD
 from lra.sweep.data import SweepData
@@ -85,7 +85,6 @@ class Work:
         self.stop = stop or StopRequest(options.total_minutes, time_flag="--total-minutes")
         self.working: list[tuple[PlannedRun, Attempt]] = []
         self.stopping: str | None = None
-        self._fault: UserError | None = None
         self._losses: dict[str, list[str]] = {}
         self._next_check = 0.0
         self._bar = progress("sweep", total=len(runs), unit="run")
@@ -96,7 +95,7 @@ class Work:
         Raises:
             KeyboardInterrupt: on a second Ctrl-C, which kills the runs; they can be resumed from
                 their last checkpoints.
-            UserError: if a worker cannot carry out any run; the others save theirs before.
+            UserError: if a worker cannot carry out any run; those at work are killed, too.
         """
         start = time.monotonic()
         with self.stop:
@@ -109,8 +108,6 @@ class Work:
                         self._fill()
                     self._bar.refresh()
                     time.sleep(SECONDS_BETWEEN_POLLS)
-                if self._fault is not None:
-                    raise self._fault
                 return self.stopping
             finally:
                 for _, attempt in self.working:
@@ -149,13 +146,9 @@ class Work:
                 if code is not None:
                     self.working.remove((run, attempt))
                     self._note_end(run, code)
-            except (UserError, OSError, DataError) as error:
+            except (OSError, DataError) as error:
                 self.working = [pair for pair in self.working if pair[1] is not attempt]
-                if isinstance(error, UserError):
-                    self._fault = error
-                    self._ask_to_stop(str(error))
-                else:
-                    self._end_with_fault(run, error)
+                self._end_with_fault(run, error)
 
     def _note_end(self, run: PlannedRun, code: int) -> None:
         """Note the end of a run, or let it wait again.
