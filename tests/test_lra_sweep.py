@@ -112,7 +112,6 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
     ("more", "part"),
     [
         (["--grid", "train.lr"], "section.key=value,value"),
-        (["--grid", "train.weight_decoy=1,2"], "did you mean weight_decay?"),
         (["--mixers", "tnm"], "listops, tnm: "),
         (["--device", "auto", "--gpus-per-run", "2"], "--gpus-per-run 2: this machine has 0 GPUs"),
         (["--ray-address", "auto"], "--ray-address has no effect with --launcher local"),

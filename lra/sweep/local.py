@@ -70,7 +70,7 @@ class LocalLauncher:
         self.slots = make_slots(options.device, options.per_device, options.gpus_per_run)
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
-        """Prepare the data, and carry out runs; see `Launcher`."""
+        """Prepare the data, and carry out runs; return what stopped the sweep early."""
         data.prepare()
         logger.info(
             f"each run writes to log.txt in its folder under {self.options.results_dir / 'runs'}"

@@ -230,7 +230,7 @@ class RayLauncher:
         """What a run requests from its node, as options of a task of Ray."""
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
-        """Connect to the cluster, and carry out runs; see `Launcher`."""
+        """Connect to the cluster, and carry out runs; return what stopped the sweep early."""
         options = self.options
         options.results_dir.mkdir(parents=True, exist_ok=True)
         with connected(options.ray_address, options.results_dir / MESSAGES):

@@ -137,7 +137,7 @@ class SlurmLauncher:
         make_executor("debug", options.results_dir / "jobs", self.parameters)
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> None:
-        """Submit the runs that no process is at work on; see `Launcher`."""
+        """Submit the runs that no process is at work on."""
         options = self.options
         executor = make_executor("slurm", options.results_dir / "jobs", self.parameters)
         for name, what in data.check().items():

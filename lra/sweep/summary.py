@@ -14,7 +14,7 @@ from lra.report.data import Data
 from lra.report.screen import summarize
 from lra.runtime.cli import command_words
 from lra.runtime.console import MISSING, cut, plain_table
-from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
+from lra.sweep.plan import OPEN, Limits, PlannedRun, State
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime
 
@@ -110,13 +110,3 @@ def count_states(states: Sequence[RunState]) -> str:
     counts = Counter(one.state for one in states)
     total = f"{len(states)} run{'s' * (len(states) != 1)}"
     return f"{total}: {', '.join(f'{count} {state}' for state, count in counts.items())}"
-
-
-def next_step(states: Sequence[RunState]) -> str | None:
-    """Say the one thing to do next about the runs; None if nothing is left to do."""
-    found = {one.state for one in states}
-    if found & {*OPEN, "running"}:
-        return "the same command continues with the unfinished runs"
-    if found & {*RETRIED}:
-        return "the same command with --retry-failed tries the failed runs again"
-    return None

@@ -11,7 +11,6 @@ from typing import Protocol
 from common.errors import DataError, describe_os_error
 from common.progress import progress
 from lra.runtime.cli import HELD
-from lra.sweep.data import SweepData
 from lra.sweep.plan import OPEN, PlannedRun, State, SweepOptions, note_failure, write_failure
 from lra.train.stopping import StopRequest
 
@@ -24,19 +23,6 @@ SECONDS_BETWEEN_TRIES = 2.0
 """Pause before the sweep checks again whether runs of other processes have ended."""
 MOST_LOSSES = 3
 """Times in a row that a run may be interrupted without having saved anything new."""
-
-
-class Launcher(Protocol):
-    """Carries out the runs of a sweep somewhere; its constructor checks the options."""
-
-    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
-        """Carry out runs, in this order as far as there is room.
-
-        Args:
-            data: the data that they need; runs whose data cannot be prepared are left out.
-        Returns: what stopped the sweep early; None if nothing did, or if the runs are in a queue.
-        """
-        ...
 
 
 class Attempt(Protocol):
