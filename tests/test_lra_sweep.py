@@ -19,8 +19,6 @@ from filelock import FileLock
 
 import run_task
 from conftest import PATIENCE, ROOT, TINY
-from lra.classifier.resolve import resolve
-from lra.config.request import RunRequest, parse_changes
 from lra.record.run import RunRecord, read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.runtime.console import cut, plain_matrix, plain_table
@@ -32,7 +30,6 @@ from lra.sweep.plan import (
     FAILURE,
     Limits,
     PlannedRun,
-    State,
     SweepOptions,
     note_failure,
     plan,
@@ -40,7 +37,6 @@ from lra.sweep.plan import (
 )
 from lra.sweep.slurm import make_executor, submit
 from lra.sweep.summary import RunState, runs_table
-from lra.train.run_folder import RunFolder
 from made_results import record as made_record
 from run_checks import assert_same_run, next_command
 
@@ -160,31 +156,27 @@ def test_what_ended_a_run_is_noted_unless_its_record_says_it(tmp_path: Path) -> 
     run.folder.path.mkdir(parents=True)
     run.log.write_text("first\nrun_task.py: error: out of memory: while preparing\n")
     for code in (0, STOPPED, 4, HELD):
-        note_failure(run.folder, run.log, code)
+        note_failure(run.folder, code)
         assert run.state(FREE)[0] == "new"
-    note_failure(run.folder, run.log, OUT_OF_MEMORY)  # before there was anything to record
+    note_failure(run.folder, OUT_OF_MEMORY)  # before there was anything to record
     assert "while preparing; see" in run.state(FREE)[1]
     oom = made_record(run_id=run.folder.path.name, mixer="mean", status="oom", message="full")
     oom.save(run.folder.path)
     assert run.state(FREE) == ("out of memory", "full")  # the record is the newer
-    note_failure(run.folder, run.log, 1)
+    note_failure(run.folder, 1)
     assert run.state(FREE)[0] == "failed"
 
 
 @pytest.mark.parametrize(
-    ("device", "gpus", "gpus_per_run", "expected"),
-    [
-        ("auto", 0, 1, ["cpu", "cpu"]),
-        ("auto", 2, 1, ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]),
-        ("auto", 5, 2, ["auto 4,5", "auto 6,7", "auto 4,5", "auto 6,7"]),
-    ],
+    ("gpus", "gpus_per_run", "expected"),
+    [(0, 1, ["cpu", "cpu"]), (5, 2, ["auto 4,5", "auto 6,7", "auto 4,5", "auto 6,7"])],
 )
 def test_slots(
-    monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, gpus_per_run: int, expected: list[str]
+    monkeypatch: pytest.MonkeyPatch, gpus: int, gpus_per_run: int, expected: list[str]
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,8")
-    slots = make_slots(device, 2, gpus_per_run)
+    slots = make_slots("auto", 2, gpus_per_run)
     assert [f"{slot.device} {slot.gpus or ''}".rstrip() for slot in slots] == expected
 
 
@@ -207,37 +199,23 @@ def test_printed_commands_make_the_open_runs_from_any_folder(
 # What is shown
 
 
-def planned(mixer: str, *overrides: str) -> PlannedRun:
-    request = RunRequest(
-        task="listops", mixer=mixer, preset="quick", changes=parse_changes(overrides, "--grid")
-    )
-    return PlannedRun(
-        config=resolve(request), mixer=mixer, seed=0, changes=request.changes,
-        folder=RunFolder(Path("results", "runs", "listops", mixer, "0123abcd-s0")),
-        data_dir=Path("data"), results_dir=Path("results"),
-    )  # fmt: skip
-
-
-def state_of(run: PlannedRun, state: State | float, note: str = "") -> RunState:
-    """Make the state of a run, that of a finished one of an accuracy."""
-    if isinstance(state, str):
-        return RunState(run, state, note, None)
-    return RunState(run, "done", note, made_record(test_accuracy=state))
-
-
-def test_tables_fit_the_terminal() -> None:
+def test_tables_fit_the_terminal(tmp_path: Path) -> None:
+    options = sweep_options(tmp_path, mixers=["mean"], seeds=[0], grid=["train.lr=0.1,0.2,0.3"])
+    runs = plan(options)
     states = [
-        state_of(planned("tnn"), "failed", "KeyError: 'broken'; see " + "x" * 100),
-        state_of(planned("s4"), "unfinished", "step 1 of 2"),
-        state_of(planned("mean", "train.lr=0.5"), 60.0),
+        RunState(runs[0], "failed", "KeyError: 'broken'; see " + "x" * 100, None),
+        RunState(runs[1], "unfinished", "step 1 of 2", None),
+        RunState(runs[2], "done", "", made_record()),
     ]
-    assert runs_table(states, 77) == [
-        "run                       settings      state       validation  test",
-        "listops/tnn/0123abcd-s0   -             failed      -           -",
-        "  KeyError: 'broken'; see xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…",
-        "listops/s4/0123abcd-s0    -             unfinished  -           -",
-        "  step 1 of 2",
-        "listops/mean/0123abcd-s0  train.lr=0.5  done        41.00 %     60.00 %",
+    lines = runs_table(states, 77)
+    assert max(map(len, lines)) == 77
+    assert [line.split() for line in lines] == [
+        ["run", "settings", "state", "validation", "test"],
+        [runs[0].name, "train.lr=0.1", "failed", "-", "-"],
+        ["KeyError:", "'broken';", "see", "x" * 50 + "…"],
+        [runs[1].name, "train.lr=0.2", "unfinished", "-", "-"],
+        ["step", "1", "of", "2"],
+        [runs[2].name, "train.lr=0.3", "done", "41.00", "%", "40.00", "%"],
     ]
     rows = [{"a name": "x" * 50, "b": "1", "c": "y" * 20}, {"a name": "z", "b": "\x1b[0m"}]
     for lines in (plain_table(rows, 20), plain_matrix(rows, 20), runs_table(states, 20)):

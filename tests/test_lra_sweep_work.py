@@ -193,22 +193,15 @@ def test_a_worker_that_can_make_no_run_ends_the_sweep(tmp_path: Path) -> None:
     assert states(runs) == ["new"] * 4
 
 
-@pytest.mark.parametrize(("when", "can_note"), [("poll", True), ("end", False)])
-def test_a_folder_that_cannot_be_written_fails_one_run_alone(
-    tmp_path: Path, when: str, can_note: bool
-) -> None:
+def test_a_folder_that_cannot_be_written_fails_one_run_alone(tmp_path: Path) -> None:
     """Of a full disk, for example, on which the failure itself may not be noted, either."""
     runs = plan(sweep_options(tmp_path))
     broken = runs[1]
-    broken.folder.path.mkdir(parents=True)
-    if not can_note:
-        (broken.folder.path / FAILURE / "x").mkdir(parents=True)
+    (broken.folder.path / FAILURE / "x").mkdir(parents=True)
 
     def fill_disk(run: PlannedRun) -> int:
         if run is not broken:
             return finish(run)
-        if when == "end":
-            return OUT_OF_MEMORY  # and there is no log to find a reason in
         raise OSError(errno.ENOSPC, "No space left on device", str(run.log))
 
     assert work(runs, MadeUpWorkers(fill_disk)) is None

@@ -83,18 +83,21 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
         content = read_file(path, largest=LARGEST_PREDICTIONS)
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
     columns = {str(name): column.to_numpy() for name, column in frame.items()}
-    if record.tokens is None:
-        found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
-        _require_numbers(MOST_CLASSES, labels=found.labels, predictions=found.predictions)
-        total, right = len(found.labels), int((found.labels == found.predictions).sum())
-    else:
+    is_of_tokens = record.tokens is not None
+    limit = LONGEST if is_of_tokens else MOST_CLASSES
+    for name in [*OUTCOMES, "length"] if is_of_tokens else ["label", "prediction"]:
+        column = columns[name]
+        if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():
+            raise ValueError(f"{name}: not only whole numbers from {NO_PREDICTION} to {limit}")
+    if is_of_tokens:
         targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
         found, lengths = Predictions(targets, correct, columns, first_wrong), columns["length"]
-        numbers = {"targets": targets, "correct": correct, "lengths": lengths}
-        _require_numbers(LONGEST, **numbers, first_wrong=first_wrong)
         if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
             raise ValueError("an example has more labels than positions, or than right ones")
         total, right = int(targets.sum()), int(correct.sum())
+    else:
+        found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
+        total, right = len(found.labels), int((found.labels == found.predictions).sum())
     if (total, right) != (record.test_total, record.test_correct):
         raise ValueError(
             f"{right} of {total} right, its record says "
@@ -108,13 +111,6 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
                 f"letters"
             )
     return found
-
-
-def _require_numbers(limit: int, **columns: np.ndarray) -> None:
-    """Raise ValueError unless columns have whole numbers below a limit, or `NO_PREDICTION`."""
-    for name, column in columns.items():
-        if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():
-            raise ValueError(f"{name} are not all whole numbers from {NO_PREDICTION} to {limit}")
 
 
 def _drop_absurd(value: object) -> object:

@@ -37,6 +37,8 @@ RECORDED = (0, STOPPED, DIVERGED, HELD)
 """Exit codes of runs that left a record of how they ended, or that another process carries out."""
 FAILURE = "failure.txt"
 """File in a run's folder that says how its process ended, if that left no record of it."""
+LOG = "log.txt"
+"""File in a run's folder with the output of its processes."""
 TAIL = 2000
 """Bytes at the end of a log in which the reason of a failure is searched for."""
 ERROR = "run_task.py: error: "
@@ -105,8 +107,9 @@ def write_failure(folder: Path, message: str) -> None:
     write_atomically(folder / FAILURE, f"{message}\n".encode(errors="backslashreplace"))
 
 
-def note_failure(folder: RunFolder, log: Path, code: int) -> None:
+def note_failure(folder: RunFolder, code: int) -> None:
     """Note in a run's folder how its process ended, unless that left a record of it."""
+    log = folder.path / LOG
     if code in RECORDED:
         return
     if code == OUT_OF_MEMORY:
@@ -148,7 +151,7 @@ class PlannedRun:
     @property
     def log(self) -> Path:
         """File with the output of the run's processes."""
-        return self.folder.path / "log.txt"
+        return self.folder.path / LOG
 
     def arguments(self, device: str, limits: Limits = Limits()) -> list[str]:
         """Write the arguments of run_task.py, with what the limits leave of the run."""

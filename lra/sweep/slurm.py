@@ -19,7 +19,7 @@ from common.errors import DataError, UserError
 from common.files import write_atomically
 from common.untrusted import read_regular
 from lra.sweep.data import SweepData
-from lra.sweep.plan import Limits, PlannedRun, SweepOptions, note_failure
+from lra.sweep.plan import LOG, Limits, PlannedRun, SweepOptions, note_failure
 from lra.sweep.run_process import start_run, write_command
 from lra.train.run_folder import RunFolder
 
@@ -36,9 +36,7 @@ class ClusterRun:
     command: Sequence[str]
     """Command line of run_task.py, without limits and --stop-with."""
     folder: Path
-    """The run's folder."""
-    log: Path
-    """File that the run's output is appended to."""
+    """The run's folder, to whose log.txt the output is appended."""
     limits: Limits
     """Limits of the run, over all of its jobs together."""
     process: subprocess.Popen[bytes] | None = None
@@ -48,11 +46,12 @@ class ClusterRun:
         folder = RunFolder(self.folder)
         # A preemption signal may reach all processes of a job, but only this one answers it.
         handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        self.process = start_run([*self.command, *self.limits.flags(folder)], self.log)
+        command = [*self.command, *self.limits.flags(folder)]
+        self.process = start_run(command, self.folder / LOG)
         signal.signal(signal.SIGUSR2, handler)
         code = self.process.wait()
         if not folder.is_held():  # torchrun hides the exit code of a run that found it held
-            note_failure(folder, self.log, code)
+            note_failure(folder, code)
         return code
 
     def checkpoint(self) -> Any:
@@ -107,13 +106,15 @@ def submit(
                 path = run.folder.path
                 path.mkdir(parents=True, exist_ok=True)
                 command = write_command(run.arguments(options.device), options.gpus_per_run)
-                jobs.append(executor.submit(ClusterRun(command, path, run.log, options.limits)))
+                jobs.append(executor.submit(ClusterRun(command, path, options.limits)))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the jobs: {error}") from None
-    for run, job in zip(free, jobs, strict=True):
+    submitted = list(zip(free, jobs, strict=True))
+    for run, job in submitted:
+        logger.info(f"{run.name}: job {job.job_id}")
         facts = {"id": job.job_id, "folder": str(executor.folder)}
         write_atomically(run.folder.path / JOB, (json.dumps(facts) + "\n").encode())
-    return list(zip(free, jobs, strict=True))
+    return submitted
 
 
 def is_queued(run: PlannedRun) -> bool:
@@ -144,9 +145,5 @@ class SlurmLauncher:
             if what:
                 logger.info(f"data of {name}: the first job will {what}")
         free = [run for run in runs if run.state(options.limits)[0] in options.states]
-        jobs = submit(free, options, executor)
-        for run, job in jobs:
-            logger.info(f"{run.name}: job {job.job_id}")
-        logger.info(
-            f"{len(jobs)} jobs submitted; {len(free) - len(jobs)} runs were in the queue already"
-        )
+        count = len(submit(free, options, executor))
+        logger.info(f"{count} jobs submitted; {len(free) - count} runs were in the queue already")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from common.progress import duration
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.screen import summarize
-from lra.runtime.cli import command_words
 from lra.runtime.console import MISSING, cut, plain_table
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State
 from lra.train.stopping import StopRequest
@@ -64,8 +62,7 @@ def describe_time(seconds: Sequence[float | None]) -> str:
         time = duration(sum(known))
         text += f": about {time} of training in all, if they run one after the other"
     if missing := len(seconds) - len(known):
-        bench = shlex.join(command_words("bench", "step"))
-        text += f"; nothing like {missing} of them was timed (time it with {bench})"
+        text += f"; nothing like {missing} of them was timed"
     return f"{text}."
 
 

@@ -148,7 +148,7 @@ class Work:
             return
         # A run asked to stop before it could listen has nothing to save, and did not fail.
         if code != AGAIN and not self.stopping:
-            note_failure(run.folder, run.log, code)
+            note_failure(run.folder, code)
         state, note = run.state(self.limits)
         # The record of a run that was out of memory is left while it is tried again.
         is_open = state in OPEN or (state == "out of memory" and state in self.states)
