@@ -245,3 +245,14 @@ def _configurations(options: SweepOptions) -> Iterator[tuple[RunRequest, RunConf
         if config.hash not in found:
             found.add(config.hash)
             yield request, config
+
+
+def varied_settings(runs: Sequence[PlannedRun], start: str = "") -> list[str]:
+    """Write the settings of each run that not all runs have, those of --grid for instance.
+
+    Args:
+        start: of the names of the only settings, "task." for instance.
+    """
+    written = [[one.text for one in run.changes if one.text.startswith(start)] for run in runs]
+    common = set.intersection(*map(set, written)) if written else set()
+    return [" ".join(text for text in texts if text not in common) for texts in written]

@@ -12,7 +12,7 @@ from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.screen import summarize
 from lra.runtime.console import MISSING, cut, plain_table
-from lra.sweep.plan import OPEN, Limits, PlannedRun, State
+from lra.sweep.plan import OPEN, Limits, PlannedRun, State, varied_settings
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime
 
@@ -35,13 +35,6 @@ class RunState:
         """Find out how far a run is."""
         state, note = run.state(limits)
         return cls(run, state, note, run.folder.record() if state == "done" else None)
-
-
-def varied_settings(states: Sequence[RunState]) -> list[str]:
-    """Write the settings of each run that not all runs have, those of --grid for instance."""
-    written = [[change.text for change in one.run.changes] for one in states]
-    common = set.intersection(*map(set, written))
-    return [" ".join(text for text in texts if text not in common) for texts in written]
 
 
 def seconds_left(run: PlannedRun, limits: Limits, device: str) -> float | None:
@@ -77,7 +70,8 @@ def runs_table(
         time_left: describes the time that an unfinished run needs. None: it is not shown.
     """
     rows: list[dict[str, str]] = []
-    for one, settings in zip(states, varied_settings(states), strict=True):
+    varied = varied_settings([one.run for one in states])
+    for one, settings in zip(states, varied, strict=True):
         row = {"run": one.run.name, "settings": settings, "state": one.state}
         if one.record is not None:
             is_choice = bool(settings) and one.record.val_accuracy is not None
@@ -98,8 +92,10 @@ def runs_table(
 def write_results(states: Sequence[RunState], results_dir: Path) -> str:
     """Write the report's tables of the runs that are done; empty if none is."""
     done = {one.record.run_id for one in states if one.record is not None}
+    if not done:
+        return ""
     data = Data(results_dir, lambda record: isinstance(record, RunRecord) and record.run_id in done)
-    return f"\n{summarize(data)}" if done else ""
+    return f"\n{summarize(data)}"
 
 
 def count_states(states: Sequence[RunState]) -> str:

@@ -7,7 +7,6 @@ The runs are those of the leaderboard on Pathfinder, of all mixers with at least
 
 from __future__ import annotations
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -20,17 +19,12 @@ BASELINE = "baselines.marker positions"
 """Test accuracy of the best trivial baseline, which sees only where the two markers are."""
 
 
-def load_runs() -> pd.DataFrame:
-    """Load the finished runs on Pathfinder of mixers with several seeds."""
+def draw() -> Figure:
+    """Draw the training accuracy of every run over its steps, with a panel for each mixer."""
     runs = load_leaderboard()
     runs = runs[(runs["task"] == "pathfinder") & (runs["status"] == "done")]
     seeds = runs.groupby("mixer")["seed"].transform("nunique")
-    return runs[seeds >= FEWEST_SEEDS].sort_values(["mixer", "seed"])
-
-
-def draw() -> Figure:
-    """Draw the training accuracy of every run over its steps, with a panel for each mixer."""
-    runs = load_runs()
+    runs = runs[seeds >= FEWEST_SEEDS].sort_values(["mixer", "seed"])
     mixers = list(runs["mixer"].unique())
     baseline = runs[BASELINE].max()
     figure = Figure(figsize=(2.1 * len(mixers), 2.6), layout="constrained")
