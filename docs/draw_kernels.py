@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Callable
@@ -165,25 +164,14 @@ PICTURES: dict[str, Callable[[SimpleNamespace], Figure]] = {
 
 
 @torch.no_grad()
-def draw_pictures() -> dict[str, bytes]:
-    """Draw all pictures: SVG by file name, the same each time."""
+def main(folder: Path = FOLDER) -> None:
+    """Draw the pictures into a folder, beside the page if none is given, the same each time."""
     page = run_page()
-    files: dict[str, bytes] = {}
     for name, draw in PICTURES.items():
         torch.manual_seed(1)
-        content = io.BytesIO()
         with mpl.rc_context(STYLE):
             nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-            draw(page).savefig(content, format="svg", metadata=nothing)
-        files[f"{name}.svg"] = content.getvalue()
-    return files
-
-
-def main(folder: Path = FOLDER) -> None:
-    """Write the pictures to a folder, beside the page if none is given."""
-    for name, content in draw_pictures().items():
-        (folder / name).write_bytes(content)
-        sys.stdout.write(f"{name}: {len(content) / 1000:.0f} kB\n")
+            draw(page).savefig(folder / f"{name}.svg", metadata=nothing)
 
 
 if __name__ == "__main__":

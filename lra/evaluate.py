@@ -19,8 +19,13 @@ from lra.api.trained import TrainedRun, load_finished
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, list_changes, parse_alternatives
 from lra.config.schema import RunConfig
-from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
-from lra.record.run import RunRecord, results_dir_of
+from lra.record.evaluation import (
+    EvaluationRecord,
+    evaluation_order,
+    evaluations_of,
+    results_dir_of,
+)
+from lra.record.run import RunRecord
 from lra.record.schema import DataRecord
 from lra.record.scores import unit_of
 from lra.runtime.cli import (
@@ -268,7 +273,7 @@ def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
         **describe_machine(device),
         precision=evaluator.precision,
         git=git_state(),
-        data=DataRecord.of(dataset),
+        data=DataRecord.model_validate(dataset),
     )
 
 

@@ -43,6 +43,7 @@ TASKS = {
 }  # fmt: skip
 """Length and majority class by task."""
 MIXERS = ("tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "mean")
+DEVICES = ("CPU A, 2 threads", "GPU B")
 SMALL_TEST = 400
 
 
@@ -120,42 +121,27 @@ def bench_record(**changes: object) -> BenchRecord:
 def made_records(count: int) -> list[RunRecord]:
     """Make records of every status, device, seed, protocol, preset and kind of data."""
     rng = random.Random(0)
-    devices = ("CPU A, 2 threads", "GPU B")
     kinds = itertools.product(range(99), ("paper", "quick"), ("s4", "lra"), MIXERS, TASKS)
     records = []
     for seed, preset, protocol, mixer, task in itertools.islice(kinds, count):
         length, chance = TASKS[task]
         status = rng.choices(("done", "stopped", "diverged", "oom"), (90, 4, 3, 3))[0]
         top = chance if rng.random() < 0.1 else chance + 35 * rng.random()
-        right = round(SMALL_TEST * top / 100)
         source = "unofficial" if rng.random() < 0.1 else "official"
         changes = ["model.dim=64"] if rng.random() < 0.1 else []
+        fingerprint = f"{source}-{task}-{preset}-{protocol}"
         records.append(
             record(
                 run_id=f"{preset[0]}{protocol}{len(changes)}{source[0]}-s{seed}",
-                task=task,
-                mixer=mixer,
-                preset=preset,
-                protocol=protocol,
-                seed=seed,
-                status=status,
-                overrides=changes,
-                test_accuracy=100 * right / SMALL_TEST if status == "done" else None,
-                test_correct=right if status == "done" else None,
-                test_total=SMALL_TEST if status == "done" else None,
-                length=length,
-                device=devices[seed % 2],
+                task=task, mixer=mixer, preset=preset, protocol=protocol, seed=seed, status=status,
+                overrides=changes, test_accuracy=100 * round(4 * top) / SMALL_TEST,
+                test_total=SMALL_TEST, length=length, device=DEVICES[seed % 2],
                 steps_per_second=None if status == "oom" else 0.5 + 5 * rng.random(),
-                peak_memory_mib=100 + 900 * rng.random(),
+                peak_memory_mib=100 + 900 * rng.random(), baselines={"majority class": chance},
                 config_hash=f"{mixer}{task}{preset}{protocol}{len(changes)}",
-                baselines={"majority class": chance},
-                data={
-                    "source": source,
-                    "fingerprint": f"{source}-{task}-{preset}-{protocol}",
-                    "sizes": {"test": SMALL_TEST},
-                },
+                data={"source": source, "fingerprint": fingerprint, "sizes": {"test": SMALL_TEST}},
             )
-        )
+        )  # fmt: skip
     return records
 
 

@@ -207,7 +207,7 @@ def test_commands_start_from_any_folder(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("results/runs/listops/mean/*/result.json")
     record = load_record(path)
     assert record.threads is not None
-    assert record.threads.waiting == "short spin"
+    assert record.threads["waiting"] == "short spin"
     assert start(tmp_path, "-m", "lra", "report", "--format", "csv").returncode == 0
     shown = " ".join(start(tmp_path, "-m", "lra", "prepare", "--help").stdout.split())
     assert re.search(r" --task TASK .*listops.* or your own: file.py:ClassName.* --preset ", shown)

@@ -94,9 +94,7 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
 
 
 PREDICTIONS: Mapping[str, tuple[bytes, str]] = {
-    "empty": (b"", "its text is damaged or incomplete (EmptyDataError"),
     "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "whole numbers nor words"),
-    "predicted": (b"label,prediction\n" + b"1,-2\n" * 50, "predictions are not all whole numbers"),
     "twice": (b"label,label,prediction\n1,1,1\n", "1 of 1 right, its record says 0 of 50"),
 }
 
@@ -131,19 +129,15 @@ def of_each(change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]],
     return lambda weights: {name: change(weight) for name, weight in weights.items()}
 
 
-MODEL, BEST = "trainer/model", "trainer/best/model"
-MOMENTS = "trainer/optimizer/state/0"
-RANDOM = "trainer/random/0"
+MODEL = "trainer/model"
 Change = tuple[str, Any]
 """What is put at a place of a state; a function gets what was there."""
 
 NO_STATES: Mapping[str, Change] = {"tensor": ("", torch.ones(3))}
 UNFIT: Mapping[str, Change] = {
     "other shapes": (MODEL, of_each(lambda w: torch.ones(1))),
-    "trainer": ("trainer", []),
     "another version": ("version", 2),
-    "short moment": (f"{MOMENTS}/exp_avg", torch.zeros(3)),
-    "random numpy": (f"{RANDOM}/numpy", ["x", torch.ones(1), 1, 1, 1.0]),
+    "short moment": ("trainer/optimizer/state/0/exp_avg", torch.zeros(3)),
 }
 RESUMED: Mapping[str, Change] = {
     "finished without a best": ("trainer", lambda trainer: trainer | {"step": 20, "best": None}),
@@ -154,13 +148,10 @@ CODES = {"NaN weights": 4}
 
 
 def changed(state: Any, place: str, value: Any) -> Any:
-    """Copy a state, with a value at a place of keys and indices."""
+    """Copy a state, with a value at a place of keys."""
     if not place:
         return value(state) if callable(value) else value
     name, _, rest = place.partition("/")
-    if isinstance(state, list):
-        k = int(name)
-        return [*state[:k], changed(state[k], rest, value), *state[k + 1 :]]
     key = int(name) if name.isdigit() else name
     return {**state, key: changed(state.get(key), rest, value)}
 
@@ -201,7 +192,6 @@ def test_states_of_checkpoints(place: Place, stopped: Path, name: str) -> None:
 
 
 CHECKPOINTS: Mapping[str, bytes] = {
-    "noise": bytes(range(256)) * 40,
     "pickle": pickle.dumps(Attack(os.system, "touch ../executed"), protocol=2),
     "pickle in a zip": saved(Attack(os.system, "touch ../executed")),
 }
@@ -214,13 +204,10 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
     go_on(place, 0, says="is damaged (")
 
 
-@pytest.mark.parametrize("name", ["NaN weights", "pickle in a zip"])
-def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
-    """They take the best weights, which others than the last ones are."""
-    code = 0 if name == "NaN weights" else 2
+def test_evaluations_of_checkpoints(place: Place, done: Path) -> None:
     run = copied(done, place)
-    put_state(run, CHECKPOINTS.get(name) or changed_state(run, CHANGES[name]))
-    place.attack("lra.evaluate", ["--run", str(run), "--lengths", "90"], {code})
+    put_state(run, CHECKPOINTS["pickle in a zip"])
+    place.attack("lra.evaluate", ["--run", str(run), "--lengths", "90"], {2})
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.jsonl", "checkpoint"])

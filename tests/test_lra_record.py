@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import lra
-from common.errors import DataError, UserError
+from common.errors import UserError
 from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.packed import PACK, list_files, read_file, read_pack, write_pack
+from lra.record.merge import write_pack
+from lra.record.packed import PACK, list_files, read_file
 from lra.record.run import folder_of, load_record, read_runs
 from lra.report.data import Data
 from made_results import (
     bench_record,
-    made_records,
     record,
     save,
     save_all,
@@ -55,10 +55,6 @@ def shipped(loose: Path, *names: str) -> Path:
 def contents(folder: Path) -> dict[Path, bytes]:
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".merge.lock"]
     return {path.relative_to(folder): path.read_bytes() for path in files}
-
-
-def test_records_survive_a_round_trip(tmp_path: Path) -> None:
-    assert load_record(save(tmp_path, RUN)) == RUN
 
 
 @pytest.mark.parametrize(
@@ -110,14 +106,13 @@ def test_damaged_and_misplaced_records_are_named_and_left_out(
         assert str(loose / "runs/listops/s4/abc-s0/result.json") in capsys.readouterr().err
 
 
-def test_the_list_has_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records = made_records(30)
-    save_all(tmp_path, records)
-    assert main(["list", "--results-dir", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 31 and max(map(len, lines)) <= 80
-    for one in records:
-        assert any(one.run_id in line and one.status in line for line in lines)
+def test_the_list_has_every_run(loose: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--results-dir", str(loose)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:] == [
+        ["listops/s4/abc-s0", "paper", "done", "40.00"],
+        ["listops/tnn/abc-s0", "paper", "done", "40.00", "train.lr=0.5"],
+    ]
 
 
 def test_the_export_has_every_field_and_setting(
@@ -218,13 +213,6 @@ def test_conflicts_are_refused_and_nothing_is_copied(
     new = loose.with_name("new")
     assert main(["merge", str(loose), str(theirs), "--results-dir", str(new)]) == 2
     assert not new.exists()
-
-
-@pytest.mark.parametrize("name", ["../escaped", "runs/..", "a/b/c/d/e/f", "/etc", ""])
-def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
-    write_pack(tmp_path, {f"{name}/result.json": b"{}"})
-    with pytest.raises(DataError, match="is no path of a file of results"):
-        read_pack(tmp_path)
 
 
 def test_a_damaged_pack_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,7 @@ class MadeUpAttempt:
         self.polls += 1
         return self.end(self.run) if self.polls > 1 else None
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         self.asked.append("stop")
 
     def kill(self) -> None:
@@ -63,7 +63,6 @@ class MadeUpWorkers:
 
     def __init__(self, *ends: End) -> None:
         self.ends = ends
-        self.capacity = 2
         self.attempts: list[MadeUpAttempt] = []
 
     def start(self, run: PlannedRun) -> MadeUpAttempt:
@@ -86,7 +85,7 @@ def work(
     limits: Limits | None = None,
 ) -> str | None:
     options = sweep_options(Path(), limits=limits or Limits())
-    return Work(runs, workers, options, stop).execute()
+    return Work(runs, workers.start, 2, options, stop).execute()
 
 
 def states(runs: list[PlannedRun]) -> list[str]:
@@ -182,41 +181,27 @@ def test_a_run_of_another_process_is_waited_for(tmp_path: Path) -> None:
     assert states(runs) == ["done"] * 4
 
 
-def test_a_worker_that_can_make_no_run_lets_the_others_save(tmp_path: Path) -> None:
+def test_a_worker_that_can_make_no_run_ends_the_sweep(tmp_path: Path) -> None:
     def refuse_all(run: PlannedRun) -> int:
         raise UserError("this node has other code")
 
-    class OneBadWorker(MadeUpWorkers):
-        def start(self, run: PlannedRun) -> MadeUpAttempt:
-            attempt = super().start(run)
-            if len(self.attempts) > 1:
-                attempt.end = lambda _: 1 if attempt.asked else None
-            return attempt
-
-    workers = OneBadWorker(refuse_all)
+    workers = MadeUpWorkers(refuse_all)
     runs = plan(sweep_options(tmp_path))
     with pytest.raises(UserError, match="this node has other code"):
         work(runs, workers)
-    assert [attempt.asked for attempt in workers.attempts] == [[], ["stop"]]
+    assert [attempt.asked for attempt in workers.attempts] == [["kill"], ["kill"]]
     assert states(runs) == ["new"] * 4
 
 
-@pytest.mark.parametrize(("when", "can_note"), [("poll", True), ("end", False)])
-def test_a_folder_that_cannot_be_written_fails_one_run_alone(
-    tmp_path: Path, when: str, can_note: bool
-) -> None:
+def test_a_folder_that_cannot_be_written_fails_one_run_alone(tmp_path: Path) -> None:
     """Of a full disk, for example, on which the failure itself may not be noted, either."""
     runs = plan(sweep_options(tmp_path))
     broken = runs[1]
-    broken.folder.path.mkdir(parents=True)
-    if not can_note:
-        (broken.folder.path / FAILURE / "x").mkdir(parents=True)
+    (broken.folder.path / FAILURE / "x").mkdir(parents=True)
 
     def fill_disk(run: PlannedRun) -> int:
         if run is not broken:
             return finish(run)
-        if when == "end":
-            return OUT_OF_MEMORY  # and there is no log to find a reason in
         raise OSError(errno.ENOSPC, "No space left on device", str(run.log))
 
     assert work(runs, MadeUpWorkers(fill_disk)) is None

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from common import threads
-from lra.record.schema import ThreadsRecord
 from lra.runtime import environment
 
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -46,12 +45,6 @@ def test_a_quota_limits_threads(
     if given is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", given)
     assert threads.default_count() == expected
-
-
-def test_records_hold_threads_and_earlier_ones_the_load_of_others() -> None:
-    found = environment.describe_machine(torch.device("cpu"))["threads"]
-    assert not ThreadsRecord(**found).busy
-    assert ThreadsRecord(count=2, waiting="short spin", cores=2, load=0.6).busy
 
 
 @pytest.mark.parametrize(("others", "is_shared"), [(1, False), (3, True)])

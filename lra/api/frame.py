@@ -12,7 +12,8 @@ from common.errors import UserError
 from common.untrusted import explain_errors
 from lra.api.arguments import AnyPath, check_arguments
 from lra.record.packed import has_file, read_file
-from lra.record.run import LARGEST_METRICS, read_runs, to_frame
+from lra.record.run import read_runs
+from lra.record.run_files import LARGEST_METRICS, to_frame
 
 logger = logging.getLogger(__name__)
 

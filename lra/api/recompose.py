@@ -14,7 +14,7 @@ from lra.config.registry import digest
 from lra.config.request import Change, RunRequest, parse_changes
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
-from lra.record.schema import section_of, write_changes
+from lra.record.schema import write_changes
 from lra.train.run_folder import CODE_FILES
 
 
@@ -47,7 +47,7 @@ def recompose(folder: Path, record: RunRecord) -> RunConfig:
     changed = [
         f"{name} was {plain(before.get(name))}, is {plain(now.get(name))}"
         for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name) and section_of(name) not in ("pretrain", "log")
+        if before.get(name) != now.get(name) and not name.startswith(("pretrain.", "log."))
     ]
     raise UserError(
         f"{folder}: its settings cannot be composed again: "

@@ -13,7 +13,8 @@ from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.merge import merge_results
 from lra.record.packed import PACK
-from lra.record.run import read_runs, to_frame
+from lra.record.run import read_runs
+from lra.record.run_files import to_frame
 from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
 from lra.runtime.console import MISSING, as_typed, plain_table, terminal_width, write_out

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lra.record.packed import list_files
 from lra.record.schema import (
     Amount,
     Count,
@@ -127,5 +126,4 @@ class BenchRecord(MeasuredRecord):
 
 def all_bench_records(results_dir: Path) -> tuple[list[BenchRecord], list[str]]:
     """Read the measurements of a results folder; list the faults of files."""
-    paths = list_files(results_dir, "bench/*/*.json")
-    return read_all(BenchRecord, paths, lambda record: record.path(results_dir))
+    return read_all(BenchRecord, results_dir, "bench/*/*.json", lambda record: record.path(Path()))

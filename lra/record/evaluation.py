@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from common.strict_yaml import plain
-from lra.record.packed import list_files
+from lra.record.run import RUNS
 from lra.record.schema import (
     Amount,
     Count,
@@ -65,11 +65,8 @@ class EvaluationRecord(TestedRecord):
 
 def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
     """Read what a run's model scored out of distribution; list the faults of unreadable files."""
-    found, faults = read_all(
-        EvaluationRecord,
-        list_files(folder, "evaluation-*.json"),
-        lambda record: folder / record.path,
-    )
+    files = "evaluation-*.json"
+    found, faults = read_all(EvaluationRecord, folder, files, lambda record: Path(record.path))
     return sorted(found, key=evaluation_order), faults
 
 
@@ -83,3 +80,9 @@ def evaluation_order(record: EvaluationRecord) -> tuple[int, int, Sequence[tuple
             for name, value in record.changes.items()
         ],
     )
+
+
+def results_dir_of(folder: Path) -> Path | None:
+    """Return the results folder that the folder of a run is in; None for any other folder."""
+    parents = folder.parents
+    return parents[3] if len(parents) > 3 and parents[2].name == RUNS else None  # noqa: PLR2004

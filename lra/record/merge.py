@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
+import io
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
@@ -11,8 +12,9 @@ from common.errors import UserError
 from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.packed import has_file, read_file, read_pack, write_pack
-from lra.record.run import LARGEST_METRICS, RUNS, read_runs
+from lra.record.packed import PACK, has_file, read_file, read_pack
+from lra.record.run import RUNS, read_runs
+from lra.record.run_files import LARGEST_METRICS
 
 RECORD = "result.json"
 COPIED = ("config.yaml", "mixer.py", "task.py", "metrics.jsonl", "predictions.csv", RECORD)
@@ -34,36 +36,42 @@ def merge_results(
     Returns: how many were copied, how many were already there, and the faults of unreadable files.
     Raises: UserError listing what the target has with another record, and for an unknown run.
     """
-    new: dict[Path, Path] = {}
+    places, faults = _list_records(target, None)
+    roots = dict.fromkeys(places, target)
     conflicts: list[str] = []
     present = 0
-    here, faults = _list_records(target, None)
     for folder in folders:
         found, more = _list_records(folder, "merge", runs)
         faults += more
         for place in found:
-            root = target if place in here else new.get(place)
-            if root is not None and read_file(root / place) == read_file(folder / place):
-                present += 1
-            elif root is not None or (not packed and _is_taken(target / place)):
-                conflicts.append(f"{folder / place} and {(root or target) / place}")
-            else:
-                new[place] = folder
+            is_taken = place not in roots and not packed and _is_taken(target / place)
+            root = roots.setdefault(place, target if is_taken else folder)
+            if root == folder:
+                continue
+            if is_taken or read_file(root / place) != read_file(folder / place):
+                conflicts.append(f"{folder / place} and {root / place}")
+            present += 1
     if conflicts:
         raise UserError(
             f"nothing was merged, as these have the same name and different records: "
             f"{'; '.join(conflicts)}; keep one of each"
         )
+    new = {place: root for place, root in roots.items() if root != target}
+    contents = (
+        (place.with_name(name), read_file(root / place.with_name(name), largest=LARGEST_METRICS))
+        for place, root in new.items()
+        for name in (COPIED if place.name == RECORD else [place.name])
+        if has_file(root / place.with_name(name))
+    )
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
-        files = ((root, file) for place, root in new.items() for file in _list_files(root, place))
         if packed:
-            added = {file.as_posix(): _read(root / file) for root, file in files}
+            added = {file.as_posix(): content for file, content in contents}
             write_pack(target, {**read_pack(target), **added})
         else:
-            for root, file in files:
+            for file, content in contents:
                 (target / file).parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(target / file, _read(root / file))
+                write_atomically(target / file, content)
     return len(new), present, faults
 
 
@@ -88,17 +96,24 @@ def _list_records(
     return places, faults
 
 
-def _list_files(root: Path, place: Path) -> list[Path]:
-    """List a record and the files that are copied together with it."""
-    if place.name != RECORD:
-        return [place]
-    return [place.with_name(name) for name in COPIED if has_file(root / place.with_name(name))]
-
-
-def _read(file: Path) -> bytes:
-    return read_file(file, largest=LARGEST_METRICS)
-
-
 def _is_taken(record: Path) -> bool:
     """Whether there is a damaged record, or a run that has begun, where one is to be copied."""
     return record.exists() or (record.name == RECORD and (record.parent / "lock").exists())
+
+
+def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
+    """Write contents by relative path as a pack. The same files give the same bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    places = sorted((PurePosixPath(path) for path in files), key=lambda path: (path.name, path))
+    columns = {
+        "folder": [path.parent.as_posix() for path in places],
+        "name": [path.name for path in places],
+        "content": [files[path.as_posix()] for path in places],
+    }
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.table(columns), buffer, compression="zstd", compression_level=19, use_dictionary=False
+    )
+    write_atomically(results_dir / PACK, buffer.getvalue())

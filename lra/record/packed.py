@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import io
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from common.errors import DataError
-from common.files import write_atomically
 from common.untrusted import LARGEST_TEXT, explain_errors, read_regular
 
 PACK = "runs.parquet"
 """The packed files of a results folder."""
-_PATH = re.compile(r"([\w-][\w.-]*/){1,4}[\w-][\w.-]*")
-"""The path of a packed file, which leads nowhere else: runs/TASK/MIXER/RUN/result.json."""
 
 
 def read_file(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
@@ -88,26 +82,4 @@ def _read(pack: Path, *_version: int) -> Mapping[str, bytes]:
 
     with explain_errors(str(pack), "get it again from the repository"):
         rows = pq.ParquetFile(pack).read().to_pylist()
-        files = {f"{row['folder']}/{row['name']}": row["content"] for row in rows}
-        if wrong := [path for path in files if not _PATH.fullmatch(path)]:
-            raise DataError(f"{pack}: {wrong[0]!r} is no path of a file of results")
-        return files
-
-
-def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
-    """Write contents by relative path as a pack. The same files give the same bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    places = sorted((PurePosixPath(path) for path in files), key=lambda path: (path.name, path))
-    columns = {
-        "folder": [path.parent.as_posix() for path in places],
-        "name": [path.name for path in places],
-        "content": [files[path.as_posix()] for path in places],
-    }
-    buffer = io.BytesIO()
-    pq.write_table(
-        pa.table(columns), buffer, compression="zstd", compression_level=19, use_dictionary=False
-    )
-    results_dir.mkdir(parents=True, exist_ok=True)
-    write_atomically(results_dir / PACK, buffer.getvalue())
+        return {f"{row['folder']}/{row['name']}": row["content"] for row in rows}

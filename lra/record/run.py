@@ -1,23 +1,21 @@
-"""The record of a run: everything that tables are made from, and the table of all runs."""
+"""The record of a run: everything that tables are made from, and reading all of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from common.errors import UserError
-from common.strict_yaml import plain
 from lra.config.request import SPEED_ALONE
-from lra.record.packed import list_files
 from lra.record.schema import (
     Amount,
     Count,
     FileName,
-    Origins,
     Percent,
     Positive,
     PositiveCount,
@@ -28,24 +26,17 @@ from lra.record.schema import (
     Settings,
     ShortText,
     Status,
-    is_shipped,
     read_all,
     read_record,
-    section_of,
     shipped_dir,
     write_changes,
 )
-from lra.record.scores import TestedRecord, wilson_interval
-
-if TYPE_CHECKING:
-    import pandas as pd
+from lra.record.scores import TestedRecord
 
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""
 RUNS = "runs"
 """Folder of the runs, in a results folder."""
-LARGEST_METRICS = 2**30
-"""Most bytes of metrics.jsonl."""
 
 
 class PretrainingRecord(Record):
@@ -80,7 +71,7 @@ class RunRecord(TestedRecord):
     protocol: FileName
     settings: Settings
     """Every setting of the run, by full name: "train.lr"."""
-    origins: Origins
+    origins: dict[SettingName, PrintableText]
     """Where each setting that is not a default comes from, and what it replaced."""
     changed: list[SettingName]
     """Names of the settings that flags changed; a run with any of them differs from its preset."""
@@ -149,18 +140,16 @@ class RunRecord(TestedRecord):
         """The changed settings as `--set` takes them, sorted, without those of the task and those
         that cannot change a result.
         """
-        changes = self.changes.items()
-        kept = {k: v for k, v in changes if section_of(k) != "task" and k not in SPEED_ALONE}
-        return tuple(sorted(write_changes(kept)))
+        names = {one for one in self.changed if not one.startswith("task.")} - SPEED_ALONE
+        return tuple(sorted(write_changes({name: self.settings[name] for name in names})))
 
     @property
     def method(self) -> str:
         """The name of the run's row: its mixer with its label or, without one, what it changes."""
         if self.label is not None:
             return f"{self.mixer}: {self.label}"
-        return (
-            f"{self.mixer} ({', '.join(changes)})" if (changes := self.row_changes) else self.mixer
-        )
+        changes = ", ".join(self.row_changes)
+        return f"{self.mixer} ({changes})" if changes else self.mixer
 
     @property
     def has_failed(self) -> bool:
@@ -180,12 +169,8 @@ class RunRecord(TestedRecord):
         self.write(folder / "result.json")
 
 
-def load_record(path: Path) -> RunRecord:
-    """Read and check a result.json.
-
-    Raises: UserError naming the file and what is wrong with it.
-    """
-    return read_record(RunRecord, path)
+load_record = partial(read_record, RunRecord)
+"""Reads and checks a result.json; see `read_record`."""
 
 
 def choose_attempts(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -201,15 +186,13 @@ def choose_attempts(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [*{run.seed: run for run in sorted(records, key=order)}.values()]
 
 
+def _place(record: RunRecord) -> Path:
+    return Path(RUNS, record.task, record.mixer, record.run_id)
+
+
 def folder_of(results_dir: Path, record: RunRecord) -> Path:
     """Return the folder that a run's files are in."""
-    return results_dir / RUNS / record.task / record.mixer / record.run_id
-
-
-def results_dir_of(folder: Path) -> Path | None:
-    """Return the results folder that the folder of a run is in; None for any other folder."""
-    parents = folder.parents
-    return parents[3] if len(parents) > 3 and parents[2].name == RUNS else None  # noqa: PLR2004
+    return results_dir / _place(record)
 
 
 Runs = list[tuple[Path, RunRecord]]
@@ -222,7 +205,6 @@ def read_runs(
     *,
     shipped: bool = False,
     task: str = "*",
-    mixer: str = "*",
 ) -> tuple[Runs, list[str]]:
     """Read the records of runs; list the faults of unreadable files.
 
@@ -232,7 +214,7 @@ def read_runs(
     Args:
         flag: what gave it, for the error; None: a missing folder has no runs.
         shipped: whether the runs that come with the suite are read, too.
-        task, mixer: the only ones, or * for all of them.
+        task: the only one, or * for all of them.
     Raises: UserError if there is no such folder, except for ./results, which the first run makes.
     """
     if flag is not None and not results_dir.is_dir():
@@ -242,44 +224,10 @@ def read_runs(
     runs: Runs = []
     faults: list[str] = []
     for folder in [shipped_dir(results_dir), results_dir] if shipped else [results_dir]:
-        records, more = read_all(
-            RunRecord,
-            list_files(folder, f"{RUNS}/{task}/{mixer}/*/result.json"),
-            lambda record, folder=folder: folder_of(folder, record) / "result.json",
-        )
-        replaced = {folder_of(Path(), one): one.status for one in records}
-        runs = [
-            (place, one)
-            for place, one in runs
-            if replaced.get(folder_of(Path(), one)) not in ("done", one.status)
-        ]
-        runs += [(folder_of(folder, record), record) for record in records]
+        files = f"{RUNS}/{task}/*/*/result.json"
+        records, more = read_all(RunRecord, folder, files, lambda one: _place(one) / "result.json")
+        own = {_place(one): one.status for one in records}
+        runs = [pair for pair in runs if own.get(_place(pair[1])) not in ("done", pair[1].status)]
+        runs += [(folder / _place(record), record) for record in records]
         faults += more
     return runs, faults
-
-
-def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
-    """Make a frame with a row for each run of a results folder, or shown with it.
-
-    It has a column for each field and setting. Lists are joined by semicolons; settings that are
-    lists are written as `--set` takes them.
-    """
-    import pandas as pd
-
-    rows = [_row_of(place, record, folder) for place, record in found]
-    frame = pd.json_normalize(rows).drop(columns=["positions", "pretraining"], errors="ignore")
-    return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
-
-
-def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
-    hidden = {"settings": True, "origins": True, "changed": True, "positions": {"by_position"}}
-    row = record.model_dump(mode="json", exclude=hidden)
-    row["is_own"] = not is_shipped(place, folder)
-    row["overrides"] = "; ".join(record.overrides)
-    if record.test_accuracy is not None and record.test_examples:
-        interval = wilson_interval(record.test_accuracy / 100, record.test_examples)
-        row["test_low"], row["test_high"] = interval
-    row["path"] = str(place)
-    is_plain = (bool, int, float, str, type(None))
-    settings = record.settings.items()
-    return row | {name: v if isinstance(v, is_plain) else plain(v) for name, v in settings}

@@ -1,22 +1,30 @@
-"""The metrics and predictions of a run: files beside its record."""
+"""The table of runs, and the metrics and predictions of each: files beside its record."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from common.errors import DataError
+from common.strict_yaml import plain
 from common.untrusted import explain_errors
 from lra.record.packed import has_file, read_file
-from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord
-from lra.record.schema import Amount, Percent
+from lra.record.run import NO_PREDICTION, RunRecord
+from lra.record.schema import Amount, Percent, is_shipped
+from lra.record.scores import wilson_interval
 from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+LARGEST_METRICS = 2**30
+"""Most bytes of metrics.jsonl."""
 LARGEST_LOSS = 1e18
 """Loss in nats that no curve shows."""
 LARGEST_PREDICTIONS = 2**28
@@ -75,18 +83,21 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
         content = read_file(path, largest=LARGEST_PREDICTIONS)
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
     columns = {str(name): column.to_numpy() for name, column in frame.items()}
-    if record.tokens is None:
-        found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
-        _require_numbers(MOST_CLASSES, labels=found.labels, predictions=found.predictions)
-        total, right = len(found.labels), int((found.labels == found.predictions).sum())
-    else:
+    is_of_tokens = record.tokens is not None
+    limit = LONGEST if is_of_tokens else MOST_CLASSES
+    for name in [*OUTCOMES, "length"] if is_of_tokens else ["label", "prediction"]:
+        column = columns[name]
+        if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():
+            raise ValueError(f"{name}: not only whole numbers from {NO_PREDICTION} to {limit}")
+    if is_of_tokens:
         targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
         found, lengths = Predictions(targets, correct, columns, first_wrong), columns["length"]
-        numbers = {"targets": targets, "correct": correct, "lengths": lengths}
-        _require_numbers(LONGEST, **numbers, first_wrong=first_wrong)
         if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
             raise ValueError("an example has more labels than positions, or than right ones")
         total, right = int(targets.sum()), int(correct.sum())
+    else:
+        found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
+        total, right = len(found.labels), int((found.labels == found.predictions).sum())
     if (total, right) != (record.test_total, record.test_correct):
         raise ValueError(
             f"{right} of {total} right, its record says "
@@ -100,13 +111,6 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
                 f"letters"
             )
     return found
-
-
-def _require_numbers(limit: int, **columns: np.ndarray) -> None:
-    """Raise ValueError unless columns have whole numbers below a limit, or `NO_PREDICTION`."""
-    for name, column in columns.items():
-        if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():
-            raise ValueError(f"{name} are not all whole numbers from {NO_PREDICTION} to {limit}")
 
 
 def _drop_absurd(value: object) -> object:
@@ -147,3 +151,30 @@ def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
             text = f"line {number} is no line of metrics: {error.errors()[0]['msg']}"
             faults = faults or [f"{path}: {text}"]
     return sorted(found, key=lambda line: line.step), faults
+
+
+def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
+    """Make a frame with a row for each run of a results folder, or shown with it.
+
+    It has a column for each field and setting. Lists are joined by semicolons; settings that are
+    lists are written as `--set` takes them.
+    """
+    import pandas as pd
+
+    rows = [_row_of(place, record, folder) for place, record in found]
+    frame = pd.json_normalize(rows).drop(columns=["positions", "pretraining"], errors="ignore")
+    return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
+
+
+def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
+    hidden = {"settings": True, "origins": True, "changed": True, "positions": {"by_position"}}
+    row = record.model_dump(mode="json", exclude=hidden)
+    row["is_own"] = not is_shipped(place, folder)
+    row["overrides"] = "; ".join(record.overrides)
+    if record.test_accuracy is not None and record.test_examples:
+        interval = wilson_interval(record.test_accuracy / 100, record.test_examples)
+        row["test_low"], row["test_high"] = interval
+    row["path"] = str(place)
+    is_plain = (bool, int, float, str, type(None))
+    settings = record.settings.items()
+    return row | {name: v if isinstance(v, is_plain) else plain(v) for name, v in settings}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -12,15 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from common.errors import KnownError, UserError
 from common.files import write_atomically
 from common.strict_yaml import plain
-from common.threads import Waiting
-from lra.record.packed import read_file
-from tasks.base import Dataset
-
-BUSY = 1.25
-"""Times the cores that a process and others may want together before the machine is busy."""
-LONGEST_LABEL = 60
-LONGEST_FACTS = 100_000
-"""Most letters of all that git says, and of all settings."""
+from lra.record.packed import list_files, read_file
 
 Status = Literal["done", "stopped", "diverged", "oom"]
 """How a run ended."""
@@ -43,32 +34,28 @@ PrintableText = Annotated[str, Field(max_length=2000), AfterValidator(_printable
 """Text that can be shown on a terminal, in a figure and on a page."""
 ShortText = Annotated[PrintableText, Field(max_length=200)]
 """A short text, such as the name of a device."""
-RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL, pattern=r"^(?s:\S(.*\S)?)$")]
+RowLabel = Annotated[
+    str, Field(max_length=60, pattern=r"^(?s:\S(.*\S)?)$"), AfterValidator(_printable)
+]
 """What a user calls a row of a table; no spaces at its ends."""
 
 
-def refuse_control_characters(facts: dict[str, Any]) -> dict[str, Any]:
-    """Check all texts in what JSON holds, names of fields among them.
-
-    Raises: ValueError for control characters, and for too many letters.
-    """
-    text = json.dumps(facts, ensure_ascii=False).replace(r"\\", "").replace(r"\"", "")
-    if "\\" in text:  # the start of an escaped control character
-        raise ValueError("holds control characters")
-    if len(_printable(text)) > LONGEST_FACTS:
-        raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_FACTS:,}")
+def _refuse_control_characters(facts: Any) -> Any:
+    if isinstance(facts, str):
+        _printable(facts)
+    elif isinstance(facts, dict):
+        _refuse_control_characters([*facts, *facts.values()])
+    elif isinstance(facts, (list, tuple)):
+        for fact in facts:
+            _refuse_control_characters(fact)
     return facts
 
 
+Value = Annotated[Any, AfterValidator(_refuse_control_characters)]
+"""What JSON holds, whose texts can be shown like `PrintableText`."""
 SettingName = Annotated[str, Field(max_length=200, pattern=r"^[a-z]+\.[A-Za-z_]\w*$")]
-Settings = Annotated[
-    dict[SettingName, Any], Field(max_length=1000), AfterValidator(refuse_control_characters)
-]
-Origins = Annotated[dict[SettingName, PrintableText], Field(max_length=1000)]
-"""Where each value that is not a default comes from: a file, or a flag."""
-
-GitFacts = Annotated[dict[str, Any], AfterValidator(refuse_control_characters)]
-"""What git says of the code: the commit, whether files differ from it, all commits of a run."""
+Settings = Annotated[dict[SettingName, Value], Field(max_length=1000)]
+Facts = Annotated[dict[PrintableText, Value], Field(max_length=1000)]
 
 SHIPPED = "shipped"
 """Folder, in a results folder, of results that came with the repository. They are reported beside
@@ -106,35 +93,10 @@ class Record(BaseModel):
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
-class ThreadsRecord(Record):
-    """What a command computed with on a CPU, and what it shared that with as it started."""
-
-    count: PositiveCount
-    waiting: Waiting
-    """How threads wait for each other, see `common.threads`."""
-    cores: PositiveCount
-    """Cores that the process might run on."""
-    load: Amount | None = None
-    """Cores that other processes kept busy as the command started; only in earlier records."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether other processes left too few cores for these threads, so that speeds are low."""
-        return self.load is not None and self.count + self.load > BUSY * self.cores
-
-
-def is_cpu(device: str) -> bool:
-    """Whether the name of a device is a processor's."""
-    return "CPU" in device
-
-
-def was_busy(threads: ThreadsRecord | None, gpu_shared: bool | None) -> bool:
-    """Say of a record's fields whether other processes slowed down what it measured."""
-    return bool(gpu_shared) or (threads is not None and threads.busy)
-
-
 class DataRecord(Record):
-    """The data a run used."""
+    """The data a run used, read from a `Dataset` as well."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     source: ShortText
     unofficial_because: PrintableText = ""
@@ -144,41 +106,27 @@ class DataRecord(Record):
     notes: dict[ShortText, Count] = {}
     """Counts that a user should know of, such as skipped lines and texts in two splits."""
 
-    @classmethod
-    def of(cls, dataset: Dataset) -> DataRecord:
-        """Describe a data set."""
-        return cls(
-            source=dataset.source,
-            unofficial_because=dataset.unofficial_because,
-            fingerprint=dataset.fingerprint,
-            sizes=dataset.sizes,
-            notes=dict(dataset.notes),
-        )
-
 
 class MeasuredRecord(Record):
     """A record of something that was computed."""
 
     schema_version: Literal[2] = 2
     device: ShortText
-    threads: ThreadsRecord | None = None
-    """What it was computed with, when last worked on; null on a GPU, and in older records."""
+    threads: Facts | None = None
+    """Number of threads, how they wait (see `common.threads`) and cores, when last worked on; null
+    on a GPU, and in older records."""
     gpu_shared: bool | None = None
     """Whether other processes held memory of the GPU meanwhile, so that speeds are low; null on a
     CPU, and in older records."""
     precision: ShortText
     versions: dict[ShortText, ShortText]
-    git: GitFacts
+    git: Facts
+    """The commit of the code, whether files differ from it, and all commits of a run."""
 
 
 def select_sections(changes: Mapping[str, Any], *sections: str) -> dict[str, Any]:
     """Select the settings of some sections: "task", "mixer", "model", "train"."""
-    return {name: value for name, value in changes.items() if section_of(name) in sections}
-
-
-def section_of(name: str) -> str:
-    """Return the section of a setting: "train" for "train.lr"."""
-    return name.partition(".")[0]
+    return {name: value for name, value in changes.items() if name.partition(".")[0] in sections}
 
 
 def write_changes(changes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -192,18 +140,12 @@ def fault_of(error: ValidationError) -> str:
     return ": ".join([*map(str, first["loc"]), first["msg"]])
 
 
-def row_label(text: str, flag: str) -> str:
-    """Check the name of a row that a flag gave.
-
-    Raises: UserError if no record could hold it.
-    """
+def row_label(text: str, flag: str) -> None:
+    """Raise UserError if no record can hold the name of a row that a flag gave."""
     try:
-        return TypeAdapter(RowLabel).validate_python(text)
+        TypeAdapter(RowLabel).validate_python(text)
     except ValidationError as error:
-        raise UserError(
-            f"{flag} {text!r}: no name of a row in tables: {fault_of(error)}; expected 1 to "
-            f"{LONGEST_LABEL} letters, without spaces at the ends"
-        ) from None
+        raise UserError(f"{flag} {text!r}: no name of a row: {fault_of(error)}") from None
 
 
 def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
@@ -221,17 +163,17 @@ def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
 
 
 def read_all(
-    kind: type[AnyRecord], paths: Iterable[Path], path_of: Callable[[AnyRecord], Path]
+    kind: type[AnyRecord], folder: Path, pattern: str, place_of: Callable[[AnyRecord], Path]
 ) -> tuple[list[AnyRecord], list[str]]:
-    """Read records of a kind; list the faults of files that are unreadable, or not where `path_of`
-    says that their record belongs.
+    """Read the records of a kind in a folder; list the faults of files that are unreadable, or not
+    where `place_of` says that their record belongs.
     """
     records: list[AnyRecord] = []
     faults: list[str] = []
-    for path in sorted(paths):
+    for path in list_files(folder, pattern):
         try:
             record = read_record(kind, path)
-            if (own := path_of(record)) != path:
+            if (own := folder / place_of(record)) != path:
                 raise UserError(f"{path}: a record under the name of another; move it to {own}")
         except UserError as error:
             faults.append(str(error))

@@ -93,12 +93,6 @@ class SegmentScore(Record):
     """Positions that have a label."""
     correct: Count
 
-    @model_validator(mode="after")
-    def _check_counts(self) -> SegmentScore:
-        if self.correct > self.targets or self.correct_examples > self.examples:
-            raise ValueError(f"segment {self.name!r} has more right answers than questions")
-        return self
-
     @property
     def token_accuracy(self) -> float:
         """Percent of the labels that were predicted."""

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from lra.record.run import to_frame
+from lra.record.run_files import to_frame
 from lra.report.boards import Board, Cells, rows_at_preset
 from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data

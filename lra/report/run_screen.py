@@ -11,7 +11,7 @@ from pathlib import Path
 from common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
-from lra.record.schema import is_shipped, select_sections, was_busy
+from lra.record.schema import is_shipped, select_sections
 from lra.record.scores import unit_of, wilson_interval
 from lra.report.commands import run_flags
 from lra.report.published import describe_published
@@ -126,7 +126,7 @@ def _describe_run(record: RunRecord) -> Iterator[list[str]]:
         if scores is not None and scores.val_loss is not None:
             number = f"{scores.val_loss / math.log(2):.3f} bits per token"
         validation = f"{split} {number} at step {record.best_step:,}"
-    busy = " (busy machine)" if was_busy(record.threads, record.gpu_shared) else ""
+    busy = " (busy machine)" if record.gpu_shared else ""
     yield [
         validation,
         duration(record.wall_seconds),

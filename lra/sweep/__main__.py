@@ -7,6 +7,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from common.progress import duration
 from lra.runtime.cli import INCOMPLETE, STOPPED, command_words, run_command
@@ -14,18 +15,16 @@ from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_
 from lra.runtime.environment import choose_device, device_name
 from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
-from lra.sweep.plan import OPEN, PlannedRun, SweepOptions, plan
+from lra.sweep.plan import OPEN, RETRIED, PlannedRun, SweepOptions, plan
 from lra.sweep.run_process import write_command
 from lra.sweep.summary import (
     RunState,
     count_states,
     describe_time,
-    next_step,
-    results_table,
     runs_table,
     seconds_left,
+    write_results,
 )
-from lra.sweep.work import Launcher
 
 logger = logging.getLogger("lra.sweep")
 
@@ -37,8 +36,8 @@ LAUNCHERS = {
 """Module and class of each launcher; it is imported only when it is used."""
 
 
-def make_launcher(options: SweepOptions) -> Launcher:
-    """Make the launcher.
+def make_launcher(options: SweepOptions) -> Any:
+    """Make the launcher, whose method `carry_out` makes runs; see `LocalLauncher`.
 
     Raises: UserError if a package is missing that it needs, or an option is wrong.
     """
@@ -48,13 +47,19 @@ def make_launcher(options: SweepOptions) -> Launcher:
 
 def sweep(options: SweepOptions) -> int:
     """Carry out a command line; return the exit code."""
-    if options.print_commands:  # for machines with other devices
-        return _print_commands(_select_runs(plan(options), options), options)
-    launcher = make_launcher(options)
+    launcher = None if options.print_commands else make_launcher(options)
     runs = plan(options)
+    found = [(run, run.state(options.limits)[0]) for run in runs]
+    ready = [run for run, state in found if state in options.states]
+    if launcher is None:  # for machines with other devices
+        for run in ready:
+            words = run.arguments(options.device, options.limits)
+            command = shlex.join(write_command(words, options.gpus_per_run))
+            write_out(f"{command}\n", whole_paths=True)
+        return 0
     if options.dry_run:
-        return _preview(runs, _select_runs(runs, options), options)
-    opened = [run for run in runs if run.state(options.limits)[0] in (*options.states, "running")]
+        return _preview(runs, ready, options)
+    opened = [run for run, state in found if state in (*options.states, "running")]
     logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
     data = SweepData(opened)
     data.check()
@@ -64,21 +69,6 @@ def sweep(options: SweepOptions) -> int:
     if ready and (stopped := launcher.carry_out(ready, data)):
         logger.info(f"stopped by {stopped}")
     return _report(runs, data, options)
-
-
-def _select_runs(runs: Sequence[PlannedRun], options: SweepOptions) -> list[PlannedRun]:
-    """Select the runs to carry out that no other process works on."""
-    return [run for run in runs if run.state(options.limits)[0] in options.states]
-
-
-def _print_commands(runs: Sequence[PlannedRun], options: SweepOptions) -> int:
-    """Print the command of each run, a line for each, for any folder; return the exit code."""
-    for run in runs:
-        limits = options.limits.flags(run.folder)
-        words = [*run.arguments(), "--device", options.device, *limits]
-        command = shlex.join(write_command(words, options.gpus_per_run))
-        write_out(f"{command}\n", whole_paths=True)
-    return 0
 
 
 def _preview(
@@ -107,18 +97,19 @@ def _report(runs: Sequence[PlannedRun], data: SweepData, options: SweepOptions) 
     data.refuse_if_none_is_ready(runs)
     states = [RunState.read(run, options.limits) for run in data.ready(runs)]
     width = terminal_width()
-    results = results_table(states, width)
-    _show(["", *runs_table(states, width), *([""] if results else []), *results, ""])
+    _show(["", *runs_table(states, width)])
+    write_out(f"{write_results(states, options.results_dir)}\n")
     _show_sentences(count_states(states), *data.describe_faults())
-    if (step := next_step(states)) is not None:
-        _show_sentences(f"next: {step}")
+    found = {one.state for one in states}
+    if found & {*OPEN, "running"}:
+        _show_sentences("next: the same command continues with the unfinished runs")
+        return STOPPED
+    if found & {*RETRIED}:
+        _show_sentences("next: the same command with --retry-failed tries the failed runs again")
     else:
         flags = ["--preset", options.preset]
         report = command_words("report", *flags, results_dir=options.results_dir)
         _show(wrap_command("next:", report, width))
-    found = {one.state for one in states}
-    if found & {*OPEN, "running"}:
-        return STOPPED
     return 0 if found <= {"done", "at its limit"} and not data.faults else INCOMPLETE
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common.errors import UserError
+from common.strict_yaml import parse_yaml
 from lra.config.registry import MIXERS, TASKS
 from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import (
@@ -69,6 +72,7 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
         tasks=tasks,
         mixers=mixers,
         seeds=whole_numbers(given.pop("seeds"), "--seeds", 0),
+        cluster=_read_cluster(given.pop("cluster")),
         limits=Limits(max_steps=given.pop("max_steps"), minutes=given.pop("minutes_per_run")),
         **given,
     )
@@ -78,6 +82,20 @@ def _with_whole_path(spec: str) -> str:
     """Write a FILE.py:CLASS so that it is found from any folder; other names stay as they are."""
     file, _, name = spec.rpartition(":")
     return f"{Path(file).absolute()}:{name}" if file.endswith(".py") else spec
+
+
+def _read_cluster(texts: Sequence[str]) -> dict[str, Any]:
+    """Read what each run asks of a cluster.
+
+    Raises: UserError for a text that is not NAME=VALUE.
+    """
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (equals and name):
+            raise UserError(f"--cluster {text}: expected NAME=VALUE, for example timeout_min=600")
+        values[name] = parse_yaml(value, f"--cluster {text}")
+    return values
 
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 from common.errors import DataError
 from lra.prepare import attempt_each
-from lra.sweep.plan import PlannedRun
+from lra.sweep.plan import PlannedRun, varied_settings
 from tasks.base import Task
 
 logger = logging.getLogger(__name__)
@@ -28,16 +28,9 @@ class SweepData:
         self.faults: dict[str, str] = {}
         """Why data is missing or cannot be prepared, by the name of the data set."""
         self._runs: dict[str, list[PlannedRun]] = {}
-        by_settings: dict[tuple[str, str], list[PlannedRun]] = {}
-        for run in runs:
-            settings = run.config.task_component.spec, run.config.task.model_dump_json()
-            by_settings.setdefault(settings, []).append(run)
-        for found in by_settings.values():
-            name = found[0].config.task_name
-            if name in self._runs:
-                changes = [one.text for one in found[0].changes if one.section == "task"]
-                name = " ".join([name, *changes])
-            self._runs[name] = found
+        for run, settings in zip(runs, varied_settings(runs, "task."), strict=True):
+            name = f"{run.config.task_component.spec} {settings}".rstrip()
+            self._runs.setdefault(name, []).append(run)
 
     def ready(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Choose the runs in whose data no fault was found."""

@@ -62,46 +62,30 @@ def make_slots(device: str, per_device: int, gpus_per_run: int = 1) -> list[Slot
     return [Slot(name) for _ in range(per_device) for name in devices]
 
 
-class LocalAttempt:
-    """A process of this machine that works on a run, and occupies a slot until it has ended."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self.poll = process.poll
-        self.stop = process.terminate
-
-    def kill(self) -> None:
-        """End the run now."""
-        self.process.kill()
-        self.process.wait()
-
-
 class LocalLauncher:
     """Carries out runs on this machine."""
 
     def __init__(self, options: SweepOptions) -> None:
         self.options = options
         self.slots = make_slots(options.device, options.per_device, options.gpus_per_run)
-        self.capacity = len(self.slots)
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
-        """Prepare the data, and carry out runs; see `Launcher`."""
+        """Prepare the data, and carry out runs; return what stopped the sweep early."""
         data.prepare()
         logger.info(
             f"each run writes to log.txt in its folder under {self.options.results_dir / 'runs'}"
         )
-        return Work(data.ready(runs), self, self.options).execute()
+        return Work(data.ready(runs), self.start, len(self.slots), self.options).execute()
 
-    def start(self, run: PlannedRun) -> LocalAttempt:
+    def start(self, run: PlannedRun) -> subprocess.Popen[bytes]:
         """Start a run in a free slot."""
         count = self.options.gpus_per_run
         slot = next(slot for slot in self.slots if slot.is_free)
-        limits = self.options.limits.flags(run.folder)
-        command = write_command([*run.arguments(), "--device", slot.device, *limits], count)
+        command = write_command(run.arguments(slot.device, self.options.limits), count)
         threads = max(1, torch.get_num_threads() // (len(self.slots) * count))
         variables = {"OMP_NUM_THREADS": str(threads)}
         if slot.gpus is not None:
             variables["CUDA_VISIBLE_DEVICES"] = slot.gpus
         logger.info(f"{run.name}: started on {slot.gpus or slot.device}")
         slot.process = start_run(command, run.log, variables)
-        return LocalAttempt(slot.process)
+        return slot.process

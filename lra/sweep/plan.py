@@ -7,10 +7,10 @@ import functools
 import itertools
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from common.errors import DataError, UserError
 from common.files import write_atomically
@@ -37,6 +37,8 @@ RECORDED = (0, STOPPED, DIVERGED, HELD)
 """Exit codes of runs that left a record of how they ended, or that another process carries out."""
 FAILURE = "failure.txt"
 """File in a run's folder that says how its process ended, if that left no record of it."""
+LOG = "log.txt"
+"""File in a run's folder with the output of its processes."""
 TAIL = 2000
 """Bytes at the end of a log in which the reason of a failure is searched for."""
 ERROR = "run_task.py: error: "
@@ -91,7 +93,7 @@ class SweepOptions:
     device: str = "auto"
     per_device: int = 1
     gpus_per_run: int = 1
-    cluster: Sequence[str] = ()
+    cluster: Mapping[str, Any] = field(default_factory=dict)
     ray_address: str | None = None
 
     @property
@@ -105,8 +107,9 @@ def write_failure(folder: Path, message: str) -> None:
     write_atomically(folder / FAILURE, f"{message}\n".encode(errors="backslashreplace"))
 
 
-def note_failure(folder: RunFolder, log: Path, code: int) -> None:
+def note_failure(folder: RunFolder, code: int) -> None:
     """Note in a run's folder how its process ended, unless that left a record of it."""
+    log = folder.path / LOG
     if code in RECORDED:
         return
     if code == OUT_OF_MEMORY:
@@ -148,16 +151,17 @@ class PlannedRun:
     @property
     def log(self) -> Path:
         """File with the output of the run's processes."""
-        return self.folder.path / "log.txt"
+        return self.folder.path / LOG
 
-    def arguments(self) -> list[str]:
-        """Write the arguments of run_task.py, without limits and device."""
+    def arguments(self, device: str, limits: Limits = Limits()) -> list[str]:
+        """Write the arguments of run_task.py, with what the limits leave of the run."""
         config = self.config
         line = ["--task", config.task_component.spec, "--mixer", self.mixer]
         line += ["--preset", config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
-        return [*line, *(part for one in self.changes for part in ("--set", one.text))]
+        line += [part for one in self.changes for part in ("--set", one.text)]
+        return [*line, "--device", device, *limits.flags(self.folder)]
 
     def failure(self) -> str | None:
         """Read how the run failed; None if it did not fail or has gone on since."""
@@ -241,3 +245,14 @@ def _configurations(options: SweepOptions) -> Iterator[tuple[RunRequest, RunConf
         if config.hash not in found:
             found.add(config.hash)
             yield request, config
+
+
+def varied_settings(runs: Sequence[PlannedRun], start: str = "") -> list[str]:
+    """Write the settings of each run that not all runs have, those of --grid for instance.
+
+    Args:
+        start: of the names of the only settings, "task." for instance.
+    """
+    written = [[one.text for one in run.changes if one.text.startswith(start)] for run in runs]
+    common = set.intersection(*map(set, written)) if written else set()
+    return [" ".join(text for text in texts if text not in common) for texts in written]

@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -17,10 +17,9 @@ import psutil
 
 from common.errors import DataError, UserError
 from common.files import write_atomically
-from common.strict_yaml import parse_yaml
 from common.untrusted import read_regular
 from lra.sweep.data import SweepData
-from lra.sweep.plan import Limits, PlannedRun, SweepOptions, note_failure
+from lra.sweep.plan import LOG, Limits, PlannedRun, SweepOptions, note_failure
 from lra.sweep.run_process import start_run, write_command
 from lra.train.run_folder import RunFolder
 
@@ -37,9 +36,7 @@ class ClusterRun:
     command: Sequence[str]
     """Command line of run_task.py, without limits and --stop-with."""
     folder: Path
-    """The run's folder."""
-    log: Path
-    """File that the run's output is appended to."""
+    """The run's folder, to whose log.txt the output is appended."""
     limits: Limits
     """Limits of the run, over all of its jobs together."""
     process: subprocess.Popen[bytes] | None = None
@@ -49,11 +46,12 @@ class ClusterRun:
         folder = RunFolder(self.folder)
         # A preemption signal may reach all processes of a job, but only this one answers it.
         handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        self.process = start_run([*self.command, *self.limits.flags(folder)], self.log)
+        command = [*self.command, *self.limits.flags(folder)]
+        self.process = start_run(command, self.folder / LOG)
         signal.signal(signal.SIGUSR2, handler)
         code = self.process.wait()
         if not folder.is_held():  # torchrun hides the exit code of a run that found it held
-            note_failure(folder, self.log, code)
+            note_failure(folder, code)
         return code
 
     def checkpoint(self) -> Any:
@@ -74,25 +72,19 @@ def _import_submitit() -> ModuleType:
     return submitit
 
 
-def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
+def make_executor(cluster: str, folder: Path, parameters: Mapping[str, Any]) -> Any:
     """Make the executor that submits jobs.
 
     Args:
         cluster: slurm; local for processes of this machine; debug to check the parameters alone.
         folder: folder for submitit's files.
-        parameters: arguments of submitit.AutoExecutor.update_parameters, each as "name=value".
+        parameters: arguments of submitit.AutoExecutor.update_parameters.
     Raises: UserError if submitit or the cluster is missing, or a parameter is wrong.
     """
     submitit = _import_submitit()
-    values: dict[str, Any] = {}
-    for text in parameters:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (equals and name):
-            raise UserError(f"--cluster {text}: expected NAME=VALUE, for example timeout_min=600")
-        values[name] = parse_yaml(value, f"--cluster {text}")
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
-        executor.update_parameters(**values)
+        executor.update_parameters(**parameters)
     except (AssertionError, NameError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"--launcher slurm: {error}") from None
     return executor
@@ -113,15 +105,16 @@ def submit(
             for run in free:
                 path = run.folder.path
                 path.mkdir(parents=True, exist_ok=True)
-                arguments = [*run.arguments(), "--device", options.device]
-                command = write_command(arguments, options.gpus_per_run)
-                jobs.append(executor.submit(ClusterRun(command, path, run.log, options.limits)))
+                command = write_command(run.arguments(options.device), options.gpus_per_run)
+                jobs.append(executor.submit(ClusterRun(command, path, options.limits)))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the jobs: {error}") from None
-    for run, job in zip(free, jobs, strict=True):
+    submitted = list(zip(free, jobs, strict=True))
+    for run, job in submitted:
+        logger.info(f"{run.name}: job {job.job_id}")
         facts = {"id": job.job_id, "folder": str(executor.folder)}
         write_atomically(run.folder.path / JOB, (json.dumps(facts) + "\n").encode())
-    return list(zip(free, jobs, strict=True))
+    return submitted
 
 
 def is_queued(run: PlannedRun) -> bool:
@@ -139,22 +132,18 @@ class SlurmLauncher:
 
     def __init__(self, options: SweepOptions) -> None:
         self.options = options
-        self.parameters = list(options.cluster)
-        if options.gpus_per_run > 1 and options.device != "cpu":
-            self.parameters.insert(0, f"gpus_per_node={options.gpus_per_run}")
+        needs_gpus = options.gpus_per_run > 1 and options.device != "cpu"
+        gpus = {"gpus_per_node": options.gpus_per_run} if needs_gpus else {}
+        self.parameters = {**gpus, **options.cluster}
         make_executor("debug", options.results_dir / "jobs", self.parameters)
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> None:
-        """Submit the runs that no process is at work on; see `Launcher`."""
+        """Submit the runs that no process is at work on."""
         options = self.options
         executor = make_executor("slurm", options.results_dir / "jobs", self.parameters)
         for name, what in data.check().items():
             if what:
                 logger.info(f"data of {name}: the first job will {what}")
         free = [run for run in runs if run.state(options.limits)[0] in options.states]
-        jobs = submit(free, options, executor)
-        for run, job in jobs:
-            logger.info(f"{run.name}: job {job.job_id}")
-        logger.info(
-            f"{len(jobs)} jobs submitted; {len(free) - len(jobs)} runs were in the queue already"
-        )
+        count = len(submit(free, options, executor))
+        logger.info(f"{count} jobs submitted; {len(free) - count} runs were in the queue already")

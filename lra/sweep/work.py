@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from common.errors import DataError, UserError, describe_os_error
+from common.errors import DataError, describe_os_error
 from common.progress import progress
 from lra.runtime.cli import HELD
-from lra.sweep.data import SweepData
 from lra.sweep.plan import OPEN, PlannedRun, State, SweepOptions, note_failure, write_failure
 from lra.train.stopping import StopRequest
 
@@ -26,19 +25,6 @@ MOST_LOSSES = 3
 """Times in a row that a run may be interrupted without having saved anything new."""
 
 
-class Launcher(Protocol):
-    """Carries out the runs of a sweep somewhere; its constructor checks the options."""
-
-    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
-        """Carry out runs, in this order as far as there is room.
-
-        Args:
-            data: the data that they need; runs whose data cannot be prepared are left out.
-        Returns: what stopped the sweep early; None if nothing did, or if the runs are in a queue.
-        """
-        ...
-
-
 class Attempt(Protocol):
     """A process, here or elsewhere, that works on a run."""
 
@@ -50,7 +36,7 @@ class Attempt(Protocol):
         """
         ...
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         """Ask the run to save and to end at its next step."""
         ...
 
@@ -59,28 +45,14 @@ class Attempt(Protocol):
         ...
 
 
-class Workers(Protocol):
-    """What works on several runs at a time."""
-
-    @property
-    def capacity(self) -> int:
-        """How many runs may be started at a time now."""
-        ...
-
-    def start(self, run: PlannedRun) -> Attempt:
-        """Start a run.
-
-        Raises: OSError or DataError if its folder cannot be read or written.
-        """
-        ...
-
-
 class Work:
     """Carries out runs in their order; a run that fails does not affect the others.
 
     Args:
         runs: planned runs.
-        workers: where they are carried out.
+        start: starts a run; it raises OSError or DataError if the run's folder cannot be read or
+            written.
+        capacity: how many runs may be started at a time.
         options: limits of the runs, and states of those to carry out.
         stop: request to end the sweep early; every run then stops at its next step.
     """
@@ -88,17 +60,17 @@ class Work:
     def __init__(
         self,
         runs: Sequence[PlannedRun],
-        workers: Workers,
+        start: Callable[[PlannedRun], Attempt],
+        capacity: int,
         options: SweepOptions,
         stop: StopRequest | None = None,
     ) -> None:
         self.waiting = list(runs)
-        self.workers = workers
+        self.start, self.capacity = start, capacity
         self.limits, self.states = options.limits, options.states
         self.stop = stop or StopRequest(options.total_minutes, time_flag="--total-minutes")
         self.working: list[tuple[PlannedRun, Attempt]] = []
         self.stopping: str | None = None
-        self._fault: UserError | None = None
         self._losses: dict[str, list[str]] = {}
         self._next_check = 0.0
         self._bar = progress("sweep", total=len(runs), unit="run")
@@ -109,7 +81,7 @@ class Work:
         Raises:
             KeyboardInterrupt: on a second Ctrl-C, which kills the runs; they can be resumed from
                 their last checkpoints.
-            UserError: if a worker cannot carry out any run; the others save theirs before.
+            UserError: if a worker cannot carry out any run; those at work are killed, too.
         """
         start = time.monotonic()
         with self.stop:
@@ -122,8 +94,6 @@ class Work:
                         self._fill()
                     self._bar.refresh()
                     time.sleep(SECONDS_BETWEEN_POLLS)
-                if self._fault is not None:
-                    raise self._fault
                 return self.stopping
             finally:
                 for _, attempt in self.working:
@@ -132,10 +102,10 @@ class Work:
 
     def _fill(self) -> None:
         """Start the next runs where there is room."""
-        while len(self.working) < self.workers.capacity and (run := self._next()) is not None:
+        while len(self.working) < self.capacity and (run := self._next()) is not None:
             try:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
-                self.working.append((run, self.workers.start(run)))
+                self.working.append((run, self.start(run)))
             except (OSError, DataError) as error:
                 self._end_with_fault(run, error)
 
@@ -162,13 +132,9 @@ class Work:
                 if code is not None:
                     self.working.remove((run, attempt))
                     self._note_end(run, code)
-            except (UserError, OSError, DataError) as error:
+            except (OSError, DataError) as error:
                 self.working = [pair for pair in self.working if pair[1] is not attempt]
-                if isinstance(error, UserError):
-                    self._fault = error
-                    self._ask_to_stop(str(error))
-                else:
-                    self._end_with_fault(run, error)
+                self._end_with_fault(run, error)
 
     def _note_end(self, run: PlannedRun, code: int) -> None:
         """Note the end of a run, or let it wait again.
@@ -182,7 +148,7 @@ class Work:
             return
         # A run asked to stop before it could listen has nothing to save, and did not fail.
         if code != AGAIN and not self.stopping:
-            note_failure(run.folder, run.log, code)
+            note_failure(run.folder, code)
         state, note = run.state(self.limits)
         # The record of a run that was out of memory is left while it is tried again.
         is_open = state in OPEN or (state == "out of memory" and state in self.states)
@@ -208,7 +174,7 @@ class Work:
             return
         self.stopping = reason
         for _, attempt in self.working:
-            attempt.stop()
+            attempt.terminate()
         if self.working:
             logger.info(
                 f"{reason}: every run saves and stops at its next step; press Ctrl-C again to kill "

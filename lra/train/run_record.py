@@ -140,7 +140,7 @@ def describe_result(
         "best_step": phase.steps_before + best["step"] if best else None,
         "baselines": dict(dataset.baselines),
         "largest_class": largest_class(dataset.splits["test"].labels),
-        "data": DataRecord.of(dataset),
+        "data": DataRecord.model_validate(dataset),
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common.progress import duration
 from lra.config.schema import RunConfig
-from lra.record.schema import is_cpu, select_sections
+from lra.record.schema import select_sections
 from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
 from lra.train.stopping import StopRequest
@@ -41,7 +41,7 @@ def find_speed(config: RunConfig, here: str) -> MeasuredSpeed | None:
             row
             for row in csv.DictReader(file)
             if (row["task"], row["mixer"], row["preset"], row["protocol"]) == names
-            and is_cpu(row["device"]) == is_cpu(here)
+            and ("CPU" in row["device"]) == ("CPU" in here)
         ]
     best = min(rows, key=lambda row: row["device"] != here, default=None)
     if best is None:

@@ -2,13 +2,11 @@
 
     python -m results.findings.learning_rates
 
-This draws the searches on ListOps and on Image, and prints their numbers as tables. Each
-mixer was trained at three learning rates, with preset budget and a third of its steps.
+This draws the searches on ListOps and on Image. Each mixer was trained at three learning rates,
+with preset budget and a third of its steps.
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -38,11 +36,6 @@ def load_search(task: str) -> pd.DataFrame:
     best_runs = runs.loc[by_mixer["val_accuracy"].idxmax()]
     order = table.max(axis=1).sort_values(ascending=False, kind="stable").index
     return table.assign(**{"best rate": best_runs.set_index("mixer")["train.lr"]}).loc[order]
-
-
-def write_markdown(search: pd.DataFrame) -> str:
-    """Write a search as a table in Markdown."""
-    return search.to_markdown(floatfmt=("", ".1f", ".1f", ".1f", "g"), numalign="right")
 
 
 def draw() -> Figure:
@@ -78,12 +71,5 @@ def draw_search(axes: Axes, search: pd.DataFrame) -> None:
     axes.set_xlabel("best validation accuracy, %")
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure and print the tables."""
-    save_figure(draw, folder / "learning_rates.svg")
-    for task in TASKS:
-        print(f"**Learning rates on {task}**\n\n{write_markdown(load_search(task))}\n")
-
-
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "learning_rates.svg")

@@ -8,8 +8,6 @@ The suite computes no padded position. The runs with padding were trained by
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -19,23 +17,13 @@ from results.findings.shared import FOLDER, draw_conditions, load_leaderboard, s
 CONDITIONS = ("padding skipped", "padding mixed in")
 
 
-def load_runs() -> pd.DataFrame:
-    """Load the padded runs, and the leaderboard's runs of the same tasks, mixers and seeds."""
+def draw() -> Figure:
+    """Draw the accuracy of each mixer under each condition, with a panel for each task."""
     padded = lra.records(FOLDER / "padding")
     skipped = load_leaderboard().merge(padded[["task", "mixer", "seed"]])
     runs = [skipped.assign(condition=CONDITIONS[0]), padded.assign(condition=CONDITIONS[1])]
-    return pd.concat(runs, ignore_index=True)
-
-
-def draw() -> Figure:
-    """Draw the accuracy of each mixer under each condition, with a panel for each task."""
-    return draw_conditions(load_runs(), CONDITIONS)
-
-
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure."""
-    save_figure(draw, folder / "padding.svg")
+    return draw_conditions(pd.concat(runs, ignore_index=True), CONDITIONS)
 
 
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "padding.svg")

@@ -7,9 +7,6 @@ The runs are those of the leaderboard on Pathfinder, of all mixers with at least
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -22,29 +19,19 @@ BASELINE = "baselines.marker positions"
 """Test accuracy of the best trivial baseline, which sees only where the two markers are."""
 
 
-def load_runs() -> pd.DataFrame:
-    """Load the finished runs on Pathfinder of mixers with several seeds."""
+def draw() -> Figure:
+    """Draw the training accuracy of every run over its steps, with a panel for each mixer."""
     runs = load_leaderboard()
     runs = runs[(runs["task"] == "pathfinder") & (runs["status"] == "done")]
     seeds = runs.groupby("mixer")["seed"].transform("nunique")
-    return runs[seeds >= FEWEST_SEEDS].sort_values(["mixer", "seed"])
-
-
-def load_curve(path: str) -> pd.Series:
-    """Load the training accuracy of a run in percent, by step."""
-    return lra.metrics(path).set_index("step")["accuracy"].dropna()
-
-
-def draw() -> Figure:
-    """Draw the training accuracy of every run over its steps, with a panel for each mixer."""
-    runs = load_runs()
+    runs = runs[seeds >= FEWEST_SEEDS].sort_values(["mixer", "seed"])
     mixers = list(runs["mixer"].unique())
     baseline = runs[BASELINE].max()
     figure = Figure(figsize=(2.1 * len(mixers), 2.6), layout="constrained")
     panels: list[Axes] = [*figure.subplots(1, len(mixers), sharey=True)]
     for axes, mixer in zip(panels, mixers, strict=True):
         for path in runs.loc[runs["mixer"] == mixer, "path"]:
-            curve = load_curve(path)
+            curve = lra.metrics(path).set_index("step")["accuracy"].dropna()
             axes.plot(curve.index, curve, color=MIXERS[mixer][0], linewidth=1, alpha=0.8)
         axes.axhline(baseline, color="0.3", linewidth=0.9, linestyle="--")
         axes.set(title=mixer, xlabel="optimizer steps", xlim=(0, None))
@@ -56,10 +43,5 @@ def draw() -> Figure:
     return figure
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure."""
-    save_figure(draw, folder / "pathfinder_seeds.svg")
-
-
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "pathfinder_seeds.svg")

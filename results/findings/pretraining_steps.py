@@ -8,8 +8,6 @@ were trained on labels for twice as many steps instead.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -25,32 +23,21 @@ CONDITIONS = (
 )
 
 
-def load_runs() -> pd.DataFrame:
-    """Load the runs with their condition, and the leaderboard's runs of the same mixers."""
-    runs = lra.records(FOLDER / "pretraining-steps")
-    labels_only = load_leaderboard().merge(runs[["task", "mixer", "seed"]].drop_duplicates())
-    usual_steps = labels_only.set_index(["task", "mixer"])["total_steps"]
-    runs = runs.join(usual_steps.rename("usual_steps"), on=["task", "mixer"])
-    runs = runs.assign(condition=[describe_condition(run) for _, run in runs.iterrows()])
-    return pd.concat([labels_only.assign(condition=CONDITIONS[0]), runs], ignore_index=True)
-
-
-def describe_condition(run: pd.Series) -> str:
-    """Say how long a run was pretrained, or trained on labels, relative to the leaderboard's."""
-    if run["pretraining.steps"] > 0:
-        return f"pretrained for {run['pretraining.steps'] / run['usual_steps']:g} x the steps"
-    return f"labels only, {run['total_steps'] / run['usual_steps']:g} x the steps"
-
-
 def draw() -> Figure:
     """Draw the accuracy of each mixer under each condition, with a panel for each task."""
-    return draw_conditions(load_runs(), CONDITIONS)
-
-
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure."""
-    save_figure(draw, folder / "pretraining_steps.svg")
+    runs = lra.records(FOLDER / "pretraining-steps")
+    labels_only = load_leaderboard().merge(runs[["task", "mixer", "seed"]].drop_duplicates())
+    usual = labels_only.set_index(["task", "mixer"])["total_steps"].rename("usual")
+    runs = runs.join(usual, on=["task", "mixer"])
+    before, after = (runs[name] / runs["usual"] for name in ("pretraining.steps", "total_steps"))
+    conditions = [
+        f"pretrained for {pretrained:g} x the steps" if pretrained > 0
+        else f"labels only, {trained:g} x the steps"
+        for pretrained, trained in zip(before, after, strict=True)
+    ]  # fmt: skip
+    conditioned = [labels_only.assign(condition=CONDITIONS[0]), runs.assign(condition=conditions)]
+    return draw_conditions(pd.concat(conditioned, ignore_index=True), CONDITIONS)
 
 
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "pretraining_steps.svg")

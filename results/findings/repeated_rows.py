@@ -7,8 +7,6 @@ Neither attempt was run to its end, so there are validation accuracies alone.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -22,28 +20,20 @@ LINES = ("--", ":")
 """Lines of the published numbers."""
 
 
-def load_attempts() -> pd.DataFrame:
-    """Load the runs, a row for each attempt. They have equal settings, so each has a folder."""
-    folders = sorted((FOLDER / "repeated-rows").glob("attempt-*"))
-    return pd.concat([lra.records(folder) for folder in folders], ignore_index=True)
-
-
-def load_published() -> pd.Series:
-    """Load the published test accuracies of the mixer on the task, by the name of their row."""
-    table = pd.read_csv(FOLDER.parent / "published.csv")
-    return table[table["mixer"] == MIXER].set_index("method")[TASK].dropna().astype(float)
-
-
 def draw() -> Figure:
     """Draw the validation accuracy of each attempt over all of its planned steps."""
-    attempts = load_attempts()
+    # The attempts have equal settings, so each has a folder.
+    folders = sorted((FOLDER / "repeated-rows").glob("attempt-*"))
+    attempts = pd.concat([lra.records(folder) for folder in folders], ignore_index=True)
+    table = pd.read_csv(FOLDER.parent / "published.csv")
+    published = table[table["mixer"] == MIXER].set_index("method")[TASK].dropna().astype(float)
     figure = Figure(layout="constrained")
     axes = figure.subplots()
     for number, path in enumerate(attempts["path"]):
         curve = lra.metrics(path).set_index("step")["val_accuracy"].dropna()
         name = f"validation, attempt {number + 1}"
         axes.plot(curve.index, curve, color=COLOURS[number], marker="o", linewidth=1.2, label=name)
-    for (method, value), line in zip(load_published().items(), LINES, strict=True):
+    for (method, value), line in zip(published.items(), LINES, strict=True):
         axes.axhline(value, color="0.3", linewidth=1, linestyle=line, label=f"{method} {value:.2f}")
     axes.set(
         xlabel="optimizer steps", ylabel="accuracy, %", xlim=(0, attempts["total_steps"].max())
@@ -52,10 +42,5 @@ def draw() -> Figure:
     return figure
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Save the figure."""
-    save_figure(draw, folder / "repeated_rows.svg")
-
-
 if __name__ == "__main__":
-    main()
+    save_figure(draw, FOLDER / "repeated_rows.svg")

@@ -19,8 +19,8 @@ from common.files import write_atomically
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.packed import file_on_disk
-from lra.record.run import RunRecord, to_frame
-from lra.record.run_files import MetricsLine
+from lra.record.run import RunRecord
+from lra.record.run_files import MetricsLine, to_frame
 from lra.report.charts import Point
 from lra.report.commands import command
 from lra.report.data import Data
