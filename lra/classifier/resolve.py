@@ -4,38 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from common.errors import UserError
 from common.strict_yaml import plain
 from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier, input_length
-from lra.classifier.plugin_check import check_plug_in
+from lra.config.components import MixerComponent
 from lra.config.compose import compose, name_origins
 from lra.config.request import Change, RunRequest
-from lra.config.schema import PretrainConfig, RunConfig
+from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
+from models import promises
 from models.base import Mixer, MixerContext
 from tasks.base import TaskInfo
 
 logger = logging.getLogger(__name__)
 
-FLAG = "--match-params"
 TOLERANCE = 0.05
 
-OF_HEADS = (
+OF_HEADS = {
     "model.pooling", "model.head", "model.head_expand", "model.head_activation", "model.head_bias",
-)  # fmt: skip
+}  # fmt: skip
 """Settings that need examples as targets."""
 PREDICTED = {"position": "the next token at each position", "token": "labels of positions"}
 """What a task predicts whose targets are not examples."""
 
-Contradictions = Iterator[tuple[bool, str]]
-"""What does not work together: whether it is so, and the reason with a way out."""
+LENGTHS = (5, 83)
+"""Lengths of the sequences that a plug-in is tried on, if it can be as long."""
+PADDED_LENGTH = 300
+"""Length to which shorter sequences are padded, if it can be as long. It is more than one chunk of
+most mixers that process a sequence in chunks."""
 
 
 def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
@@ -58,9 +64,8 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
             for change in request.changes
             if getattr(getattr(config, change.section), change.key) not in (None, False)
         }
-        for does_not_work, reason in _list_contradictions(config, info, mixer, given):
-            if does_not_work:
-                raise UserError(reason)
+        for contradiction in _list_contradictions(config, info, mixer, given):
+            raise UserError(contradiction)
         grid = None if model.axes == "flat" else info.grid
         context = MixerContext.of(dim=model.dim, length=length, causal=model.causal, grid=grid)
         check_plug_in(config.mixer_component, mixer, context)
@@ -69,121 +74,187 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
 
 def _list_contradictions(
     config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Collection[str]
-) -> Contradictions:
+) -> Iterator[str]:
     """List the contradictions between settings, the task, and the mixer of the first block.
 
     `given` are settings that flags gave a value: a flag without effect is refused, and settings
     files may have such values, for other presets.
     """
-    yield from _list_contradictions_of_model(config, info, mixer)
-    train = config.train
-    yield (
-        train.schedule_steps is not None and train.schedule != "cosine",
-        f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
-        f"train.schedule_steps=null",
-    )
-    yield (
-        (train.schedule == "plateau") != (train.plateau_patience is not None),
-        f"train.schedule is {train.schedule} and train.plateau_patience is "
-        f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone",
-    )
-    yield (
-        isinstance(train.micro_batch, int) and train.micro_batch > train.batch_size,
-        f"train.micro_batch {train.micro_batch} exceeds batch_size {train.batch_size}",
-    )
-    yield (
-        train.steps is None and train.epochs is None and train.minutes is None,
-        "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N",
-    )
-    for name in OF_HEADS:
-        yield (
-            info.targets != "example" and name in given,
-            f"{name} has no effect: task {config.task_name} predicts {PREDICTED.get(info.targets)}",
-        )
-    for key in PretrainConfig.model_fields.keys() - {"objective"}:
-        yield (
-            not config.is_pretrained and f"pretrain.{key}" in given,
-            f"pretrain.{key} has no effect: there is no pretraining (--pretrain masked or next)",
-        )
-    if config.is_pretrained:
-        yield from _list_contradictions_of_pretraining(config, info)
-
-
-def _list_contradictions_of_model(
-    config: RunConfig, info: TaskInfo, mixer: nn.Module
-) -> Contradictions:
-    model, axes, pretrain = config.model, config.model.axes, config.pretrain
+    model, train = config.model, config.train
+    task, name = f"task {config.task_name}", f"mixer {config.mixer_name}"
     own = mixer if isinstance(mixer, Mixer) else None
-    yield (
-        axes != "flat" and info.grid is None,
-        f"task {config.task_name} has no grid, and model.axes is {axes}; use --set model.axes=flat",
-    )
-    yield (
-        axes == "native" and (own is None or not own.has_native_grid),
-        f"mixer {config.mixer_name} has no two-dimensional form, and model.axes is native; use "
-        f"--set model.axes=alternate or flat",
-    )
-    yield (
-        own is not None and own.reach == (0, 0) and model.pooling in ("cls", "last"),
-        f"mixer {config.mixer_name} does not mix positions, and model.pooling={model.pooling} "
-        f"reads a single one; use --set model.pooling=mean",
-    )
+    if own is None and hasattr(mixer, "learning_rates"):
+        yield f"{name}: learning_rates only works in subclasses of models.base.Mixer"
+    if model.axes != "flat" and info.grid is None:
+        yield f"{task} has no grid, and model.axes is {model.axes}; use --set model.axes=flat"
+    if model.axes == "native" and (own is None or not own.has_native_grid):
+        yield (
+            f"{name} has no two-dimensional form, and model.axes is native; use --set "
+            f"model.axes=alternate or flat"
+        )
+    if own is not None and own.reach == (0, 0) and model.pooling in ("cls", "last"):
+        yield (
+            f"{name} does not mix positions, and model.pooling={model.pooling} reads a single one; "
+            f"use --set model.pooling=mean"
+        )
     against_cls = {
         "model.causal is true": model.causal,
-        f"model.axes is {axes}": axes != "flat",
-        f"pretrain.objective is {pretrain.objective}": config.is_pretrained,
-        f"mixer {config.mixer_name} sees no later positions": own and not own.looks_ahead,
+        f"model.axes is {model.axes}": model.axes != "flat",
+        f"pretrain.objective is {config.pretrain.objective}": config.is_pretrained,
+        f"{name} sees no later positions": own is not None and not own.looks_ahead,
     }
     for reason, is_so in against_cls.items():
+        if model.pooling == "cls" and is_so:
+            yield (
+                f"model.pooling is cls, which reads a position before all others, and {reason}; "
+                f"use --set model.pooling=mean or last"
+            )
+    if train.schedule_steps is not None and train.schedule != "cosine":
         yield (
-            model.pooling == "cls" and bool(is_so),
-            f"model.pooling is cls, which reads a position before all others, and {reason}; use "
-            f"--set model.pooling=mean or last",
+            f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
+            f"train.schedule_steps=null"
         )
-    predicts = PREDICTED.get(info.targets, "classes of examples")
-    asks = f"task {config.task_name} predicts {predicts}, and"
-    yield (
-        model.tied_embeddings
-        and (info.targets == "example" or info.vocab_size != info.num_classes),
-        f"{asks} model.tied_embeddings needs as many classes of positions as tokens; use --set "
-        f"model.tied_embeddings=false",
-    )
-    yield (
-        info.targets != "example" and info.towers > 1,
-        f"{asks} has {info.towers} sequences per example, expected 1",
-    )
-    if info.targets == "position" or pretrain.objective == "next":
+    if (train.schedule == "plateau") != (train.plateau_patience is not None):
+        yield (
+            f"train.schedule is {train.schedule} and train.plateau_patience is "
+            f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone"
+        )
+    if train.micro_batch is not None and train.micro_batch > train.batch_size:
+        yield f"train.micro_batch {train.micro_batch} exceeds batch_size {train.batch_size}"
+    if train.steps is None and train.epochs is None and train.minutes is None:
+        yield "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N"
+    yield from _list_contradictions_of_targets(config, info, given)
+    yield from _list_contradictions_of_pretraining(config, info, given)
+
+
+def _list_contradictions_of_targets(
+    config: RunConfig, info: TaskInfo, given: Collection[str]
+) -> Iterator[str]:
+    model, axes, predicted = config.model, config.model.axes, PREDICTED.get(info.targets)
+    asks = f"task {config.task_name} predicts {predicted or 'classes of examples'}, and"
+    if predicted:
+        for name in OF_HEADS.intersection(given):
+            yield f"{name} has no effect: task {config.task_name} predicts {predicted}"
+        if info.towers > 1:
+            yield f"{asks} has {info.towers} sequences per example, expected 1"
+    if model.tied_embeddings and not (predicted and info.vocab_size == info.num_classes):
+        yield (
+            f"{asks} model.tied_embeddings needs as many classes of positions as tokens; use --set "
+            f"model.tied_embeddings=false"
+        )
+    if info.targets == "position" or config.pretrain.objective == "next":
+        asks = asks if info.targets == "position" else "pretrain.objective is next, and"
         against_next = {
             "model.causal is false": not model.causal,
             "model.norm is batch, which averages over positions": model.norm == "batch",
             f"model.axes is {axes}": info.targets == "position" and axes != "flat",
         }
-        asks = asks if info.targets == "position" else "pretrain.objective is next, and"
         for reason, is_so in against_next.items():
-            yield (
-                is_so,
-                f"{asks} {reason}: positions would see the next one; use --set model.causal=true, "
-                f"model.norm=layer and model.axes=flat",
-            )
+            if is_so:
+                yield (
+                    f"{asks} {reason}: positions would see the next one; use --set "
+                    f"model.causal=true, model.norm=layer and model.axes=flat"
+                )
 
 
-def _list_contradictions_of_pretraining(config: RunConfig, info: TaskInfo) -> Contradictions:
+def _list_contradictions_of_pretraining(
+    config: RunConfig, info: TaskInfo, given: Collection[str]
+) -> Iterator[str]:
     train, pretrain = config.train, config.pretrain
-    yield (
-        info.targets != "example",
-        f"task {config.task_name} predicts {PREDICTED.get(info.targets)} already, and "
-        f"pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none",
-    )
-    yield (
-        train.minutes is not None and bool(pretrain.steps or pretrain.epochs),
-        f"train.minutes is {train.minutes} and includes the pretraining; set pretrain.minutes in "
-        f"place of pretrain.steps or pretrain.epochs",
-    )
-    yield (
-        pretrain.minutes is not None and pretrain.minutes >= (train.minutes or 0),
-        f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
-        f"{plain(train.minutes)}; use a longer train.minutes, or pretrain.steps or epochs",
-    )
+    if not config.is_pretrained:
+        for name in given:
+            if name.startswith("pretrain.") and name != "pretrain.objective":
+                yield f"{name} has no effect: there is no pretraining (--pretrain masked or next)"
+        return
+    if info.targets != "example":
+        yield (
+            f"task {config.task_name} predicts {PREDICTED[info.targets]} already, and "
+            f"pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none"
+        )
+    if train.minutes is not None and (pretrain.steps or pretrain.epochs):
+        yield (
+            f"train.minutes is {train.minutes} and includes the pretraining; set pretrain.minutes "
+            f"in place of pretrain.steps or pretrain.epochs"
+        )
+    if pretrain.minutes is not None and pretrain.minutes >= (train.minutes or 0):
+        yield (
+            f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
+            f"{plain(train.minutes)}; use a longer train.minutes, or pretrain.steps or epochs"
+        )
+
+
+def check_plug_in(component: MixerComponent, mixer: nn.Module, context: MixerContext) -> None:
+    """Check that a plug-in keeps the promises that the suite's mixers are tested for.
+
+    Args:
+        mixer: a new mixer; it is left in evaluation mode, without parameters that are all 0.
+        context: the context that it is built for; a grid has no padding.
+    Raises: UserError for a broken promise, see `plug_in_checks`, and for anything that the mixer
+        raises in training or evaluation.
+    """
+    if component.code is not None:
+        with component.explain_errors("it failed in a trial"):
+            for name, check in plug_in_checks(mixer, context):
+                with component.explain_errors(f"failed in a trial ({name})"):
+                    check()
+
+
+def plug_in_checks(
+    mixer: nn.Module, context: MixerContext
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """List the checks of a plug-in by name; arguments as for `check_plug_in`.
+
+    Run each check before asking for the next one.
+    """
+    yield "its weights can be trained and saved", partial(promises.check_weights, mixer)
+    shapes = promises.weight_shapes(mixer)
+    with torch.no_grad():  # a part behind a map of zeros has no effect that checks can see
+        for parameter in mixer.parameters():
+            if parameter.requires_grad and not parameter.any():
+                parameter.normal_(std=0.1)
+    grid = context.grid
+    lengths = [min(n, context.max_length) for n in LENGTHS] if grid is None else [math.prod(grid)]
+    for length in dict.fromkeys(lengths):
+        x, at = torch.randn(2, length, context.dim), f"{length} positions"
+        mask = torch.ones(2, length, dtype=torch.bool)
+        mask[1, length // 2 + 1 :] = False
+        if grid is None:
+            step = partial(promises.take_training_step, mixer, x, mask)
+            yield f"forward and backward pass, {at}, with a mask", step
+        step = partial(promises.take_training_step, mixer, x)
+        yield f"forward and backward pass, {at}, without a mask", step
+        for training in (True, False):
+            mode = "training" if training else "evaluation"
+            mixer.train(training)
+            if grid is None:
+                name = f"padding changes no real position in {mode}, {at}"
+                contents = [10 * torch.randn_like(x)]
+                yield name, partial(promises.check_padding, mixer, x, mask, contents)
+            if context.causal:
+                name = f"no position sees a later one in {mode}, {at}"
+                yield name, partial(promises.check_causality, mixer, x, [length - 1])
+    mixer.zero_grad(set_to_none=True)
+    if grid is None:
+        x, mask = _make_padded_batch(min(PADDED_LENGTH, context.max_length), context.dim)
+        yield "results do not depend on the amount of padding", partial(_check_rows, mixer, x, mask)
+    yield "its weights keep their shapes", partial(promises.check_weight_shapes, mixer, shapes)
+
+
+def _make_padded_batch(length: int, dim: int) -> tuple[Tensor, Tensor]:
+    """Make a full sequence and shorter ones beside it: (rows, length, dim), and their mask."""
+    few = min(LENGTHS[0], length // 2)
+    real = {few, max(few, length // 4), -(-length // 2), length - 1, length}
+    mask = torch.arange(length) < torch.tensor(sorted(real - {0}))[:, None]
+    x = torch.randn(*mask.shape, dim)
+    x[::2] += 2 * torch.randn(dim)  # zeros are like an average position in some rows only
+    return x, mask
+
+
+def _check_rows(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
+    """See `promises.check_rows`, which compares nothing if evaluation draws random numbers."""
+    first, second = (promises.check_output(mixer, x, mask) for _ in range(2))
+    if torch.allclose(first[mask], second[mask], *promises.TOLERANCES[x.dtype]):
+        promises.check_rows(mixer, x, mask)
 
 
 def count_parameters(config: RunConfig) -> int:
@@ -207,7 +278,7 @@ def match_parameters(request: RunRequest, other: str) -> RunRequest:
     Returns: the request with this model.dim.
     Raises: UserError if no model.dim comes within 5 %.
     """
-    origin = f"{FLAG} {other}"
+    origin = f"--match-params {other}"
     common = tuple(change for change in request.changes if change.section != "mixer")
     try:
         matched = resolve(replace(request, mixer=other, changes=common))

@@ -41,9 +41,6 @@ EXCLUSIVE: Mapping[str, Sequence[str]] = {
 }
 """Settings that a setting replaces unless it is null."""
 
-MIN_SIMILARITY = 0.8
-"""Least similarity at which another setting is suggested."""
-
 
 def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     """Compose the configuration of a run, in which each single value is valid.
@@ -151,44 +148,47 @@ def _validate(
     """
     owners = {component.kind: component for component in components}
     types = {**{kind: owner.options for kind, owner in owners.items()}, **types}
-    names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
     for setting in settings.values():
-        section = setting.section
-        if setting.name in names or (isinstance(setting, Entry) and section not in types):
-            continue
-        hint = _suggest(setting, names)
-        if not section:
-            did_you_mean = f"; did you mean {hint}?" if hint else ""
-            raise UserError(f"{setting.origin}: expected section.key=value{did_you_mean}")
-        if section not in SECTIONS:
-            raise UnknownName("section", section, SECTIONS, setting.origin, hint)
-        if section not in types:
-            raise UserError(f"{setting.origin}: {setting.name} has no effect on {what}")
-        valid, owner = types[section].model_fields, owners.get(section)
-        kind = f"option of {owner.name if owner else section}"
-        raise UnknownName(kind, setting.key, valid, setting.origin, hint)
+        cls = types.get(setting.section)
+        is_known = isinstance(setting, Entry) if cls is None else setting.key in cls.model_fields
+        if not is_known:
+            raise _explain_name(setting, types, owners, what)
     found: dict[str, Any] = {}
     for section, cls in types.items():
         values = {s.key: s.value for s in settings.values() if s.section == section}
         try:
             found[section] = cls.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = f"{section}.{first['loc'][0]}"
-            raise _explain(first, name, (settings.get(name) or owners[section]).origin) from None
+            name = f"{section}.{error.errors()[0]['loc'][0]}"
+            origin = (settings.get(name) or owners[section]).origin
+            raise _explain_value(error.errors()[0], name, origin) from None
     return found
 
 
-def _suggest(change: Change, names: Sequence[str]) -> str | None:
-    """Return the setting with the most similar key, in the same section if there are several."""
-    start = f"{nearest(change.section, SECTIONS)}."
-    ordered = sorted(names, key=lambda name: not name.startswith(start))
-    by_key = {name.partition(".")[2]: name for name in reversed(ordered)}
-    key = nearest(change.key, by_key, MIN_SIMILARITY)
-    return by_key[key].removeprefix(f"{change.section}.") if key else None
+def _explain_name(
+    setting: Change,
+    types: Mapping[str, type[Section]],
+    owners: Mapping[str, Component],
+    what: str,
+) -> UserError:
+    """Explain that there is no such setting, and suggest one with a similar key."""
+    section, key, origin = setting.section, setting.key, setting.origin
+    ordered = sorted(types, key=lambda name: name != section)
+    by_key = {k: f"{name}.{k}" for name in reversed(ordered) for k in types[name].model_fields}
+    near = nearest(key, by_key, 0.8)
+    hint = by_key[near].removeprefix(f"{section}.") if near else None
+    if not section:
+        question = f"; did you mean {hint}?" if hint else ""
+        return UserError(f"{origin}: expected section.key=value{question}")
+    if section not in SECTIONS:
+        return UnknownName("section", section, SECTIONS, origin, hint)
+    if section not in types:
+        return UserError(f"{origin}: {setting.name} has no effect on {what}")
+    kind = f"option of {owners[section].name if section in owners else section}"
+    return UnknownName(kind, key, types[section].model_fields, origin, hint)
 
 
-def _explain(error: Any, name: str, origin: str) -> UserError:
+def _explain_value(error: Any, name: str, origin: str) -> UserError:
     """Explain an error of pydantic: a value of the wrong type or outside its limits."""
     if error["type"] == "missing":
         return UserError(f"{origin}: {name} has no default; use --set {name}=VALUE")
