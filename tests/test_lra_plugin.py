@@ -173,7 +173,7 @@ def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
         (module_with(before="raise ValueError('no such size')"), "mixer Own: no such size"),
         (module_with(before="1 / 0"), "its constructor failed: ZeroDivisionError: division by"),
         (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 5, 64)"),
-        (module_with("return x * mask[..., None]"), "5 positions, without a mask): TypeError:"),
+        (module_with("return x * mask[..., None]"), "backward pass without a mask): TypeError:"),
         ("class Own(nn.Module):\n    def __init__(self, context):\n        pass\n",
          "its constructor does not call super().__init__()"),
         (module_with(before="self.p = nn.Parameter(torch.zeros(3, dtype=torch.complex64))"),

@@ -57,14 +57,22 @@ def recompose(folder: Path, record: RunRecord) -> RunConfig:
 
 
 def find_changed_code(folder: Path, record: RunRecord) -> str | None:
-    """Say which plug-in of a run is not there as it was; None if none is, or there is none."""
-    for kind, spec, code in (
-        ("task", record.task_from, record.task_code),
-        ("mixer", record.mixer_from, record.mixer_code),
-    ):
+    """Say which plug-in of a run is not there as it was; None if none is, or there is none.
+
+    No code is run.
+    """
+    plug_ins = {
+        "task": (record.task_from, record.task_code),
+        "mixer": (record.mixer_from, record.mixer_code),
+    }
+    for kind, (spec, code) in plug_ins.items():
         if spec is None:
             continue
-        file = _find_file(spec.rpartition(":")[0])
+        target = spec.rpartition(":")[0]
+        path = target.replace(".", "/")
+        dotted = (Path(f, path + end) for f in [*sys.path, ""] for end in (".py", "/__init__.py"))
+        files = [Path(target)] if target.endswith(".py") else dotted
+        file = next((file for file in files if file.is_file()), None)
         if file is None:
             return f"its {kind} is {spec}, and there is no such code here (seen from {Path.cwd()})"
         if digest([str(file)]) != code:
@@ -74,13 +82,3 @@ def find_changed_code(folder: Path, record: RunRecord) -> str | None:
                 f"result"
             )
     return None
-
-
-def _find_file(target: str) -> Path | None:
-    """Find the file that a path or a dotted name stands for, without running any code."""
-    path = target.replace(".", "/")
-    dotted = [
-        Path(place, path + end) for place in [*sys.path, ""] for end in (".py", "/__init__.py")
-    ]
-    files = [Path(target)] if target.endswith(".py") else dotted
-    return next((file for file in files if file.is_file()), None)

@@ -37,11 +37,9 @@ OF_HEADS = {
 PREDICTED = {"position": "the next token at each position", "token": "labels of positions"}
 """What a task predicts whose targets are not examples."""
 
-LENGTHS = (5, 83)
-"""Lengths of the sequences that a plug-in is tried on, if it can be as long."""
-PADDED_LENGTH = 300
-"""Length to which shorter sequences are padded, if it can be as long. It is more than one chunk of
-most mixers that process a sequence in chunks."""
+SHORT, LONG = 5, 300
+"""Lengths of the sequences that a plug-in is tried on, if it can be as long. The longer one is more
+than one chunk of most mixers that process a sequence in chunks."""
 
 
 def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
@@ -212,42 +210,31 @@ def plug_in_checks(
         for parameter in mixer.parameters():
             if parameter.requires_grad and not parameter.any():
                 parameter.normal_(std=0.1)
-    grid = context.grid
-    lengths = [min(n, context.max_length) for n in LENGTHS] if grid is None else [math.prod(grid)]
-    for length in dict.fromkeys(lengths):
-        x, at = torch.randn(2, length, context.dim), f"{length} positions"
-        mask = torch.ones(2, length, dtype=torch.bool)
-        mask[1, length // 2 + 1 :] = False
-        if grid is None:
-            step = partial(promises.take_training_step, mixer, x, mask)
-            yield f"forward and backward pass, {at}, with a mask", step
-        step = partial(promises.take_training_step, mixer, x)
-        yield f"forward and backward pass, {at}, without a mask", step
-        for training in (True, False):
-            mode = "training" if training else "evaluation"
-            mixer.train(training)
-            if grid is None:
-                name = f"padding changes no real position in {mode}, {at}"
-                contents = [10 * torch.randn_like(x)]
-                yield name, partial(promises.check_padding, mixer, x, mask, contents)
-            if context.causal:
-                name = f"no position sees a later one in {mode}, {at}"
-                yield name, partial(promises.check_causality, mixer, x, [length - 1])
+    is_padded = context.grid is None
+    length = min(LONG, context.max_length) if context.grid is None else math.prod(context.grid)
+    short = min(SHORT, length)
+    real = {short, max(short, length // 4), -(-length // 2), length - 1, length} - {0}
+    mask = torch.arange(length) < torch.tensor(sorted(real))[:, None]
+    x = torch.randn(*mask.shape, context.dim)
+    x[::2] += 2 * torch.randn(context.dim)  # zeros are like an average position in some rows only
+    few = x[:2, :short] if is_padded else x[:2]
+    step, padding = promises.take_training_step, "padding changes no real position"
+    yield "forward and backward pass without a mask", partial(step, mixer, few)
+    if is_padded:
+        yield "forward and backward pass with a mask", partial(step, mixer, x, mask)
     mixer.zero_grad(set_to_none=True)
-    if grid is None:
-        x, mask = _make_padded_batch(min(PADDED_LENGTH, context.max_length), context.dim)
+    for training in (True, False):
+        mode = "training" if training else "evaluation"
+        mixer.train(training)
+        if is_padded:
+            check = partial(promises.check_padding, mixer, x, mask, [10 * torch.randn_like(x)])
+            yield f"{padding} in {mode}", check
+        if context.causal:
+            check = partial(promises.check_causality, mixer, x[:2], [length - 1])
+            yield f"no position sees a later one in {mode}", check
+    if is_padded:
         yield "results do not depend on the amount of padding", partial(_check_rows, mixer, x, mask)
     yield "its weights keep their shapes", partial(promises.check_weight_shapes, mixer, shapes)
-
-
-def _make_padded_batch(length: int, dim: int) -> tuple[Tensor, Tensor]:
-    """Make a full sequence and shorter ones beside it: (rows, length, dim), and their mask."""
-    few = min(LENGTHS[0], length // 2)
-    real = {few, max(few, length // 4), -(-length // 2), length - 1, length}
-    mask = torch.arange(length) < torch.tensor(sorted(real - {0}))[:, None]
-    x = torch.randn(*mask.shape, dim)
-    x[::2] += 2 * torch.randn(dim)  # zeros are like an average position in some rows only
-    return x, mask
 
 
 def _check_rows(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:

@@ -20,7 +20,7 @@ from common.errors import UnknownName, UserError, nearest
 from common.strict_yaml import plain
 from lra.config.components import Component, Section
 from lra.config.registry import find_mixer, find_task
-from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
+from lra.config.request import Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
 from lra.config.settings_files import CONFIGS, Entry, read_layers
 from tasks.base import Task
@@ -50,7 +50,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
     layers = read_layers(request, task.name, mixer.name, configs)
     initial, settings = _merge(layers), _merge([*layers, request.changes])
-    sections = _validate(settings, [task, mixer], RUN_SECTIONS, "a run")
+    sections = _validate(settings, [task, mixer], RUN_SECTIONS)
 
     def is_changed(name: str) -> bool:
         setting = settings.get(name)
@@ -82,7 +82,7 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     task = find_task(request.task, "--task")
     settings = _merge([*read_layers(request, task.name, None, configs), request.changes])
     with name_origins({name: setting.origin for name, setting in settings.items()}):
-        return task.build(_validate(settings, [task], {}, "the data")["task"])
+        return task.build(_validate(settings, [task])["task"])
 
 
 def compose_options(component: Component, changes: Sequence[Change]) -> Section:
@@ -90,8 +90,7 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
 
     Raises: UserError, also for a change of anything else.
     """
-    kind = component.kind
-    return _validate(_merge([changes]), [component], {}, f"a {kind} alone")[kind]
+    return _validate(_merge([changes]), [component])[component.kind]
 
 
 def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
@@ -136,23 +135,21 @@ def name_origins(origins: Mapping[str, str]) -> Iterator[None]:
 
 
 def _validate(
-    settings: Settings,
-    components: Iterable[Component],
-    types: Mapping[str, type[Section]],
-    what: str,
+    settings: Settings, components: Iterable[Component], more: Mapping[str, type[Section]] = {}
 ) -> dict[str, Any]:
     """Check the names and values of settings, and return the sections by name.
 
-    The options of `components` are sections, and `types` are further ones. Files may have settings
-    of others, which have no effect on `what` is configured; flags may not.
+    The options of `components` are sections, and `more` are further ones. Files may have settings
+    of other sections, which have no effect; flags may not.
     """
     owners = {component.kind: component for component in components}
-    types = {**{kind: owner.options for kind, owner in owners.items()}, **types}
+    types = {**{kind: owner.options for kind, owner in owners.items()}, **more}
     for setting in settings.values():
         cls = types.get(setting.section)
         is_known = isinstance(setting, Entry) if cls is None else setting.key in cls.model_fields
         if not is_known:
-            raise _explain_name(setting, types, owners, what)
+            owner = owners.get(setting.section)
+            raise _explain_name(setting, types, setting.section if owner is None else owner.name)
     found: dict[str, Any] = {}
     for section, cls in types.items():
         values = {s.key: s.value for s in settings.values() if s.section == section}
@@ -165,12 +162,7 @@ def _validate(
     return found
 
 
-def _explain_name(
-    setting: Change,
-    types: Mapping[str, type[Section]],
-    owners: Mapping[str, Component],
-    what: str,
-) -> UserError:
+def _explain_name(setting: Change, types: Mapping[str, type[Section]], owner: str) -> UserError:
     """Explain that there is no such setting, and suggest one with a similar key."""
     section, key, origin = setting.section, setting.key, setting.origin
     ordered = sorted(types, key=lambda name: name != section)
@@ -180,12 +172,9 @@ def _explain_name(
     if not section:
         question = f"; did you mean {hint}?" if hint else ""
         return UserError(f"{origin}: expected section.key=value{question}")
-    if section not in SECTIONS:
-        return UnknownName("section", section, SECTIONS, origin, hint)
     if section not in types:
-        return UserError(f"{origin}: {setting.name} has no effect on {what}")
-    kind = f"option of {owners[section].name if section in owners else section}"
-    return UnknownName(kind, key, types[section].model_fields, origin, hint)
+        return UnknownName("section", section, types, origin, hint)
+    return UnknownName(f"option of {owner}", key, types[section].model_fields, origin, hint)
 
 
 def _explain_value(error: Any, name: str, origin: str) -> UserError:
