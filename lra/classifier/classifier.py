@@ -237,27 +237,24 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
         for a pattern of a flag that matches none; and for a distribution that needs the size of a
         linear map, if the parameter belongs to none.
     """
-    starts = config.model.starts
-    fan_of = compute_fans(model) if starts else {}
-    idle = dict.fromkeys(starts)
-    for name, parameter in model.named_parameters() if starts else ():
+    starts, fan_of = config.model.starts, compute_fans(model)
+    unused = set(starts)
+    for name, parameter in model.named_parameters():
         patterns = [pattern for pattern in starts if fnmatchcase(name, pattern)]
         if len(patterns) > 1:
             both = " and ".join(patterns[:2])
             raise UserError(f"model.starts: {both} both match {name}; remove one")
         for pattern in patterns:
-            idle.pop(pattern, None)
+            unused.discard(pattern)
             try:
-                start = parse_initial_distribution(starts[pattern])(fan_of[name])
+                parse_initial_distribution(starts[pattern])(fan_of[name]).draw(parameter)
             except ZeroDivisionError:
                 raise UserError(
                     f"model.starts: distribution {starts[pattern]} needs the size of a linear map, "
                     f"and {name} belongs to none; use normal with a deviation"
                 ) from None
-            start.draw(parameter)
-    if idle and "model.starts" in config.changed:
-        names = ", ".join([*fan_of][:3])
+    if unused and "model.starts" in config.changed:
         raise UserError(
-            f"model.starts: {next(iter(idle))} matches no parameter; expected patterns of names "
-            f"like {names}"
+            f"model.starts: {min(unused)} matches no parameter; expected patterns of names like "
+            f"{', '.join([*fan_of][:3])}"
         )

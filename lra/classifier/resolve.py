@@ -117,8 +117,6 @@ def _list_contradictions(
             f"train.schedule is {train.schedule} and train.plateau_patience is "
             f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone"
         )
-    if train.micro_batch is not None and train.micro_batch > train.batch_size:
-        yield f"train.micro_batch {train.micro_batch} exceeds batch_size {train.batch_size}"
     if train.steps is None and train.epochs is None and train.minutes is None:
         yield "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N"
     yield from _list_contradictions_of_targets(config, info, given)
@@ -187,8 +185,7 @@ def check_plug_in(component: MixerComponent, mixer: nn.Module, context: MixerCon
     Args:
         mixer: a new mixer; it is left in evaluation mode, without parameters that are all 0.
         context: the context that it is built for; a grid has no padding.
-    Raises: UserError for a broken promise, see `plug_in_checks`, and for anything that the mixer
-        raises in training or evaluation.
+    Raises: UserError for a broken promise, and for anything that the mixer raises.
     """
     if component.code is not None:
         with component.explain_errors("it failed in a trial"):
@@ -245,10 +242,7 @@ def _check_rows(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
 
 
 def count_parameters(config: RunConfig) -> int:
-    """Count the trainable parameters of a run's model by building it.
-
-    Raises: UserError for options of the mixer that contradict one another.
-    """
+    """Count the trainable parameters of a run's model by building it; raises as `Classifier`."""
     # A mixer may cache tensors while it is built; they must not be on the meta device.
     model = Classifier(config, config.build_task().info)
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -260,7 +254,6 @@ def match_parameters(request: RunRequest, other: str) -> RunRequest:
     This is the Long Range Arena's rule for a fair comparison (Tay et al., 2021).
 
     Args:
-        request: the run.
         other: the mixer to match. Changed options of the run's own mixer do not apply to it.
     Returns: the request with this model.dim.
     Raises: UserError if no model.dim comes within 5 %.
@@ -299,21 +292,15 @@ def _find_nearest(count_at: Callable[[int], int], start: int, goal: int) -> tupl
 
     The mixer accepts `start`; for a dim that it refuses, `count_at` raises UserError.
     """
-    counts = {start: count_at(start)}
-
-    def try_near(dim: int, low: int, high: int) -> int | None:
-        """Count at the accepted dim that is nearest to `dim`, strictly between low and high."""
-        for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
+    counts: dict[int, int] = {}
+    low, high, near = 0, None, start
+    while True:
+        end = max(3 * low, start + 1) if high is None else high
+        for dim in sorted(range(low + 1, end), key=lambda dim: abs(dim - near)):
             with contextlib.suppress(UserError):  # for instance heads that do not divide a width
-                counts[candidate] = count_at(candidate)
-                return candidate
-        return None
-
-    low = high = start
-    while counts[high] < goal and (larger := try_near(2 * high, high, 3 * high)) is not None:
-        low, high = high, larger
-    while counts[low] > goal and (smaller := try_near(low // 2, 0, low)) is not None:
-        low, high = smaller, low
-    while (middle := try_near((low + high) // 2, low, high)) is not None:
-        low, high = (middle, high) if counts[middle] < goal else (low, middle)
-    return min(counts.items(), key=lambda item: abs(item[1] - goal))
+                counts[dim] = count_at(dim)
+                break
+        else:
+            return min(counts.items(), key=lambda item: abs(item[1] - goal))
+        low, high = (dim, high) if counts[dim] < goal else (low, dim)
+        near = 2 * low if high is None else (low + high) // 2
