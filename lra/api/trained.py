@@ -87,13 +87,12 @@ class TrainedRun:
                 f"{self.folder}: the run was stopped in its pretraining, and its model has learned "
                 f"no labels; the run's own command goes on with it"
             )
-        trained = self.config.build_task().info
-        component, has_learned = (
-            self.config.mixer_component,
-            self.config.model.positions == "learned",
+        config, component = self.config, self.config.mixer_component
+        trained = config.build_task().info
+        is_bound = config.model.positions == "learned" or not getattr(
+            component.cls, "takes_longer", True
         )
-        takes_longer = getattr(component.cls, "takes_longer", True) and not has_learned
-        if info.max_length > trained.max_length and not takes_longer:
+        if info.max_length > trained.max_length and is_bound:
             raise UserError(
                 f"{self.folder}: the model has parameters for {trained.max_length:,} positions, "
                 f"expected data of at most so many; got {info.max_length:,}"
@@ -101,7 +100,7 @@ class TrainedRun:
         best = state["trainer"]["best"]
         self._refuse_other_weights(best)
         with component.explain_errors("its trained model cannot be built"):
-            model = Classifier(self.config, info, trained=trained)
+            model = Classifier(config, info, trained=trained)
             try:
                 model.load_state_dict((best or state["trainer"])["model"])
             except RuntimeError as error:

@@ -67,17 +67,8 @@ def run(
     Args:
         task: a name of `lra.tasks()`, or a task of your own, "parity.py:Parity".
         mixer: a name of `lra.mixers()`, or a mixer of your own, "gated_mean.py:GatedMean".
-        preset: paper, quick, budget, or a preset of the mixer's own.
-        protocol: s4 or lra.
-        seed: seed of the model's parameters, the order of examples, and dropout.
-        device: auto, cpu, cuda or cuda:N.
-        results_dir: folder in which runs/ is.
-        data_dir: folder of official files and caches.
-        max_steps: stop, resumably, at this step of the run.
-        max_minutes: stop, resumably, after this time of training.
-        match_params: choose model.dim so that the parameters come within 5 % of this mixer's.
-        resume: auto, or never for a new run beside a finished one.
-        label: name of the run in tables.
+        preset, protocol, seed, device, results_dir, data_dir, max_steps, max_minutes, match_params,
+            resume, label: as the flags of `run_task.py` (`python run_task.py --help`).
         quiet: print warnings only, instead of log lines and progress.
         **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
     Returns: the run, as `lra.load` returns it; `record.status` is done, stopped (by max_steps or

@@ -78,7 +78,7 @@ def _list_contradictions(
     `given` are settings that flags gave a value: a flag without effect is refused, and settings
     files may have such values, for other presets.
     """
-    model, train = config.model, config.train
+    model = config.model
     task, name = f"task {config.task_name}", f"mixer {config.mixer_name}"
     own = mixer if isinstance(mixer, Mixer) else None
     if own is None and hasattr(mixer, "learning_rates"):
@@ -107,20 +107,8 @@ def _list_contradictions(
                 f"model.pooling is cls, which reads a position before all others, and {reason}; "
                 f"use --set model.pooling=mean or last"
             )
-    if train.schedule_steps is not None and train.schedule != "cosine":
-        yield (
-            f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
-            f"train.schedule_steps=null"
-        )
-    if (train.schedule == "plateau") != (train.plateau_patience is not None):
-        yield (
-            f"train.schedule is {train.schedule} and train.plateau_patience is "
-            f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone"
-        )
-    if train.steps is None and train.epochs is None and train.minutes is None:
-        yield "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N"
     yield from _list_contradictions_of_targets(config, info, given)
-    yield from _list_contradictions_of_pretraining(config, info, given)
+    yield from _list_contradictions_of_training(config, info, given)
 
 
 def _list_contradictions_of_targets(
@@ -153,10 +141,22 @@ def _list_contradictions_of_targets(
                 )
 
 
-def _list_contradictions_of_pretraining(
+def _list_contradictions_of_training(
     config: RunConfig, info: TaskInfo, given: Collection[str]
 ) -> Iterator[str]:
     train, pretrain = config.train, config.pretrain
+    if train.schedule_steps is not None and train.schedule != "cosine":
+        yield (
+            f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
+            f"train.schedule_steps=null"
+        )
+    if (train.schedule == "plateau") != (train.plateau_patience is not None):
+        yield (
+            f"train.schedule is {train.schedule} and train.plateau_patience is "
+            f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone"
+        )
+    if train.steps is None and train.epochs is None and train.minutes is None:
+        yield "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N"
     if not config.is_pretrained:
         for name in given:
             if name.startswith("pretrain.") and name != "pretrain.objective":
