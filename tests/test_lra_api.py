@@ -128,18 +128,6 @@ def test_what_is_built_is_what_a_run_starts_with(made: Path) -> None:
     assert loss.isfinite()
 
 
-def test_settings_are_those_of_set_also_of_a_mixer_of_ones_own(made: Path, tmp_path: Path) -> None:
-    (tmp_path / "gated_mean.py").write_text(python_example("docs/your_mixer.md"))
-    mixer = f"{tmp_path / 'gated_mean.py'}:GatedMean"
-    values: Settings = tiny_sections("mixer.bias=false", "train.lr=1e-5", "train.clip_norm=null")
-    built = lra.build("listops", mixer, preset="quick", data_dir=made / "data", **values)
-    config = built.config
-    assert (config.mixer.model_dump()["bias"], config.train.lr) == (False, 1e-5)
-    assert config.train.clip_norm is None
-    assert config.origins["train.lr"].startswith("lra.build, in place of")
-    assert "GatedMean" in {type(module).__name__ for module in built.model.modules()}
-
-
 QUICK = ("listops", "mean")
 untyped: Any = lra
 

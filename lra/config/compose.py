@@ -52,14 +52,11 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     initial, settings = _merge(layers), _merge([*layers, request.changes])
     sections = _validate(settings, [task, mixer], RUN_SECTIONS)
 
-    def is_changed(name: str) -> bool:
-        setting = settings.get(name)
-        if setting is None or setting.section == "log":
-            return False
-        section = sections[setting.section]
-        default = type(section).model_fields[setting.key].default
-        is_new = name not in initial and getattr(section, setting.key) != default
-        return bool(setting.replaced) or is_new
+    def is_changed(change: Change) -> bool:
+        section, name = sections[change.section], change.name
+        default = type(section).model_fields[change.key].default
+        before = initial[name].value if name in initial else default
+        return name in settings and getattr(section, change.key) != before
 
     return RunConfig(
         task_name=task.name,
@@ -68,7 +65,9 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         protocol=request.protocol,
         **sections,
         origins={name: setting.history for name, setting in settings.items()},
-        changed=tuple(filter(is_changed, dict.fromkeys(c.name for c in request.changes))),
+        changed=tuple(
+            dict.fromkeys(c.name for c in request.changes if c.section != "log" and is_changed(c))
+        ),
         mixer_component=mixer,
         task_component=task,
     )
