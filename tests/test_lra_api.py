@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 import lra
 import run_task
-from conftest import Settings, python_example, tiny_arguments, tiny_sections
+from conftest import tiny_arguments, tiny_sections
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
 from lra.train.trainer import Trainer

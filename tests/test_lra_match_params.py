@@ -98,4 +98,4 @@ def test_the_run_is_that_of_the_dim(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     said = re.match(r"parameters: transformer [\d,]+ at model.dim (\d+), tnn [\d,]+", captured.err)
     assert said is not None
-    assert f"# --match-params tnn model.dim={said[1]}, in place of" in captured.out
+    assert f"# --match-params tnn model.dim={said[1]}\n" in captured.out

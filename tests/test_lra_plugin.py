@@ -123,7 +123,7 @@ def test_siblings_modules_and_type_hints() -> None:
         ("tn", "unknown mixer 'tn'; did you mean tnn?"),
         ("folder/own:Scale", "expected path/to/file.py:ClassName"),
         ("nowhere.py:Scale", "--mixer nowhere.py:Scale: there is no file nowhere.py"),
-        ("nowhere_at_all:Scale", "there is no module nowhere_at_all"),
+        ("nowhere_at_all:Scale", "No module named 'nowhere_at_all'"),
         ("own.py:Scal", "unknown class 'Scal'; did you mean Scale? (valid: Abstract, NoCon"),
         (
             "own.py:START",

@@ -199,12 +199,9 @@ class Classifier(nn.Module):
 
 
 def count_state(model: Classifier, length: int) -> int | None:
-    """Count the real numbers that a sequence carries from one position to the next, in all layers.
+    """Count the real numbers that a sequence of `length` positions carries from one to the next.
 
-    Args:
-        model: a classifier.
-        length: positions of the sequence.
-    Returns: the number; None for a model that is not causal, or without a recurrence.
+    Returns: the number for all layers; None if the model is not causal, or has no recurrence.
     """
     mixers = [block.mixer for block in model.blocks]
     recurrent = [m for m in mixers if isinstance(m, RecurrentMixer) and m.context.causal]

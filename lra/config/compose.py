@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from common.errors import UnknownName, UserError, nearest
-from common.strict_yaml import plain
 from lra.config.components import Component, Section
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import Change, RunRequest, TaskRequest
@@ -64,7 +62,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         preset=request.preset,
         protocol=request.protocol,
         **sections,
-        origins={name: setting.history for name, setting in settings.items()},
+        origins={name: setting.origin for name, setting in settings.items()},
         changed=tuple(
             dict.fromkeys(c.name for c in request.changes if c.section != "log" and is_changed(c))
         ),
@@ -95,25 +93,18 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
 def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
     """Merge layers: each setting replaces that of its name, and those that it excludes.
 
-    The origin of a flag's setting names what it replaced, and every origin what it excluded.
     Raises: UserError for a layer with two settings that exclude each other.
     """
     merged: dict[str, Change] = {}
     for layer in layers:
         given = {change.name: change for change in layer}
         for name, change in given.items():
-            gone: list[str] = []
-            old = merged.get(name)
-            if not isinstance(change, Entry) and old is not None and old.value != change.value:
-                gone.append(f"{plain(old.value)} of {old.origin}")
             for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
                 if other in given and given[other].value is not None:
                     origins = " and ".join(dict.fromkeys([change.origin, given[other].origin]))
                     raise UserError(f"{origins}: set {name} or {other}, not both")
-                excluded = merged.pop(other, None)
-                if excluded is not None and excluded.value is not None:
-                    gone.append(f"{other} {plain(excluded.value)} of {excluded.origin}")
-            merged[name] = replace(change, replaced=", ".join(gone))
+                merged.pop(other, None)
+            merged[name] = change
     return merged
 
 

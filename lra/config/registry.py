@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import os
 import pkgutil
@@ -111,8 +110,6 @@ def load_class(spec: str, origin: str) -> tuple[ModuleType, type]:
         module = _run_file(Path(target), origin)
     elif name.isidentifier() and all(part.isidentifier() for part in target.split(".")):
         _add_to_path(Path.cwd())
-        if importlib.util.find_spec(target.partition(".")[0]) is None:
-            raise UserError(f"{origin}: there is no module {target}; expected {FORMS}")
         with explain_code(origin, "its import failed", target.replace(".", "/")):
             module = importlib.import_module(target)
     else:

@@ -34,18 +34,11 @@ class Change:
     value: Any
     origin: str
     """The flag and its text, the Python function that was called with the value, or the file."""
-    replaced: str = ""
-    """Description of the values that this one has replaced, once settings are merged."""
 
     @property
     def name(self) -> str:
         """Full name of the setting: "train.lr"."""
         return f"{self.section}.{self.key}"
-
-    @property
-    def history(self) -> str:
-        """Describe where the value is from, and what it has replaced."""
-        return f"{self.origin}, in place of {self.replaced}" if self.replaced else self.origin
 
     @property
     def text(self) -> str:

@@ -206,7 +206,7 @@ class RunConfig:
     pretrain: PretrainConfig
     log: LogConfig
     origins: Mapping[str, str]
-    """Origin of each value that is not a default, and what it replaced, by "section.key"."""
+    """Origin of each value that is not a default, by "section.key"."""
     changed: tuple[str, ...]
     """Names of the settings that `--set` and other flags changed, without those of `log`."""
     mixer_component: MixerComponent = field(compare=False, repr=False)

@@ -81,7 +81,7 @@ class RunRecord(TestedRecord):
     settings: Settings
     """Every setting of the run, by full name: "train.lr"."""
     origins: Origins
-    """Where each setting that is not a default comes from, and what it replaced."""
+    """Where each setting that is not a default comes from."""
     changed: list[SettingName]
     """Names of the settings that flags changed; a run with any of them differs from its preset."""
     label: RowLabel | None = None
