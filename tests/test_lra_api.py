@@ -105,7 +105,7 @@ def test_what_cannot_be_loaded_says_why(made: Path, tmp_path: Path) -> None:
     with pytest.raises(lra.UserError, match=r"that of the run was generated \(00000000\)"):
         _ = lra.load(run.folder, data_dir=made / "data").dataset
     run.record.model_copy(update={"config_hash": "0" * 16}).save(run.folder)
-    with pytest.raises(lra.UserError, match="settings files have changed since"):
+    with pytest.raises(lra.UserError, match="expected 0000000000000000; go back to the code"):
         lra.load(run.folder)
     path.write_text("{}")
     with pytest.raises(lra.UserError, match="not a record of schema 2"):

@@ -8,19 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
-from common.strict_yaml import plain
 from lra.classifier.resolve import resolve
 from lra.config.registry import digest
-from lra.config.request import Change, RunRequest, parse_changes
+from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
-from lra.record.schema import section_of, write_changes
 from lra.train.run_folder import CODE_FILES
 
 
 def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
-    """Ask for the settings of a run, with further changes; a plug-in is read from where it was."""
-    own = parse_changes(write_changes(record.changes), "the run's --set")
+    """Ask for the settings of a run, with further changes; a plug-in is read from where it was.
+
+    All settings are those of the record, whatever settings files say by now.
+    """
+    settings = ((name.partition("."), value) for name, value in record.settings.items())
+    own = [Change(name[0], name[2], value, "the run's record") for name, value in settings]
     return RunRequest(
         task=record.task_from or record.task,
         mixer=record.mixer_from or record.mixer,
@@ -33,7 +35,7 @@ def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
 def recompose(folder: Path, record: RunRecord) -> RunConfig:
     """Compose the settings of a run again.
 
-    Raises: UserError if the settings files, or a plug-in's options, have changed since the run.
+    Raises: UserError if the suite, or a plug-in, has other settings than at the time of the run.
     """
     config = resolve(request_of(record))
     with_its_code = replace(
@@ -43,16 +45,10 @@ def recompose(folder: Path, record: RunRecord) -> RunConfig:
     )
     if with_its_code.hash == record.config_hash:
         return config
-    before, now = record.settings, config.settings
-    changed = [
-        f"{name} was {plain(before.get(name))}, is {plain(now.get(name))}"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name) and section_of(name) not in ("pretrain", "log")
-    ]
     raise UserError(
-        f"{folder}: its settings cannot be composed again: "
-        f"{', '.join(changed[:3]) or 'settings files have changed since'}; go back to the settings "
-        f"files, or the options, of the run (its commit: {record.git.get('commit') or 'not known'})"
+        f"{folder}: its settings cannot be composed again: they give the hash "
+        f"{with_its_code.hash}, expected {record.config_hash}; go back to the code of the run (its "
+        f"commit: {record.git.get('commit') or 'not known'})"
     )
 
 

@@ -141,8 +141,7 @@ class TrainedRun:
 
         Args:
             path: the file, which is replaced if it exists.
-        Raises: UserError if there is no checkpoint, or if a weight is of a type that safetensors
-            does not have (complex128).
+        Raises: UserError if there is no checkpoint.
         """
         settings = {
             name: getattr(self.config, name).model_dump(mode="json")
@@ -151,10 +150,7 @@ class TrainedRun:
         names = {"task": self.record.task, "mixer": self.record.mixer, "run": self.record.run_id}
         # Copies, as tied weights share memory, which the format cannot say.
         weights = {name: w.cpu().clone() for name, w in self.model.state_dict().items()}
-        try:
-            content = save(weights, {**names, "settings": json.dumps(settings)})
-        except KeyError as error:
-            raise UserError(f"{path}: safetensors has no type {error}") from None
+        content = save(weights, {**names, "settings": json.dumps(settings)})
         write_atomically(Path(path), content)
 
     @check_arguments

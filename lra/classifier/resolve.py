@@ -57,7 +57,8 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         different = min(model.depth, 2 if model.axes == "alternate" else 1)
         mixer, *_ = build_layers(config, info, length, different)
         mixer = mixer.mixer if isinstance(mixer, AlongAxis) else mixer
-        given = {change.name for change in request.changes if change.value not in (None, False)}
+        changes = (one for one in request.changes if one.name in config.changed)
+        given = {change.name for change in changes if change.value not in (None, False)}
         for contradiction in _list_contradictions(config, info, mixer, given):
             raise UserError(contradiction)
         grid = None if model.axes == "flat" else info.grid
