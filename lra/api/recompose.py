@@ -9,10 +9,12 @@ from pathlib import Path
 
 from common.errors import UserError
 from lra.classifier.resolve import resolve
+from lra.config.compose import EXCLUSIVE
 from lra.config.registry import digest
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
+from lra.record.schema import section_of
 from lra.train.run_folder import CODE_FILES
 
 
@@ -21,8 +23,13 @@ def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
 
     All settings are those of the record, whatever settings files say by now.
     """
-    settings = ((name.partition("."), value) for name, value in record.settings.items())
-    own = [Change(name[0], name[2], value, "the run's record") for name, value in settings]
+    settings = record.settings
+    own = [
+        Change(section_of(name), name.partition(".")[2], value, "the run's record")
+        for name, value in settings.items()
+        # A warm-up of 0 steps is the default where there is a share.
+        if value or not any(settings.get(other) for other in EXCLUSIVE.get(name, ()))
+    ]
     return RunRequest(
         task=record.task_from or record.task,
         mixer=record.mixer_from or record.mixer,
