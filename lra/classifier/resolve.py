@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -68,7 +68,7 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
 
 
 def _list_contradictions(
-    config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Collection[str]
+    config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Set[str]
 ) -> Iterator[str]:
     """List the contradictions between settings, the task, and the mixer of the first block.
 
@@ -109,12 +109,12 @@ def _list_contradictions(
 
 
 def _list_contradictions_of_targets(
-    config: RunConfig, info: TaskInfo, given: Collection[str]
+    config: RunConfig, info: TaskInfo, given: Set[str]
 ) -> Iterator[str]:
     model, axes, predicted = config.model, config.model.axes, PREDICTED.get(info.targets)
     asks = f"task {config.task_name} predicts {predicted or 'classes of examples'}, and"
     if predicted:
-        for name in OF_HEADS.intersection(given):
+        for name in sorted(OF_HEADS & given):
             yield f"{name} has no effect: task {config.task_name} predicts {predicted}"
         if info.towers > 1:
             yield f"{asks} has {info.towers} sequences per example, expected 1"
@@ -139,7 +139,7 @@ def _list_contradictions_of_targets(
 
 
 def _list_contradictions_of_training(
-    config: RunConfig, info: TaskInfo, given: Collection[str]
+    config: RunConfig, info: TaskInfo, given: Set[str]
 ) -> Iterator[str]:
     train, pretrain = config.train, config.pretrain
     if train.schedule_steps is not None and train.schedule != "cosine":
@@ -155,7 +155,7 @@ def _list_contradictions_of_training(
     if train.steps is None and train.epochs is None and train.minutes is None:
         yield "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N"
     if not config.is_pretrained:
-        for name in given:
+        for name in sorted(given):
             if name.startswith("pretrain.") and name != "pretrain.objective":
                 yield f"{name} has no effect: there is no pretraining (--pretrain masked or next)"
         return

@@ -108,15 +108,11 @@ def options_model(owner: type) -> type[Section]:
 
 @contextmanager
 def explain_code(origin: str, what: str, file: str) -> Iterator[None]:
-    """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
+    """Turn whatever the code of a plug-in's `file` raises, `sys.exit` included, into a UserError.
 
-    Errors that explain themselves, interrupts, running out of memory, and errors of the file system
-    outside of the plug-in are raised as they are. The working directory stays the same.
-
-    Args:
-        origin: start of the message.
-        what: the consequence of an error, "its constructor failed" for instance.
-        file: the file of the plug-in, or a part of its path.
+    Its message is "origin: what: error". Errors that explain themselves, interrupts, running out of
+    memory, and errors of the file system outside of the plug-in are raised as they are. The working
+    directory stays the same.
     """
     try:
         with chdir("."):
