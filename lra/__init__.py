@@ -17,10 +17,9 @@ __all__ = [
 
 _MODULES = {
     "common.errors": ("DataError", "UserError"),
-    "lra.api.data": ("Built", "Data", "build", "data", "mixers", "tasks"),
     "lra.api.frame": ("metrics", "records"),
     "lra.api.trained": ("TrainedRun", "load"),
-    "lra.api.training": ("run",),
+    "lra.api.training": ("Built", "Data", "build", "data", "mixers", "run", "tasks"),
 }
 """Names that a module has for this package."""
 

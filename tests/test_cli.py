@@ -19,7 +19,7 @@ from common.progress import Progress, duration
 from conftest import ROOT, tiny_arguments, tiny_sections
 from lra import __main__ as all_commands
 from lra import prepare
-from lra.api.data import build
+from lra.api.training import build
 from lra.record.run import load_record
 from lra.runtime.cli import SCRIPTS, report_error
 from lra.runtime.console import (
@@ -170,7 +170,7 @@ def test_prepare_verifies_and_exports(tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(lines) == 481
     for mistake, part in (
         (["--source", "offical"], "did you mean official?"),
-        (["--set", "train.lr=1"], "has no effect on the data"),
+        (["--set", "train.lr=1"], "unknown section 'train' (valid: task)"),
         (["--examples", "2"], "got 2 examples, expected at least 3"),
     ):
         assert prepare.main([*base, *mistake]) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -12,18 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 import lra
 import run_task
-from conftest import Settings, python_example, tiny_arguments, tiny_sections
+from conftest import tiny_arguments, tiny_sections
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
 from lra.train.trainer import Trainer
-from models.base import MixerContext
-from models.tnn import TNN
 
 
 @pytest.fixture(scope="module")
@@ -73,25 +68,7 @@ def test_a_loaded_run_has_its_record_settings_and_best_weights(run: lra.TrainedR
     assert best is not None
     assert all(torch.equal(w, best["model"][n]) for n, w in run.model.state_dict().items())
     assert not run.model.training
-    again = lra.load(run.folder / "result.json")
-    assert again.folder == run.folder
-    assert repr(again) == f"TrainedRun({str(run.folder)!r})"
-
-
-def test_weights_are_saved_for_others(run: lra.TrainedRun, tmp_path: Path) -> None:
-    path = tmp_path / "tnn.safetensors"
-    run.save_weights(str(path))
-    wanted = run.model.state_dict()
-    weights = load_file(path)
-    assert weights.keys() == wanted.keys()
-    assert all(torch.equal(w, wanted[name]) for name, w in weights.items())
-    with safe_open(path, "np") as file:
-        metadata = file.metadata()
-    assert (metadata["mixer"], metadata["run"]) == ("tnn", run.record.run_id)
-    settings = json.loads(metadata["settings"])
-    mixer = TNN(MixerContext.of(dim=settings["model"]["dim"], length=80), **settings["mixer"])
-    own = {n.removeprefix("blocks.1.mixer."): w for n, w in weights.items() if ".1.mixer." in n}
-    mixer.load_state_dict(own)
+    assert lra.load(run.folder / "result.json").folder == run.folder
 
 
 def test_a_stopped_run_is_loaded_and_nothing_is_prepared_before_it_is_used(
@@ -128,7 +105,7 @@ def test_what_cannot_be_loaded_says_why(made: Path, tmp_path: Path) -> None:
     with pytest.raises(lra.UserError, match=r"that of the run was generated \(00000000\)"):
         _ = lra.load(run.folder, data_dir=made / "data").dataset
     run.record.model_copy(update={"config_hash": "0" * 16}).save(run.folder)
-    with pytest.raises(lra.UserError, match="settings files have changed since"):
+    with pytest.raises(lra.UserError, match="expected 0000000000000000; go back to the code"):
         lra.load(run.folder)
     path.write_text("{}")
     with pytest.raises(lra.UserError, match="not a record of schema 2"):
@@ -151,28 +128,6 @@ def test_what_is_built_is_what_a_run_starts_with(made: Path) -> None:
     assert loss.isfinite()
 
 
-def test_settings_are_those_of_set_also_of_a_mixer_of_ones_own(made: Path, tmp_path: Path) -> None:
-    (tmp_path / "gated_mean.py").write_text(python_example("docs/your_mixer.md"))
-    mixer = f"{tmp_path / 'gated_mean.py'}:GatedMean"
-    values: Settings = tiny_sections("mixer.bias=false", "train.lr=1e-5", "train.clip_norm=null")
-    built = lra.build("listops", mixer, preset="quick", data_dir=made / "data", **values)
-    config = built.config
-    assert (config.mixer.model_dump()["bias"], config.train.lr) == (False, 1e-5)
-    assert config.train.clip_norm is None
-    assert config.origins["train.lr"].startswith("lra.build, in place of")
-    assert "GatedMean" in {type(module).__name__ for module in built.model.modules()}
-
-
-class Unprintable:
-    """Fails in whatever it is asked."""
-
-    def __repr__(self) -> str:
-        raise ZeroDivisionError("no text")
-
-    def __array__(self, *_: object) -> np.ndarray:
-        raise ZeroDivisionError("no array")
-
-
 QUICK = ("listops", "mean")
 untyped: Any = lra
 
@@ -181,12 +136,10 @@ untyped: Any = lra
     ("call", "message"),
     [
         (lambda: untyped.build("listops"), "lra.build: mixer: Missing required"),
-        (lambda: untyped.build("listops", Unprintable()), "lra.build: mixer: got <Unprintable"),
         (lambda: lra.build(*QUICK, seed=-1), "lra.build: seed: got -1, expected greater than"),
         (lambda: lra.build(*QUICK, trian={}), "lra.build: unknown section 'trian'; did you"),
-        (lambda: lra.build(*QUICK, train={"lr": Unprintable()}), "lra.build: train.lr: got"),
+        (lambda: lra.build(*QUICK, train={"lr": np.ones(2)}), "lra.build: train.lr: got array"),
         (lambda: untyped.load("x", devise="cpu"), "devise: Unexpected keyword argument"),
-        (lambda: lra.load("nowhere"), "nowhere: there is no result.json"),
         (lambda: lra.metrics("nowhere"), "run: there is no nowhere/metrics.jsonl"),
     ],
 )
@@ -200,6 +153,6 @@ def test_wrong_arguments_of_a_run_are_named(run: lra.TrainedRun) -> None:
     for split in (None, 3, ["test"], "tset"):
         with pytest.raises(lra.UserError, match=r"split: (got|unknown split)"):
             method(split)
-    for indices in ([50], [-1], [0.5], [[1], [2, 3]], "test", Unprintable(), np.ones(50, bool)):
+    for indices in ([50], [-1], [0.5], [[1], [2, 3]], "test", np.ones(50, bool)):
         with pytest.raises(lra.UserError, match=r"indices: got .*expected whole numbers"):
             method("test", indices)

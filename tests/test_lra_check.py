@@ -181,7 +181,7 @@ def test_a_subclass_of_mixer_is_held_to_the_contract(
     Path("own.py").write_text(right.replace(old, new))
     assert main(["own.py:Shift"]) == (1 if failed else 0)
     shown = shown_in_one_line(capsys)
-    assert f"FAILED {failed}" in shown if failed else "all 37 checks passed" in shown
+    assert f"FAILED {failed}" in shown if failed else "checks passed" in shown
 
 
 @pytest.mark.thorough

@@ -311,9 +311,11 @@ def test_changed_code_is_named_and_on_request_run_and_marked(
     assert sorted(one.has_changed_code for one in found) == [False, True]
 
 
-def test_changed_settings_are_named(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("own.py").write_text(SCALE.replace("by: float = 1.0", "by: float = 2.0"))
+def test_a_run_keeps_its_settings(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = command(Path(), "--run", str(own_run), "--lengths", "90", "--trust-code")
-    assert main(asked) == 2
+    Path("own.py").write_text(SCALE.replace("by: float = 1.0", "by: float = 2.0"))
+    assert main(asked) == 0
+    Path("own.py").write_text(SCALE.replace("by", "factor"))
+    assert main([*asked, "--again"]) == 2
     shown = capsys.readouterr().err
-    assert "its settings cannot be composed again: mixer.by was 1.0, is 2.0; go back to" in shown
+    assert "the run's record: unknown option of Scale 'by' (valid: factor)" in shown

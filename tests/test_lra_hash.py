@@ -7,8 +7,10 @@ from typing import Annotated
 import pytest
 from pydantic import create_model
 
+import lra.config.compose
 from common.options import Added
 from conftest import ROOT
+from lra.api.recompose import request_of
 from lra.config.components import Section, options_model
 from lra.config.request import SPEED_ALONE
 from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
@@ -35,6 +37,8 @@ def test_shipped_runs_have_the_hash_of_their_settings() -> None:
     assert len(SHIPPED) > 50
     for record in SHIPPED:
         assert composed(record).hash == record.config_hash, record.run_id
+        again = lra.config.compose.compose(request_of(record))
+        assert again.hash == record.config_hash, record.run_id
 
 
 def add_option(owner: type) -> type[Section]:

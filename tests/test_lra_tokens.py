@@ -14,7 +14,6 @@ import run_task
 from common.errors import DataError
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
-from lra.train.scores import token_scores
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset
@@ -63,15 +62,6 @@ def trainer_of(own: str, dataset: Dataset, *changes: str) -> Trainer:
     return Trainer(config, config.build_task().info, dataset, 0, CPU)
 
 
-def test_logits_of_labelled_positions_are_those_of_all(own: str, dataset: Dataset) -> None:
-    trainer = trainer_of(own, dataset)
-    batch = dataset.splits["val"].batch(np.arange(20))
-    every = trainer.model(batch.inputs, batch.lengths)
-    assert batch.scored is not None and len(every) == len(batch.inputs)
-    some = trainer.model(batch.inputs, batch.lengths, batch.scored)
-    torch.testing.assert_close(some, every[batch.scored])
-
-
 @pytest.mark.parametrize("micro_batch", ["null", "5"])
 def test_the_loss_is_the_mean_over_labels(own: str, dataset: Dataset, micro_batch: str) -> None:
     trainer = trainer_of(own, dataset, f"train.micro_batch={micro_batch}", "model.norm=layer")
@@ -115,17 +105,6 @@ def test_a_score_is_that_of_a_loop_over_examples(own: str, dataset: Dataset) -> 
     assert (score.correct, score.total) == tuple(score.predictions.sum(axis=0)[[1, 0]])
 
 
-def test_segments_have_equal_weight() -> None:
-    outcomes = np.array([[4, 4, -1], [4, 2, 1], [1, 0, 3]])
-    scores = token_scores(outcomes, {"segment": np.array(["a", "a", "b"])})
-    assert scores.accuracy == pytest.approx((75 + 0) / 2)
-    assert scores.sequence_accuracy == pytest.approx((50 + 0) / 2)
-    assert scores.examples == 3
-    whole = token_scores(outcomes, {})
-    assert [one.name for one in whole.segments] == [""]
-    assert whole.accuracy == pytest.approx(100 * 6 / 9)
-
-
 @pytest.fixture(scope="module")
 def run_folder(own: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train on the task from the command line."""
@@ -148,18 +127,7 @@ def test_a_run_records_all_accuracies(run_folder: Path) -> None:
     assert sum(int(row["correct"]) for row in rows) == record.test_correct
 
 
-RETURNED = {
-    "[[-1] * 5] * 20": "example 0 has 5 positions and the labels",
-    "[[0, 1, 0, 0, 0]] * 19 + [1]": "labels of positions need sequences of tokens",
-}
-
-
-@pytest.mark.parametrize(("returned", "words"), RETURNED.items())
-def test_bad_labels_of_positions_are_named(tmp_path: Path, returned: str, words: str) -> None:
-    path = tmp_path / "bad.py"
-    path.write_text(
-        "class Bad:\n    def examples(self, split, rng):\n"
-        f"        return [rng.integers(0, 3, 5) for _ in range(20)], {returned}\n"
-    )
-    with pytest.raises(DataError, match=words):
-        resolve(f"{path}:Bad", "conv", preset="quick", overrides=TINY).build_task()
+def test_labels_that_fit_no_positions_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(OWN.replace("labels.append(own)", "labels.append(own[:-2])"))
+    with pytest.raises(DataError, match=r"example 0 has .* positions and the labels"):
+        resolve(f"{tmp_path}/bad.py:LastBit", "conv", preset="quick", overrides=TINY).build_task()

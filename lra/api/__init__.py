@@ -1,3 +1,3 @@
 """What `import lra` offers to Python code: training runs, trained models, data, and results."""
 
-__all__ = ["data", "frame", "trained", "training"]
+__all__ = ["frame", "trained", "training"]

@@ -8,19 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
-from common.strict_yaml import plain
 from lra.classifier.resolve import resolve
+from lra.config.compose import EXCLUSIVE
 from lra.config.registry import digest
-from lra.config.request import Change, RunRequest, parse_changes
+from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
-from lra.record.schema import write_changes
+from lra.record.schema import section_of
 from lra.train.run_folder import CODE_FILES
 
 
 def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
-    """Ask for the settings of a run, with further changes; a plug-in is read from where it was."""
-    own = parse_changes(write_changes(record.changes), "the run's --set")
+    """Ask for the settings of a run, with further changes; a plug-in is read from where it was.
+
+    All settings are those of the record, whatever settings files say by now.
+    """
+    settings = record.settings
+    own = [
+        Change(section_of(name), name.partition(".")[2], value, "the run's record")
+        for name, value in settings.items()
+        # A warm-up of 0 steps is the default where there is a share.
+        if value or not any(settings.get(other) for other in EXCLUSIVE.get(name, ()))
+    ]
     return RunRequest(
         task=record.task_from or record.task,
         mixer=record.mixer_from or record.mixer,
@@ -33,7 +42,7 @@ def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
 def recompose(folder: Path, record: RunRecord) -> RunConfig:
     """Compose the settings of a run again.
 
-    Raises: UserError if the settings files, or a plug-in's options, have changed since the run.
+    Raises: UserError if the suite, or a plug-in, has other settings than at the time of the run.
     """
     config = resolve(request_of(record))
     with_its_code = replace(
@@ -43,28 +52,30 @@ def recompose(folder: Path, record: RunRecord) -> RunConfig:
     )
     if with_its_code.hash == record.config_hash:
         return config
-    before, now = record.settings, config.settings
-    changed = [
-        f"{name} was {plain(before.get(name))}, is {plain(now.get(name))}"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name) and not name.startswith(("pretrain.", "log."))
-    ]
     raise UserError(
-        f"{folder}: its settings cannot be composed again: "
-        f"{', '.join(changed[:3]) or 'settings files have changed since'}; go back to the settings "
-        f"files, or the options, of the run (its commit: {record.git.get('commit') or 'not known'})"
+        f"{folder}: its settings cannot be composed again: they give the hash "
+        f"{with_its_code.hash}, expected {record.config_hash}; go back to the code of the run (its "
+        f"commit: {record.git.get('commit') or 'not known'})"
     )
 
 
 def find_changed_code(folder: Path, record: RunRecord) -> str | None:
-    """Say which plug-in of a run is not there as it was; None if none is, or there is none."""
-    for kind, spec, code in (
-        ("task", record.task_from, record.task_code),
-        ("mixer", record.mixer_from, record.mixer_code),
-    ):
+    """Say which plug-in of a run is not there as it was; None if none is, or there is none.
+
+    No code is run.
+    """
+    plug_ins = {
+        "task": (record.task_from, record.task_code),
+        "mixer": (record.mixer_from, record.mixer_code),
+    }
+    for kind, (spec, code) in plug_ins.items():
         if spec is None:
             continue
-        file = _find_file(spec.rpartition(":")[0])
+        target = spec.rpartition(":")[0]
+        path = target.replace(".", "/")
+        dotted = (Path(f, path + end) for f in [*sys.path, ""] for end in (".py", "/__init__.py"))
+        files = [Path(target)] if target.endswith(".py") else dotted
+        file = next((file for file in files if file.is_file()), None)
         if file is None:
             return f"its {kind} is {spec}, and there is no such code here (seen from {Path.cwd()})"
         if digest([str(file)]) != code:
@@ -74,13 +85,3 @@ def find_changed_code(folder: Path, record: RunRecord) -> str | None:
                 f"result"
             )
     return None
-
-
-def _find_file(target: str) -> Path | None:
-    """Find the file that a path or a dotted name stands for, without running any code."""
-    path = target.replace(".", "/")
-    dotted = [
-        Path(place, path + end) for place in [*sys.path, ""] for end in (".py", "/__init__.py")
-    ]
-    files = [Path(target)] if target.endswith(".py") else dotted
-    return next((file for file in files if file.is_file()), None)

@@ -87,21 +87,22 @@ class TrainedRun:
                 f"{self.folder}: the run was stopped in its pretraining, and its model has learned "
                 f"no labels; the run's own command goes on with it"
             )
-        trained = self.config.build_task().info
-        takes_longer = self.config.mixer_component.takes_longer
-        takes_longer &= self.config.model.positions != "learned"
-        if info.max_length > trained.max_length and not takes_longer:
+        config, component = self.config, self.config.mixer_component
+        trained = config.build_task().info
+        is_bound = config.model.positions == "learned" or not getattr(
+            component.cls, "takes_longer", True
+        )
+        if info.max_length > trained.max_length and is_bound:
             raise UserError(
                 f"{self.folder}: the model has parameters for {trained.max_length:,} positions, "
                 f"expected data of at most so many; got {info.max_length:,}"
             )
-        with self.config.mixer_component.explain_errors("its trained model cannot be built"):
-            model = Classifier(self.config, info, trained=trained)
-            best = state["trainer"]["best"]
-            self._refuse_other_weights(best)
-            weights = (best or state["trainer"])["model"]
+        best = state["trainer"]["best"]
+        self._refuse_other_weights(best)
+        with component.explain_errors("its trained model cannot be built"):
+            model = Classifier(config, info, trained=trained)
             try:
-                model.load_state_dict(weights)
+                model.load_state_dict((best or state["trainer"])["model"])
             except RuntimeError as error:
                 said = " ".join(str(error).split())
                 raise UserError(
@@ -123,15 +124,13 @@ class TrainedRun:
 
     def evaluator(self, model: torch.nn.Module, batch_size: int, title: str = "") -> Evaluator:
         """Apply a model as the run did in its own test."""
-        use_tf32(self.device, self.config.train.tf32)
-        use_kernels(self.device, self.config.train.kernels)
+        train = self.config.train
+        use_tf32(self.device, train.tf32)
+        use_kernels(self.device, train.kernels)
         return Evaluator(
-            model=model,
-            batch_size=batch_size,
-            device=self.device,
-            precision=self.config.train.precision,
+            model=model, batch_size=batch_size, device=self.device, precision=train.precision,
             title=title,
-        )
+        )  # fmt: skip
 
     @check_arguments
     def save_weights(self, path: AnyPath) -> None:
@@ -142,23 +141,16 @@ class TrainedRun:
 
         Args:
             path: the file, which is replaced if it exists.
-        Raises: UserError if there is no checkpoint, or if a weight is of a type that safetensors
-            does not have (complex128).
+        Raises: UserError if there is no checkpoint.
         """
-        sections = {name: getattr(self.config, name) for name in ("task", "mixer", "model")}
-        settings = {name: section.model_dump(mode="json") for name, section in sections.items()}
-        metadata = {
-            "task": self.record.task,
-            "mixer": self.record.mixer,
-            "run": self.record.run_id,
-            "settings": json.dumps(settings),
+        settings = {
+            name: getattr(self.config, name).model_dump(mode="json")
+            for name in ("task", "mixer", "model")
         }
+        names = {"task": self.record.task, "mixer": self.record.mixer, "run": self.record.run_id}
         # Copies, as tied weights share memory, which the format cannot say.
         weights = {name: w.cpu().clone() for name, w in self.model.state_dict().items()}
-        try:
-            content = save(weights, metadata)
-        except KeyError as error:
-            raise UserError(f"{path}: safetensors has no type {error}") from None
+        content = save(weights, {**names, "settings": json.dumps(settings)})
         write_atomically(Path(path), content)
 
     @check_arguments

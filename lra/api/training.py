@@ -1,4 +1,4 @@
-"""Training runs from Python: what `run_task.py` does, without the command line."""
+"""Training runs, and the models and data that they start with, without the command line."""
 
 from __future__ import annotations
 
@@ -6,22 +6,36 @@ import contextlib
 import logging
 import signal
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from common.errors import UserError
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
 from lra.api.trained import TrainedRun
+from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import match_parameters, resolve
-from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
-from lra.record.schema import row_label
+from lra.config.compose import compose_task
+from lra.config.registry import MIXERS, TASKS
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, TaskRequest, list_changes
+from lra.config.schema import RunConfig
+from lra.record.schema import RowLabel
 from lra.runtime.cli import is_launched
 from lra.runtime.console import absolute_path, display_messages
-from lra.runtime.environment import choose_device, return_freed_memory
+from lra.runtime.environment import choose_device, return_freed_memory, seed_everything
 from lra.train.run import Run
 from lra.train.stopping import StopRequest
+from tasks.base import Dataset, TaskInfo
+
+
+def tasks() -> list[str]:
+    """Return the names of the suite's tasks, as `--task` takes them."""
+    return sorted(TASKS.classes)
+
+
+def mixers() -> list[str]:
+    """Return the names of the suite's mixers, as `--mixer` takes them."""
+    return sorted(MIXERS.classes)
 
 
 @check_arguments
@@ -40,9 +54,9 @@ def run(
     max_minutes: Minutes | None = None,
     match_params: str | None = None,
     resume: Literal["auto", "never"] = "auto",
-    label: str | None = None,
+    label: RowLabel | None = None,
     quiet: bool = False,
-    **settings: Any,
+    **settings: dict[str, Any],
 ) -> TrainedRun:
     """Train a mixer on a task and save the run, as `run_task.py` does with the same settings.
 
@@ -53,17 +67,8 @@ def run(
     Args:
         task: a name of `lra.tasks()`, or a task of your own, "parity.py:Parity".
         mixer: a name of `lra.mixers()`, or a mixer of your own, "gated_mean.py:GatedMean".
-        preset: paper, quick, budget, or a preset of the mixer's own.
-        protocol: s4 or lra.
-        seed: seed of the model's parameters, the order of examples, and dropout.
-        device: auto, cpu, cuda or cuda:N.
-        results_dir: folder in which runs/ is.
-        data_dir: folder of official files and caches.
-        max_steps: stop, resumably, at this step of the run.
-        max_minutes: stop, resumably, after this time of training.
-        match_params: choose model.dim so that the parameters come within 5 % of this mixer's.
-        resume: auto, or never for a new run beside a finished one.
-        label: name of the run in tables.
+        preset, protocol, seed, device, results_dir, data_dir, max_steps, max_minutes, match_params,
+            resume, label: as the flags of `run_task.py` (`python run_task.py --help`).
         quiet: print warnings only, instead of log lines and progress.
         **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
     Returns: the run, as `lra.load` returns it; `record.status` is done, stopped (by max_steps or
@@ -71,16 +76,12 @@ def run(
     Raises: UserError for settings that a command would refuse, or if another process is training
         this run; DataError for data that can neither be found nor made.
     """
-    if label is not None:
-        row_label(label, "lra.run: label")
     if is_launched():
         raise UserError("lra.run trains in one process; use torchrun run_task.py for several")
     changes = list_changes(settings, "lra.run")
     request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
-    data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
-    results_dir = absolute_path(str(results_dir))
-    torch_device = choose_device(device)
-    stop = StopRequest(max_minutes, max_steps)
+    data_dir, results_dir = absolute_path(str(data_dir)), absolute_path(str(results_dir))
+    torch_device, stop = choose_device(device), StopRequest(max_minutes, max_steps)
     with display_messages(logging.WARNING if quiet else logging.INFO), _torch_defaults():
         if match_params is not None:
             request = match_parameters(request, match_params)
@@ -112,3 +113,76 @@ def _torch_defaults() -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(dtype)
+
+
+class Data(NamedTuple):
+    """The data of a task."""
+
+    dataset: Dataset
+    """Has `splits`, by the names train, val and test; `split.batch(indices)` makes a batch."""
+    info: TaskInfo
+    """Number of classes, longest sequence, and vocabulary size or channels."""
+
+
+@check_arguments
+def data(
+    task: str,
+    /,
+    *,
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
+    data_dir: AnyPath = "data",
+    **settings: dict[str, Any],
+) -> Data:
+    """Prepare the data of a task, as a run of any mixer reads it.
+
+    Args: as those of `lra.run`; settings of the task alone, task={"max_length": 500}.
+    Raises: UserError for settings that a run would refuse, DataError for data that can neither be
+        found nor made.
+    """
+    folder = absolute_path(str(data_dir))
+    changes = list_changes(settings, "lra.data")
+    built = compose_task(TaskRequest(task=task, preset=preset, protocol=protocol, changes=changes))
+    return Data(built.prepare(folder), built.info)
+
+
+class Built(NamedTuple):
+    """The parts that a run starts with."""
+
+    config: RunConfig
+    model: Classifier
+    """Maps `inputs` and `lengths` of a batch to logits, (batch, classes), or (positions, classes)
+    if every position has a target."""
+    dataset: Dataset
+    info: TaskInfo
+
+
+@check_arguments
+def build(
+    task: str,
+    mixer: str,
+    /,
+    *,
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
+    data_dir: AnyPath = "data",
+    seed: Seed = 0,
+    **settings: dict[str, Any],
+) -> Built:
+    """Build the model that a run of these settings starts with, and prepare its data.
+
+    Args: as those of `lra.run`; the seed of the model's parameters seeds torch, NumPy and Python
+        globally.
+    Raises: UserError for settings that a run would refuse, DataError for data that can neither be
+        found nor made.
+    """
+    folder = absolute_path(str(data_dir))
+    changes = list_changes(settings, "lra.build")
+    request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
+    config = resolve(request)
+    built_task = config.build_task()
+    dataset = built_task.prepare(folder)
+    seed_everything(seed)
+    with config.mixer_component.explain_errors("its model cannot be built"):
+        model = Classifier(config, built_task.info)
+    return Built(config, model, dataset, built_task.info)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from lra.bench.case import Case, Subject
-from lra.classifier.plugin_check import check_plug_in
+from lra.classifier.resolve import check_plug_in
 from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
 from lra.config.registry import find_mixer

@@ -10,7 +10,7 @@ import sys
 from common.errors import UserError
 from lra.check.checks import LENGTH, carry_out, mixer_checks, task_checks
 from lra.check.contract import contract_checks
-from lra.config.components import MixerComponent, TaskComponent
+from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
 from lra.config.request import parse_changes
@@ -56,12 +56,7 @@ def check(options: argparse.Namespace) -> int:
     target: str = options.target
     if ":" not in target:
         raise UserError(f"{target}: expected {FORMS}")
-
-    def fits(cls: type) -> bool:
-        return MixerComponent.fits(cls) or TaskComponent.fits(cls)
-
-    expected = f"a mixer ({MixerComponent.expected}) or a task ({TaskComponent.expected})"
-    _, cls = load_class(target, target, fits, expected)
+    _, cls = load_class(target, target)
     is_mixer = MixerComponent.fits(cls)
     component = find_mixer(target, "--mixer") if is_mixer else find_task(target, "--task")
     start = f"{component.kind}."

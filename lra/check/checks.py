@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import DataError, KnownError, UserError
-from lra.classifier.plugin_check import plug_in_checks
-from lra.classifier.resolve import resolve
+from lra.classifier.resolve import plug_in_checks, resolve
 from lra.config.components import Component, MixerComponent, Section, TaskComponent
 from lra.config.request import Change, RunRequest, list_changes
 from lra.train.trainer import Trainer
@@ -80,7 +79,7 @@ def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Check
 
     yield "its constructor works", describe
     mixer = build(context)
-    yield from plug_in_checks(component, mixer, context)
+    yield from plug_in_checks(mixer, context)
     for length in (1, LENGTH):
         name = f"it runs on {length} position{'s' * (length != 1)}"
         yield name, partial(promises.check_output, mixer, torch.randn(2, length, dim))
@@ -110,7 +109,7 @@ def _check_causal(component: MixerComponent, options: Section, context: MixerCon
         mixer = component.build(context, options)
     except UserError as error:
         return f"does not apply, as it refuses a causal model ({error})"
-    for _, check in plug_in_checks(component, mixer, context):
+    for _, check in plug_in_checks(mixer, context):
         check()
     return None
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Literal, TypeGuard
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -111,9 +111,14 @@ class Residual(nn.Module):
         return self.dropout(x)
 
 
-def is_gated(mixer: nn.Module) -> TypeGuard[GatedMixer | AlongAxis]:
+def is_gated(mixer: nn.Module) -> bool:
     """Whether a mixer, or the mixer along an axis, returns a value and a gate."""
     return isinstance(mixer.mixer if isinstance(mixer, AlongAxis) else mixer, GatedMixer)
+
+
+def find_mixing(mixer: nn.Module) -> Callable[..., Tensor]:
+    """Return the function that maps (batch, length, dim) and a mask to the residual's input."""
+    return mixer.value_and_gate if isinstance(mixer, GatedMixer) else mixer
 
 
 class AlongAxis(GridModule):
@@ -133,22 +138,15 @@ class AlongAxis(GridModule):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Mix grids in raster order: x (batch, height * width, dim) -> the same shape.
 
+        By a `GatedMixer`: -> value and gate, (batch, height * width, 2 * dim).
         Raises: ValueError for a mask, or for another number of positions than the grid has.
         """
-        return self._along(self.mixer, x, mask)
-
-    def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Mix grids as `forward` does, by a `GatedMixer`: -> (batch, height * width, 2 * dim)."""
-        assert isinstance(self.mixer, GatedMixer)
-        return self._along(self.mixer.value_and_gate, x, mask)
-
-    def _along(self, mix: Callable[..., Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None:
             raise ValueError("got a mask, expected a grid without padding")
         lines = self.on_grid(x)
         if self.is_turned:
             lines = lines.transpose(1, 2)
-        mixed = mix(lines.flatten(0, 1), None).unflatten(0, lines.shape[:2])
+        mixed = find_mixing(self.mixer)(lines.flatten(0, 1), None).unflatten(0, lines.shape[:2])
         return (mixed.transpose(1, 2) if self.is_turned else mixed).flatten(1, 2)
 
 
@@ -185,12 +183,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Transform packed positions: x (positions, dim) -> the same shape."""
-        return self.around(functools.partial(packing.mix, self.mixing), x, packing)
-
-    @property
-    def mixing(self) -> Callable[..., Tensor]:
-        """The function that maps (batch, length, dim) and a mask to the input of the residual."""
-        return self.mixer.value_and_gate if is_gated(self.mixer) else self.mixer
+        return self.around(functools.partial(packing.mix, find_mixing(self.mixer)), x, packing)
 
     def around(self, mix: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
         """Compute `forward` with another form of the mixer, `mix`, on packed positions."""

@@ -199,12 +199,9 @@ class Classifier(nn.Module):
 
 
 def count_state(model: Classifier, length: int) -> int | None:
-    """Count the real numbers that a sequence carries from one position to the next, in all layers.
+    """Count the real numbers that a sequence of `length` positions carries from one to the next.
 
-    Args:
-        model: a classifier.
-        length: positions of the sequence.
-    Returns: the number; None for a model that is not causal, or without a recurrence.
+    Returns: the number for all layers; None if the model is not causal, or has no recurrence.
     """
     mixers = [block.mixer for block in model.blocks]
     recurrent = [m for m in mixers if isinstance(m, RecurrentMixer) and m.context.causal]
@@ -237,27 +234,24 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
         for a pattern of a flag that matches none; and for a distribution that needs the size of a
         linear map, if the parameter belongs to none.
     """
-    starts = config.model.starts
-    fan_of = compute_fans(model) if starts else {}
-    idle = dict.fromkeys(starts)
-    for name, parameter in model.named_parameters() if starts else ():
+    starts, fan_of = config.model.starts, compute_fans(model)
+    unused = set(starts)
+    for name, parameter in model.named_parameters():
         patterns = [pattern for pattern in starts if fnmatchcase(name, pattern)]
         if len(patterns) > 1:
             both = " and ".join(patterns[:2])
             raise UserError(f"model.starts: {both} both match {name}; remove one")
         for pattern in patterns:
-            idle.pop(pattern, None)
+            unused.discard(pattern)
             try:
-                start = parse_initial_distribution(starts[pattern])(fan_of[name])
+                parse_initial_distribution(starts[pattern])(fan_of[name]).draw(parameter)
             except ZeroDivisionError:
                 raise UserError(
                     f"model.starts: distribution {starts[pattern]} needs the size of a linear map, "
                     f"and {name} belongs to none; use normal with a deviation"
                 ) from None
-            start.draw(parameter)
-    if idle and "model.starts" in config.changed:
-        names = ", ".join([*fan_of][:3])
+    if unused and "model.starts" in config.changed:
         raise UserError(
-            f"model.starts: {next(iter(idle))} matches no parameter; expected patterns of names "
-            f"like {names}"
+            f"model.starts: {min(unused)} matches no parameter; expected patterns of names like "
+            f"{', '.join([*fan_of][:3])}"
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -55,6 +55,9 @@ class _Reorder(Function):
         if ctx.reverse_zeros is not None:
             gradient.index_fill_(0, ctx.reverse_zeros, 0)
         return gradient, None, None, None, None
+
+
+_reorder = cast("Callable[..., Tensor]", _Reorder.apply)
 
 
 @dataclass(frozen=True)
@@ -157,14 +160,6 @@ def pack(lengths: Tensor, device: torch.device) -> Packing:
 def _pack_equal(sequences: int, length: int, device: torch.device) -> Packing:
     with torch.inference_mode(False):  # a training step may use it next
         return Packing(torch.full((sequences,), length), device)
-
-
-def _reorder(
-    x: Tensor, index: Tensor, zeros: Tensor | None, reverse: Tensor, reverse_zeros: Tensor | None
-) -> Tensor:
-    result = _Reorder.apply(x, index, zeros, reverse, reverse_zeros)
-    assert isinstance(result, Tensor)
-    return result
 
 
 def _cut(ordered: list[int], smallest: int) -> list[tuple[int, int]]:

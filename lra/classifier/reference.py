@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from lra.classifier.block import Residual
+from lra.classifier.block import Residual, find_mixing
 from lra.classifier.classifier import Classifier, input_length, pool
 from lra.config.schema import RunConfig
 from models.ops.reference import reference_forms
@@ -32,7 +32,7 @@ class ReferenceClassifier(Classifier):
         with reference_forms():
             x, mask = self._embed(inputs, lengths.flatten())
             for block in self.blocks:
-                x = _residual(block.mixer_residual, block.mixing, x)
+                x = _residual(block.mixer_residual, find_mixing(block.mixer), x)
                 if block.channel_mixer is not None:
                     x = _residual(block.channel_residual, block.channel_mixer, x)
             if self.norm is not None:

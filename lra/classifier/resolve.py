@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator
+import math
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from common.errors import UserError
 from common.strict_yaml import plain
 from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier, input_length
-from lra.classifier.plugin_check import check_plug_in
+from lra.config.components import MixerComponent
 from lra.config.compose import compose, name_origins
 from lra.config.request import Change, RunRequest
-from lra.config.schema import PretrainConfig, RunConfig
+from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
+from models import promises
 from models.base import Mixer, MixerContext
 from tasks.base import TaskInfo
 
 logger = logging.getLogger(__name__)
 
-FLAG = "--match-params"
 TOLERANCE = 0.05
 
-OF_HEADS = (
+OF_HEADS = {
     "model.pooling", "model.head", "model.head_expand", "model.head_activation", "model.head_bias",
-)  # fmt: skip
+}  # fmt: skip
 """Settings that need examples as targets."""
 PREDICTED = {"position": "the next token at each position", "token": "labels of positions"}
 """What a task predicts whose targets are not examples."""
 
-Contradictions = Iterator[tuple[bool, str]]
-"""What does not work together: whether it is so, and the reason with a way out."""
+SHORT, LONG = 5, 300
+"""Lengths of the sequences that a plug-in is tried on, if it can be as long. The longer one is more
+than one chunk of most mixers that process a sequence in chunks."""
 
 
 def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
@@ -53,14 +57,10 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         different = min(model.depth, 2 if model.axes == "alternate" else 1)
         mixer, *_ = build_layers(config, info, length, different)
         mixer = mixer.mixer if isinstance(mixer, AlongAxis) else mixer
-        given = {
-            change.name
-            for change in request.changes
-            if getattr(getattr(config, change.section), change.key) not in (None, False)
-        }
-        for does_not_work, reason in _list_contradictions(config, info, mixer, given):
-            if does_not_work:
-                raise UserError(reason)
+        changes = (one for one in request.changes if one.name in config.changed)
+        given = {change.name for change in changes if change.value not in (None, False)}
+        for contradiction in _list_contradictions(config, info, mixer, given):
+            raise UserError(contradiction)
         grid = None if model.axes == "flat" else info.grid
         context = MixerContext.of(dim=model.dim, length=length, causal=model.causal, grid=grid)
         check_plug_in(config.mixer_component, mixer, context)
@@ -68,129 +68,178 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
 
 
 def _list_contradictions(
-    config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Collection[str]
-) -> Contradictions:
+    config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Set[str]
+) -> Iterator[str]:
     """List the contradictions between settings, the task, and the mixer of the first block.
 
     `given` are settings that flags gave a value: a flag without effect is refused, and settings
     files may have such values, for other presets.
     """
-    yield from _list_contradictions_of_model(config, info, mixer)
-    train = config.train
-    yield (
-        train.schedule_steps is not None and train.schedule != "cosine",
-        f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
-        f"train.schedule_steps=null",
-    )
-    yield (
-        (train.schedule == "plateau") != (train.plateau_patience is not None),
-        f"train.schedule is {train.schedule} and train.plateau_patience is "
-        f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone",
-    )
-    yield (
-        isinstance(train.micro_batch, int) and train.micro_batch > train.batch_size,
-        f"train.micro_batch {train.micro_batch} exceeds batch_size {train.batch_size}",
-    )
-    yield (
-        train.steps is None and train.epochs is None and train.minutes is None,
-        "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N",
-    )
-    for name in OF_HEADS:
-        yield (
-            info.targets != "example" and name in given,
-            f"{name} has no effect: task {config.task_name} predicts {PREDICTED.get(info.targets)}",
-        )
-    for key in PretrainConfig.model_fields.keys() - {"objective"}:
-        yield (
-            not config.is_pretrained and f"pretrain.{key}" in given,
-            f"pretrain.{key} has no effect: there is no pretraining (--pretrain masked or next)",
-        )
-    if config.is_pretrained:
-        yield from _list_contradictions_of_pretraining(config, info)
-
-
-def _list_contradictions_of_model(
-    config: RunConfig, info: TaskInfo, mixer: nn.Module
-) -> Contradictions:
-    model, axes, pretrain = config.model, config.model.axes, config.pretrain
+    model = config.model
+    task, name = f"task {config.task_name}", f"mixer {config.mixer_name}"
     own = mixer if isinstance(mixer, Mixer) else None
-    yield (
-        axes != "flat" and info.grid is None,
-        f"task {config.task_name} has no grid, and model.axes is {axes}; use --set model.axes=flat",
-    )
-    yield (
-        axes == "native" and (own is None or not own.has_native_grid),
-        f"mixer {config.mixer_name} has no two-dimensional form, and model.axes is native; use "
-        f"--set model.axes=alternate or flat",
-    )
-    yield (
-        own is not None and own.reach == (0, 0) and model.pooling in ("cls", "last"),
-        f"mixer {config.mixer_name} does not mix positions, and model.pooling={model.pooling} "
-        f"reads a single one; use --set model.pooling=mean",
-    )
+    if own is None and hasattr(mixer, "learning_rates"):
+        yield f"{name}: learning_rates only works in subclasses of models.base.Mixer"
+    if model.axes != "flat" and info.grid is None:
+        yield f"{task} has no grid, and model.axes is {model.axes}; use --set model.axes=flat"
+    if model.axes == "native" and (own is None or not own.has_native_grid):
+        yield (
+            f"{name} has no two-dimensional form, and model.axes is native; use --set "
+            f"model.axes=alternate or flat"
+        )
+    if own is not None and own.reach == (0, 0) and model.pooling in ("cls", "last"):
+        yield (
+            f"{name} does not mix positions, and model.pooling={model.pooling} reads a single one; "
+            f"use --set model.pooling=mean"
+        )
     against_cls = {
         "model.causal is true": model.causal,
-        f"model.axes is {axes}": axes != "flat",
-        f"pretrain.objective is {pretrain.objective}": config.is_pretrained,
-        f"mixer {config.mixer_name} sees no later positions": own and not own.looks_ahead,
+        f"model.axes is {model.axes}": model.axes != "flat",
+        f"pretrain.objective is {config.pretrain.objective}": config.is_pretrained,
+        f"{name} sees no later positions": own is not None and not own.looks_ahead,
     }
     for reason, is_so in against_cls.items():
+        if model.pooling == "cls" and is_so:
+            yield (
+                f"model.pooling is cls, which reads a position before all others, and {reason}; "
+                f"use --set model.pooling=mean or last"
+            )
+    yield from _list_contradictions_of_targets(config, info, given)
+    yield from _list_contradictions_of_training(config, info, given)
+
+
+def _list_contradictions_of_targets(
+    config: RunConfig, info: TaskInfo, given: Set[str]
+) -> Iterator[str]:
+    model, axes, predicted = config.model, config.model.axes, PREDICTED.get(info.targets)
+    asks = f"task {config.task_name} predicts {predicted or 'classes of examples'}, and"
+    if predicted:
+        for name in sorted(OF_HEADS & given):
+            yield f"{name} has no effect: task {config.task_name} predicts {predicted}"
+        if info.towers > 1:
+            yield f"{asks} has {info.towers} sequences per example, expected 1"
+    if model.tied_embeddings and not (predicted and info.vocab_size == info.num_classes):
         yield (
-            model.pooling == "cls" and bool(is_so),
-            f"model.pooling is cls, which reads a position before all others, and {reason}; use "
-            f"--set model.pooling=mean or last",
+            f"{asks} model.tied_embeddings needs as many classes of positions as tokens; use --set "
+            f"model.tied_embeddings=false"
         )
-    predicts = PREDICTED.get(info.targets, "classes of examples")
-    asks = f"task {config.task_name} predicts {predicts}, and"
-    yield (
-        model.tied_embeddings
-        and (info.targets == "example" or info.vocab_size != info.num_classes),
-        f"{asks} model.tied_embeddings needs as many classes of positions as tokens; use --set "
-        f"model.tied_embeddings=false",
-    )
-    yield (
-        info.targets != "example" and info.towers > 1,
-        f"{asks} has {info.towers} sequences per example, expected 1",
-    )
-    if info.targets == "position" or pretrain.objective == "next":
+    if info.targets == "position" or config.pretrain.objective == "next":
+        asks = asks if info.targets == "position" else "pretrain.objective is next, and"
         against_next = {
             "model.causal is false": not model.causal,
             "model.norm is batch, which averages over positions": model.norm == "batch",
             f"model.axes is {axes}": info.targets == "position" and axes != "flat",
         }
-        asks = asks if info.targets == "position" else "pretrain.objective is next, and"
         for reason, is_so in against_next.items():
-            yield (
-                is_so,
-                f"{asks} {reason}: positions would see the next one; use --set model.causal=true, "
-                f"model.norm=layer and model.axes=flat",
-            )
+            if is_so:
+                yield (
+                    f"{asks} {reason}: positions would see the next one; use --set "
+                    f"model.causal=true, model.norm=layer and model.axes=flat"
+                )
 
 
-def _list_contradictions_of_pretraining(config: RunConfig, info: TaskInfo) -> Contradictions:
+def _list_contradictions_of_training(
+    config: RunConfig, info: TaskInfo, given: Set[str]
+) -> Iterator[str]:
     train, pretrain = config.train, config.pretrain
-    yield (
-        info.targets != "example",
-        f"task {config.task_name} predicts {PREDICTED.get(info.targets)} already, and "
-        f"pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none",
-    )
-    yield (
-        train.minutes is not None and bool(pretrain.steps or pretrain.epochs),
-        f"train.minutes is {train.minutes} and includes the pretraining; set pretrain.minutes in "
-        f"place of pretrain.steps or pretrain.epochs",
-    )
-    yield (
-        pretrain.minutes is not None and pretrain.minutes >= (train.minutes or 0),
-        f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
-        f"{plain(train.minutes)}; use a longer train.minutes, or pretrain.steps or epochs",
-    )
+    if train.schedule_steps is not None and train.schedule != "cosine":
+        yield (
+            f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
+            f"train.schedule_steps=null"
+        )
+    if (train.schedule == "plateau") != (train.plateau_patience is not None):
+        yield (
+            f"train.schedule is {train.schedule} and train.plateau_patience is "
+            f"{plain(train.plateau_patience)}, expected a number of validations for plateau alone"
+        )
+    if train.steps is None and train.epochs is None and train.minutes is None:
+        yield "none of train.steps, train.epochs and train.minutes is set; use --set train.steps=N"
+    if not config.is_pretrained:
+        for name in sorted(given):
+            if name.startswith("pretrain.") and name != "pretrain.objective":
+                yield f"{name} has no effect: there is no pretraining (--pretrain masked or next)"
+        return
+    if info.targets != "example":
+        yield (
+            f"task {config.task_name} predicts {PREDICTED[info.targets]} already, and "
+            f"pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none"
+        )
+    if train.minutes is not None and (pretrain.steps or pretrain.epochs):
+        yield (
+            f"train.minutes is {train.minutes} and includes the pretraining; set pretrain.minutes "
+            f"in place of pretrain.steps or pretrain.epochs"
+        )
+    if pretrain.minutes is not None and pretrain.minutes >= (train.minutes or 0):
+        yield (
+            f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
+            f"{plain(train.minutes)}; use a longer train.minutes, or pretrain.steps or epochs"
+        )
+
+
+def check_plug_in(component: MixerComponent, mixer: nn.Module, context: MixerContext) -> None:
+    """Check that a plug-in keeps the promises that the suite's mixers are tested for.
+
+    Args:
+        mixer: a new mixer; it is left in evaluation mode, without parameters that are all 0.
+        context: the context that it is built for; a grid has no padding.
+    Raises: UserError for a broken promise, and for anything that the mixer raises.
+    """
+    if component.code is not None:
+        with component.explain_errors("it failed in a trial"):
+            for name, check in plug_in_checks(mixer, context):
+                with component.explain_errors(f"failed in a trial ({name})"):
+                    check()
+
+
+def plug_in_checks(
+    mixer: nn.Module, context: MixerContext
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """List the checks of a plug-in by name; arguments as for `check_plug_in`.
+
+    Run each check before asking for the next one.
+    """
+    yield "its weights can be trained and saved", partial(promises.check_weights, mixer)
+    shapes = promises.weight_shapes(mixer)
+    with torch.no_grad():  # a part behind a map of zeros has no effect that checks can see
+        for parameter in mixer.parameters():
+            if parameter.requires_grad and not parameter.any():
+                parameter.normal_(std=0.1)
+    is_padded = context.grid is None
+    length = min(LONG, context.max_length) if context.grid is None else math.prod(context.grid)
+    short = min(SHORT, length)
+    real = {short, max(short, length // 4), -(-length // 2), length - 1, length} - {0}
+    mask = torch.arange(length) < torch.tensor(sorted(real))[:, None]
+    x = torch.randn(*mask.shape, context.dim)
+    x[::2] += 2 * torch.randn(context.dim)  # zeros are like an average position in some rows only
+    few = x[:2, :short] if is_padded else x[:2]
+    step, padding = promises.take_training_step, "padding changes no real position"
+    yield "forward and backward pass without a mask", partial(step, mixer, few)
+    if is_padded:
+        yield "forward and backward pass with a mask", partial(step, mixer, x, mask)
+    mixer.zero_grad(set_to_none=True)
+    for training in (True, False):
+        mode = "training" if training else "evaluation"
+        mixer.train(training)
+        if is_padded:
+            check = partial(promises.check_padding, mixer, x, mask, [10 * torch.randn_like(x)])
+            yield f"{padding} in {mode}", check
+        if context.causal:
+            check = partial(promises.check_causality, mixer, x[:2], [length - 1])
+            yield f"no position sees a later one in {mode}", check
+    if is_padded:
+        yield "results do not depend on the amount of padding", partial(_check_rows, mixer, x, mask)
+    yield "its weights keep their shapes", partial(promises.check_weight_shapes, mixer, shapes)
+
+
+def _check_rows(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
+    """See `promises.check_rows`, which compares nothing if evaluation draws random numbers."""
+    first, second = (promises.check_output(mixer, x, mask) for _ in range(2))
+    if torch.allclose(first[mask], second[mask], *promises.TOLERANCES[x.dtype]):
+        promises.check_rows(mixer, x, mask)
 
 
 def count_parameters(config: RunConfig) -> int:
-    """Count the trainable parameters of a run's model by building it.
-
-    Raises: UserError for options of the mixer that contradict one another.
-    """
+    """Count the trainable parameters of a run's model by building it; raises as `Classifier`."""
     # A mixer may cache tensors while it is built; they must not be on the meta device.
     model = Classifier(config, config.build_task().info)
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -202,12 +251,11 @@ def match_parameters(request: RunRequest, other: str) -> RunRequest:
     This is the Long Range Arena's rule for a fair comparison (Tay et al., 2021).
 
     Args:
-        request: the run.
         other: the mixer to match. Changed options of the run's own mixer do not apply to it.
     Returns: the request with this model.dim.
     Raises: UserError if no model.dim comes within 5 %.
     """
-    origin = f"{FLAG} {other}"
+    origin = f"--match-params {other}"
     common = tuple(change for change in request.changes if change.section != "mixer")
     try:
         matched = resolve(replace(request, mixer=other, changes=common))
@@ -241,21 +289,15 @@ def _find_nearest(count_at: Callable[[int], int], start: int, goal: int) -> tupl
 
     The mixer accepts `start`; for a dim that it refuses, `count_at` raises UserError.
     """
-    counts = {start: count_at(start)}
-
-    def try_near(dim: int, low: int, high: int) -> int | None:
-        """Count at the accepted dim that is nearest to `dim`, strictly between low and high."""
-        for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
+    counts: dict[int, int] = {}
+    low, high, near = 0, None, start
+    while True:
+        end = max(3 * low, start + 1) if high is None else high
+        for dim in sorted(range(low + 1, end), key=lambda dim: abs(dim - near)):
             with contextlib.suppress(UserError):  # for instance heads that do not divide a width
-                counts[candidate] = count_at(candidate)
-                return candidate
-        return None
-
-    low = high = start
-    while counts[high] < goal and (larger := try_near(2 * high, high, 3 * high)) is not None:
-        low, high = high, larger
-    while counts[low] > goal and (smaller := try_near(low // 2, 0, low)) is not None:
-        low, high = smaller, low
-    while (middle := try_near((low + high) // 2, low, high)) is not None:
-        low, high = (middle, high) if counts[middle] < goal else (low, middle)
-    return min(counts.items(), key=lambda item: abs(item[1] - goal))
+                counts[dim] = count_at(dim)
+                break
+        else:
+            return min(counts.items(), key=lambda item: abs(item[1] - goal))
+        low, high = (dim, high) if counts[dim] < goal else (low, dim)
+        near = 2 * low if high is None else (low + high) // 2

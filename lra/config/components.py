@@ -46,13 +46,11 @@ class Section(BaseModel):
 
     def hashed(self) -> dict[str, Any]:
         """Dump the settings, without those marked `Added` that have the value from before them."""
-        fields = type(self).model_fields
+        marks = {name: field.metadata for name, field in type(self).model_fields.items()}
         return {
             name: value
             for name, value in self.model_dump().items()
-            if not any(
-                isinstance(mark, Added) and mark.default == value for mark in fields[name].metadata
-            )
+            if not any(isinstance(m, Added) and m.default == value for m in marks[name])
         }
 
 
@@ -61,7 +59,7 @@ def options_model(owner: type) -> type[Section]:
     """Derive the options of a mixer or task from the parameters of its constructor.
 
     The first parameter of a mixer is its context. A parameter without a type has the type of its
-    default, or takes any value if it has none.
+    default, or takes any value if it has none. A class with `examples` has `data_seed`, too.
 
     Raises: BrokenPromise for a constructor that would accept misspelt options, and for options that
         cannot be settings.
@@ -69,10 +67,10 @@ def options_model(owner: type) -> type[Section]:
     parameters = [*inspect.signature(owner.__init__).parameters.values()][1:]
     if owner.__init__ is object.__init__:
         parameters = []
-    if issubclass(owner, nn.Module):
-        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        if not parameters or parameters.pop(0).kind not in kinds:
-            raise BrokenPromise("expected a constructor __init__(self, context, ...)")
+    is_mixer = issubclass(owner, nn.Module)
+    by_place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    if is_mixer and not (parameters and parameters.pop(0).kind <= by_place):
+        raise BrokenPromise("expected a constructor __init__(self, context, ...)")
     try:
         hints = get_type_hints(owner.__init__, include_extras=True)
     except Exception as error:
@@ -83,37 +81,38 @@ def options_model(owner: type) -> type[Section]:
     fields: dict[str, Any] = {}
     for parameter in parameters:
         name, default = parameter.name, parameter.default
-        if parameter.kind is parameter.VAR_KEYWORD:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise BrokenPromise(
-                f"its constructor takes **{name}, which would accept misspelt options; name each "
-                f"option"
+                f"its constructor takes {parameter}, which would accept misspelt options; name "
+                f"each option"
             )
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            continue
         if name.startswith("_") or name in dir(Section):
             raise BrokenPromise(f"an option cannot be called {name}; rename it")
         guess = type(default) if isinstance(default, (bool, int, float, str)) else Any
         fields[name] = hints.get(name, guess), ... if default is parameter.empty else default
-        try:
-            create_model("Option", __base__=Section, **{name: fields[name]})
-        except Exception:
+    if not is_mixer and not issubclass(owner, Task):
+        if DATA_SEED in fields:
             raise BrokenPromise(
-                f"{name} cannot be a setting; use the type of a number, text, boolean or list"
-            ) from None
-    return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
+                f"every task of your own already has an option {DATA_SEED}, which seeds rng; use "
+                f"rng, or rename your option"
+            )
+        fields[DATA_SEED] = DataSeed, 0
+    try:
+        return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
+    except Exception as error:
+        raise BrokenPromise(
+            f"its options cannot be settings ({describe(error).splitlines()[0]}); use the types of "
+            f"numbers, texts, booleans and lists"
+        ) from None
 
 
 @contextmanager
 def explain_code(origin: str, what: str, file: str) -> Iterator[None]:
-    """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
+    """Turn whatever the code of a plug-in's `file` raises, `sys.exit` included, into a UserError.
 
-    Errors that explain themselves, interrupts, running out of memory, and errors of the file system
-    outside of the plug-in are raised as they are. The working directory stays the same.
-
-    Args:
-        origin: start of the message.
-        what: the consequence of an error, "its constructor failed" for instance.
-        file: the file of the plug-in, or a part of its path.
+    Its message is "origin: what: error". Errors that explain themselves, interrupts, running out of
+    memory, and errors of the file system outside of the plug-in are raised as they are. The working
+    directory stays the same.
     """
     try:
         with chdir("."):
@@ -176,22 +175,16 @@ class Component:
                 raise UserError(f"{self.kind} {self.name}: {error}") from None
 
 
-@dataclass(frozen=True, kw_only=True)
 class MixerComponent(Component):
     """A mixer's class. A plug-in need not be a subclass of `Mixer`; `check_plug_in` tests it."""
 
-    kind: ClassVar[str] = "mixer"
-    expected: ClassVar[str] = "a subclass of torch.nn.Module"
+    kind = "mixer"
+    expected = "a subclass of torch.nn.Module"
 
     @staticmethod
     def fits(candidate: type) -> bool:
         """Whether a class can be a mixer."""
         return issubclass(candidate, nn.Module)
-
-    @property
-    def takes_longer(self) -> bool:
-        """Whether the mixer also mixes longer sequences than it was built for."""
-        return getattr(self.cls, "takes_longer", True)
 
     def build(self, context: MixerContext, options: Section) -> Mixer:
         """Construct the mixer of one block; raises errors as `call`."""
@@ -204,31 +197,17 @@ class MixerComponent(Component):
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
 class TaskComponent(Component):
     """A task's class: a subclass of `Task`, or a class with `examples`."""
 
-    kind: ClassVar[str] = "task"
-    expected: ClassVar[str] = (
-        "one with a method examples(self, split, rng), or a subclass of tasks.base.Task"
-    )
+    kind = "task"
+    expected = "one with a method examples(self, split, rng), or a subclass of tasks.base.Task"
 
     @staticmethod
     def fits(candidate: type) -> bool:
         """Whether a class can be a task."""
         has_examples = callable(inspect.getattr_static(candidate, "examples", None))
         return has_examples or issubclass(candidate, Task)
-
-    @property
-    def options(self) -> type[Section]:
-        """The type of the options; that of a class with `examples` has data_seed, too."""
-        options = super().options
-        if issubclass(self.cls, Task):
-            return options
-        if DATA_SEED in options.model_fields:
-            text = f"every task of your own already has an option {DATA_SEED}, which seeds rng"
-            raise UserError(f"{self.origin}: {text}; use rng, or rename your option")
-        return _add_data_seed(options)
 
     def build(self, options: Section) -> Task:
         """Construct the task, a plug-in only once as it may hold its data; errors as `call`."""
@@ -238,9 +217,9 @@ class TaskComponent(Component):
 
     def construct(self, options: Section) -> Task:
         """Construct a new task; a plug-in draws its data again."""
-        if issubclass(self.cls, Task):
-            return self.call(self.cls, **dict(options))
         values = dict(options)
+        if issubclass(self.cls, Task):
+            return self.call(self.cls, **values)
         seed = values.pop(DATA_SEED)
         own = self.call(self.cls, **values)
         with self.explain_errors("it failed"):
@@ -253,8 +232,3 @@ class TaskComponent(Component):
 @functools.lru_cache(maxsize=4)
 def _build_once(component: TaskComponent, options: str) -> Task:
     return component.construct(component.options.model_validate_json(options))
-
-
-@functools.cache
-def _add_data_seed(options: type[Section]) -> type[Section]:
-    return create_model(options.__name__, __base__=options, data_seed=(DataSeed, 0))

@@ -10,17 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from common.errors import UnknownName, UserError, nearest
-from common.strict_yaml import plain
 from lra.config.components import Component, Section
 from lra.config.registry import find_mixer, find_task
-from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
+from lra.config.request import Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
 from lra.config.settings_files import CONFIGS, Entry, read_layers
 from tasks.base import Task
@@ -41,9 +39,6 @@ EXCLUSIVE: Mapping[str, Sequence[str]] = {
 }
 """Settings that a setting replaces unless it is null."""
 
-MIN_SIMILARITY = 0.8
-"""Least similarity at which another setting is suggested."""
-
 
 def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     """Compose the configuration of a run, in which each single value is valid.
@@ -53,16 +48,13 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
     layers = read_layers(request, task.name, mixer.name, configs)
     initial, settings = _merge(layers), _merge([*layers, request.changes])
-    sections = _validate(settings, [task, mixer], RUN_SECTIONS, "a run")
+    sections = _validate(settings, [task, mixer], RUN_SECTIONS)
 
-    def is_changed(name: str) -> bool:
-        setting = settings.get(name)
-        if setting is None or setting.section == "log":
-            return False
-        section = sections[setting.section]
-        default = type(section).model_fields[setting.key].default
-        is_new = name not in initial and getattr(section, setting.key) != default
-        return bool(setting.replaced) or is_new
+    def is_changed(change: Change) -> bool:
+        section, name = sections[change.section], change.name
+        default = type(section).model_fields[change.key].default
+        before = initial[name].value if name in initial else default
+        return name in settings and getattr(section, change.key) != before
 
     return RunConfig(
         task_name=task.name,
@@ -70,8 +62,10 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         preset=request.preset,
         protocol=request.protocol,
         **sections,
-        origins={name: setting.history for name, setting in settings.items()},
-        changed=tuple(filter(is_changed, dict.fromkeys(c.name for c in request.changes))),
+        origins={name: setting.origin for name, setting in settings.items()},
+        changed=tuple(
+            dict.fromkeys(c.name for c in request.changes if c.section != "log" and is_changed(c))
+        ),
         mixer_component=mixer,
         task_component=task,
     )
@@ -85,7 +79,7 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     task = find_task(request.task, "--task")
     settings = _merge([*read_layers(request, task.name, None, configs), request.changes])
     with name_origins({name: setting.origin for name, setting in settings.items()}):
-        return task.build(_validate(settings, [task], {}, "the data")["task"])
+        return task.build(_validate(settings, [task])["task"])
 
 
 def compose_options(component: Component, changes: Sequence[Change]) -> Section:
@@ -93,32 +87,24 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
 
     Raises: UserError, also for a change of anything else.
     """
-    kind = component.kind
-    return _validate(_merge([changes]), [component], {}, f"a {kind} alone")[kind]
+    return _validate(_merge([changes]), [component])[component.kind]
 
 
 def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
     """Merge layers: each setting replaces that of its name, and those that it excludes.
 
-    The origin of a flag's setting names what it replaced, and every origin what it excluded.
     Raises: UserError for a layer with two settings that exclude each other.
     """
     merged: dict[str, Change] = {}
     for layer in layers:
         given = {change.name: change for change in layer}
         for name, change in given.items():
-            gone: list[str] = []
-            old = merged.get(name)
-            if not isinstance(change, Entry) and old is not None and old.value != change.value:
-                gone.append(f"{plain(old.value)} of {old.origin}")
             for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
                 if other in given and given[other].value is not None:
                     origins = " and ".join(dict.fromkeys([change.origin, given[other].origin]))
                     raise UserError(f"{origins}: set {name} or {other}, not both")
-                excluded = merged.pop(other, None)
-                if excluded is not None and excluded.value is not None:
-                    gone.append(f"{other} {plain(excluded.value)} of {excluded.origin}")
-            merged[name] = replace(change, replaced=", ".join(gone))
+                merged.pop(other, None)
+            merged[name] = change
     return merged
 
 
@@ -139,56 +125,49 @@ def name_origins(origins: Mapping[str, str]) -> Iterator[None]:
 
 
 def _validate(
-    settings: Settings,
-    components: Iterable[Component],
-    types: Mapping[str, type[Section]],
-    what: str,
+    settings: Settings, components: Iterable[Component], more: Mapping[str, type[Section]] = {}
 ) -> dict[str, Any]:
     """Check the names and values of settings, and return the sections by name.
 
-    The options of `components` are sections, and `types` are further ones. Files may have settings
-    of others, which have no effect on `what` is configured; flags may not.
+    The options of `components` are sections, and `more` are further ones. Files may have settings
+    of other sections, which have no effect; flags may not.
     """
     owners = {component.kind: component for component in components}
-    types = {**{kind: owner.options for kind, owner in owners.items()}, **types}
-    names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
+    types = {**{kind: owner.options for kind, owner in owners.items()}, **more}
     for setting in settings.values():
-        section = setting.section
-        if setting.name in names or (isinstance(setting, Entry) and section not in types):
-            continue
-        hint = _suggest(setting, names)
-        if not section:
-            did_you_mean = f"; did you mean {hint}?" if hint else ""
-            raise UserError(f"{setting.origin}: expected section.key=value{did_you_mean}")
-        if section not in SECTIONS:
-            raise UnknownName("section", section, SECTIONS, setting.origin, hint)
-        if section not in types:
-            raise UserError(f"{setting.origin}: {setting.name} has no effect on {what}")
-        valid, owner = types[section].model_fields, owners.get(section)
-        kind = f"option of {owner.name if owner else section}"
-        raise UnknownName(kind, setting.key, valid, setting.origin, hint)
+        cls = types.get(setting.section)
+        is_known = isinstance(setting, Entry) if cls is None else setting.key in cls.model_fields
+        if not is_known:
+            owner = owners.get(setting.section)
+            raise _explain_name(setting, types, setting.section if owner is None else owner.name)
     found: dict[str, Any] = {}
     for section, cls in types.items():
         values = {s.key: s.value for s in settings.values() if s.section == section}
         try:
             found[section] = cls.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = f"{section}.{first['loc'][0]}"
-            raise _explain(first, name, (settings.get(name) or owners[section]).origin) from None
+            name = f"{section}.{error.errors()[0]['loc'][0]}"
+            origin = (settings.get(name) or owners[section]).origin
+            raise _explain_value(error.errors()[0], name, origin) from None
     return found
 
 
-def _suggest(change: Change, names: Sequence[str]) -> str | None:
-    """Return the setting with the most similar key, in the same section if there are several."""
-    start = f"{nearest(change.section, SECTIONS)}."
-    ordered = sorted(names, key=lambda name: not name.startswith(start))
-    by_key = {name.partition(".")[2]: name for name in reversed(ordered)}
-    key = nearest(change.key, by_key, MIN_SIMILARITY)
-    return by_key[key].removeprefix(f"{change.section}.") if key else None
+def _explain_name(setting: Change, types: Mapping[str, type[Section]], owner: str) -> UserError:
+    """Explain that there is no such setting, and suggest one with a similar key."""
+    section, key, origin = setting.section, setting.key, setting.origin
+    ordered = sorted(types, key=lambda name: name != section)
+    by_key = {k: f"{name}.{k}" for name in reversed(ordered) for k in types[name].model_fields}
+    near = nearest(key, by_key, 0.8)
+    hint = by_key[near].removeprefix(f"{section}.") if near else None
+    if not section:
+        question = f"; did you mean {hint}?" if hint else ""
+        return UserError(f"{origin}: expected section.key=value{question}")
+    if section not in types:
+        return UnknownName("section", section, types, origin, hint)
+    return UnknownName(f"option of {owner}", key, types[section].model_fields, origin, hint)
 
 
-def _explain(error: Any, name: str, origin: str) -> UserError:
+def _explain_value(error: Any, name: str, origin: str) -> UserError:
     """Explain an error of pydantic: a value of the wrong type or outside its limits."""
     if error["type"] == "missing":
         return UserError(f"{origin}: {name} has no default; use --set {name}=VALUE")

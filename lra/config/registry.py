@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -41,7 +40,7 @@ class Registry(Generic[AnyComponent]):
 
     @functools.cached_property
     def classes(self) -> dict[str, type[Any]]:
-        """The classes of the package by name; TypeError for a name that is used twice.
+        """The classes of the package by name.
 
         They are defined in modules of the package, or imported by the `__init__` of its folders.
         """
@@ -50,13 +49,9 @@ class Registry(Generic[AnyComponent]):
             module = importlib.import_module(f"{self.package.__name__}.{entry.name}")
             for cls in filter(inspect.isclass, vars(module).values()):
                 is_own = f"{cls.__module__}.".startswith(f"{module.__name__}.")
-                if not is_own or not issubclass(cls, self.base) or inspect.isabstract(cls):
-                    continue
-                name = getattr(cls, "name", None)
-                if name in found:
-                    raise TypeError(f"{name!r} is the name of {found[name]} and {cls}")
-                if name is not None:
-                    found[name] = cls
+                if is_own and issubclass(cls, self.base) and not inspect.isabstract(cls):
+                    found[getattr(cls, "name", "")] = cls
+        found.pop("", None)
         return found
 
     def find(self, spec: str, flag: str) -> AnyComponent:
@@ -70,9 +65,13 @@ class Registry(Generic[AnyComponent]):
                 unknown = UnknownName(kind, spec, self.classes, flag)
                 raise UserError(f"{unknown}; write a {kind} of your own as {FORMS}")
             return self.component(spec=spec, cls=self.classes[spec], origin=origin)
-        module, cls = load_class(spec, origin, self.component.fits, self.component.expected)
+        module, cls = load_class(spec, origin)
         name, named = spec.rpartition(":")[2], str(module.__file__)
         with explain_code(origin, "it cannot be used", named):
+            if not self.component.fits(cls):
+                raise UserError(
+                    f"{origin}: {name} is another class, expected {self.component.expected}"
+                )
             if name.casefold() in self.classes:  # folders of results ignore case on some systems
                 raise UserError(
                     f"{origin}: the suite has a {kind} of that name; rename your class, or use "
@@ -101,14 +100,9 @@ def digest(files: Iterable[str]) -> str:
     return hashlib.sha256(contents).hexdigest()[:16]
 
 
-def load_class(
-    spec: str, origin: str, fits: Callable[[type], bool], expected: str
-) -> tuple[ModuleType, type]:
+def load_class(spec: str, origin: str) -> tuple[ModuleType, type]:
     """Run the file or import the module that a plug-in names, and look its class up.
 
-    Args:
-        fits: tells whether a class is of the kind that is looked for.
-        expected: description of such a class, for error messages.
     Raises: UserError if it cannot be found or imported.
     """
     target, _, name = spec.rpartition(":")
@@ -116,22 +110,16 @@ def load_class(
         module = _run_file(Path(target), origin)
     elif name.isidentifier() and all(part.isidentifier() for part in target.split(".")):
         _add_to_path(Path.cwd())
-        if importlib.util.find_spec(target.partition(".")[0]) is None:
-            raise UserError(f"{origin}: there is no module {target}; expected {FORMS}")
         with explain_code(origin, "its import failed", target.replace(".", "/")):
             module = importlib.import_module(target)
     else:
         raise UserError(f"{origin}: expected {FORMS}")
     user_code.add(str(module.__file__))
-    if name not in vars(module):
-        classes = [value for value in vars(module).values() if inspect.isclass(value)]
-        own = [c.__name__ for c in classes if c.__module__ == module.__name__ and fits(c)]
+    classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
+    if name not in classes:
+        own = [key for key, cls in classes.items() if cls.__module__ == module.__name__]
         raise UnknownName("class", name, own, origin)
-    cls = vars(module)[name]
-    if not (inspect.isclass(cls) and fits(cls)):
-        what = "another class" if inspect.isclass(cls) else f"of type {type(cls).__name__}"
-        raise UserError(f"{origin}: {name} is {what}, expected {expected}")
-    return module, cls
+    return module, classes[name]
 
 
 def _run_file(path: Path, origin: str) -> ModuleType:

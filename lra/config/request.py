@@ -34,18 +34,11 @@ class Change:
     value: Any
     origin: str
     """The flag and its text, the Python function that was called with the value, or the file."""
-    replaced: str = ""
-    """Description of the values that this one has replaced, once settings are merged."""
 
     @property
     def name(self) -> str:
         """Full name of the setting: "train.lr"."""
         return f"{self.section}.{self.key}"
-
-    @property
-    def history(self) -> str:
-        """Describe where the value is from, and what it has replaced."""
-        return f"{self.origin}, in place of {self.replaced}" if self.replaced else self.origin
 
     @property
     def text(self) -> str:
@@ -74,10 +67,8 @@ class RunRequest(TaskRequest):
 
 
 def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ...]:
-    """Parse texts like "section.key=value".
+    """Parse texts like "section.key=value", which were given by a flag.
 
-    Args:
-        flag: the flag that the texts were given by.
     Raises: UserError for a value that is not YAML.
     """
     found: list[Change] = []
@@ -112,16 +103,12 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
 
     Args:
         origin: the Python function that was called with them.
-    Raises: UserError for an unknown section, for one without keys, and for a value that a record
-        cannot hold.
+    Raises: UserError for an unknown section, and for a value that a record cannot hold.
     """
     found: list[Change] = []
     for section, entries in settings.items():
         if section not in SECTIONS:
             raise UnknownName("section", section, SECTIONS, origin)
-        if not isinstance(entries, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            given = format_value(entries)
-            raise UserError(f"{origin}: {section}: got {given}, expected keys with values")
         for key, value in entries.items():
             try:
                 recorded = json.loads(json.dumps(value, allow_nan=False))  # tuples are lists

@@ -206,7 +206,7 @@ class RunConfig:
     pretrain: PretrainConfig
     log: LogConfig
     origins: Mapping[str, str]
-    """Origin of each value that is not a default, and what it replaced, by "section.key"."""
+    """Origin of each value that is not a default, by "section.key"."""
     changed: tuple[str, ...]
     """Names of the settings that `--set` and other flags changed, without those of `log`."""
     mixer_component: MixerComponent = field(compare=False, repr=False)
@@ -215,8 +215,8 @@ class RunConfig:
     @property
     def plug_ins(self) -> dict[str, Component]:
         """The plug-ins of the run, by "task" and "mixer"."""
-        components: list[Component] = [self.task_component, self.mixer_component]
-        return {found.kind: found for found in components if found.code is not None}
+        components = (self.task_component, self.mixer_component)
+        return {one.kind: one for one in components if one.code is not None}
 
     @property
     def is_pretrained(self) -> bool:
@@ -245,24 +245,15 @@ class RunConfig:
 
     def values(self) -> dict[str, Any]:
         """Dump the names and all settings that can change a result, as plain values."""
-        sections = {
-            name: {
-                key: value
-                for key, value in getattr(self, name).hashed().items()
-                if f"{name}.{key}" not in SPEED_ALONE
-            }
-            for name in self.sections
-            if name != "log"
-        }
-        names = {
-            "task_name": self.task_name,
-            "mixer_name": self.mixer_name,
-            "preset": self.preset,
-            "protocol": self.protocol,
-        }
+        names = ("task_name", "mixer_name", "preset", "protocol")
+        values = {name: getattr(self, name) for name in names}
         # An edited file makes another run.
-        names |= {f"{kind}_code": str(one.code) for kind, one in self.plug_ins.items()}
-        return {**names, **sections}
+        values |= {f"{kind}_code": str(one.code) for kind, one in self.plug_ins.items()}
+        for section in self.sections:
+            hashed = getattr(self, section).hashed()
+            kept = {k: v for k, v in hashed.items() if f"{section}.{k}" not in SPEED_ALONE}
+            values |= {section: kept} if section != "log" else {}
+        return values
 
     @functools.cached_property
     def hash(self) -> str:
@@ -285,8 +276,5 @@ class RunConfig:
         return "\n".join(lines) + "\n"
 
     def build_task(self) -> Task:
-        """Construct the task.
-
-        Raises: UserError as `TaskComponent.build`.
-        """
+        """Construct the task; raises as `TaskComponent.build`."""
         return self.task_component.build(self.task)

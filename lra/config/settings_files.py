@@ -31,8 +31,6 @@ from tasks.base import BENCHMARK
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ALL = "all"
-GROUPS = {"benchmark": BENCHMARK}
-"""Words that stand for several tasks."""
 STARTS = "starts"
 """A further section of a mixer's file: the distributions of released initial parameters, by
 patterns of the parameters' names."""
@@ -108,7 +106,7 @@ def _read_tasks(value: Any, place: Entry) -> Iterator[Entry]:
         return
     seen: set[str] = set()
     for key, inner in value.items():
-        tasks = [task for word in str(key).split() for task in GROUPS.get(word, (word,))]
+        tasks = str(key).replace("benchmark", " ".join(BENCHMARK)).split()
         for number, task in enumerate(tasks):
             if task in seen:
                 raise UserError(f"{place.origin}: {place.name}: the task {task} occurs twice")
@@ -208,13 +206,11 @@ def read_layers(
                 f"--preset: {mixer} has no preset {request.preset}; another mixer has published "
                 f"settings of that name"
             )
-    choices = {"preset": presets, "protocol": file.protocols}
-    for kind, valid in choices.items():
-        if getattr(request, kind) not in valid:
-            missing = f"configs/tasks/{task}.yaml"
-            lacking = "" if file.shown == missing else f"; define it in a new file {missing}"
-            unknown = UnknownName(kind, getattr(request, kind), valid, f"--{kind}")
-            raise UserError(f"{unknown}{lacking}")
+    missing = f"configs/tasks/{task}.yaml"
+    lacking = "" if file.shown == missing else f"; define it in a new file {missing}"
+    for kind, valid in (("preset", presets), ("protocol", file.protocols)):
+        if (name := getattr(request, kind)) not in valid:
+            raise UserError(f"{UnknownName(kind, name, valid, f'--{kind}')}{lacking}")
     layers: dict[tuple[bool, bool, int, bool], list[Entry]] = {}
     for number, one in enumerate(files):
         for entry in one.entries:
