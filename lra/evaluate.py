@@ -26,22 +26,16 @@ from lra.record.scores import unit_of
 from lra.runtime.cli import (
     Parser,
     absolute_path,
-    add_trained_model,
+    add_flags,
     command_words,
     positive_int,
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import (
-    MISSING,
-    plain_matrix,
-    terminal_width,
-    wrap_command,
-    wrap_words,
-    write_out,
-)
+from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import describe_machine, use_threads
 from lra.runtime.repository import git_state
+from lra.runtime.tables import MISSING, plain_matrix
 from lra.train.scores import compute_position_scores
 from tasks.base import largest_class
 
@@ -81,7 +75,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--again", action="store_true", help="repeat evaluations that already have a record"
     )
-    add_trained_model(parser)
+    add_flags(parser, "--trust-code", "--device", "--threads", "--data-dir")
     return parser.parse_args(arguments)
 
 

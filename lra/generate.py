@@ -21,7 +21,7 @@ from lra.classifier.decoders import Decoder, FullPassDecoder, RecurrentDecoder, 
 from lra.runtime.cli import (
     Parser,
     absolute_path,
-    add_trained_model,
+    add_flags,
     non_negative_float,
     positive_int,
     run_command,
@@ -66,7 +66,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "the likeliest",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=0, help="random seed (default: 0)")
-    add_trained_model(parser)
+    add_flags(parser, "--trust-code", "--device", "--threads", "--data-dir")
     return parser.parse_args(arguments)
 
 

@@ -206,8 +206,7 @@ def test_commands_start_from_any_folder(tmp_path: Path) -> None:
     assert "next: python -m lra report" in done.stdout
     (path,) = tmp_path.glob("results/runs/listops/mean/*/result.json")
     record = load_record(path)
-    assert record.threads is not None
-    assert record.threads.waiting == "short spin"
+    assert record.threads is not None and record.threads.count == 1
     assert start(tmp_path, "-m", "lra", "report", "--format", "csv").returncode == 0
     shown = " ".join(start(tmp_path, "-m", "lra", "prepare", "--help").stdout.split())
     assert re.search(r" --task TASK .*listops.* or your own: file.py:ClassName.* --preset ", shown)
@@ -276,10 +275,7 @@ def test_progress_lines_have_step_loss_accuracy_speed_and_time_left(
 
 
 @pytest.mark.usefixtures("own_folder")
-def test_paths_are_shown_as_typed_and_stay_where_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lra.runtime.console._bases", set())
+def test_paths_are_shown_as_typed_and_stay_where_they_were(tmp_path: Path) -> None:
     assert absolute_path("results") == tmp_path / "results"
     shown = as_typed(f"{tmp_path}/results/a, /data{tmp_path}/results and {tmp_path}.")
     assert shown == f"results/a, /data{tmp_path}/results and {tmp_path}."

@@ -17,7 +17,7 @@ from lra.bench.case import WARMUP_ROUNDS, Case
 from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
 from lra.bench.rounds import measure
 from lra.bench.steps import StepCase
-from lra.config.registry import MIXERS, TASKS
+from lra.config.registry import MIXERS
 from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.names import RowNames
@@ -28,11 +28,9 @@ from lra.runtime.cli import (
     OWN_CLASS,
     Parser,
     absolute_path,
-    add_overrides,
-    add_preset,
-    add_threads,
+    add_flags,
     command_words,
-    name_in_help,
+    list_names,
     name_list,
     positive_int,
     run_command,
@@ -139,17 +137,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def _add_model_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    task = add("--task", default="listops",
-               help="task that the model is for (default: %(default)s), of {names}, or your own: "
-               f"{OWN_CLASS}")  # fmt: skip
-    name_in_help(task, lambda: sorted(TASKS.classes))
-    add_preset(parser)
+    add("--task", default="listops",
+        help=f"task that the model is for (default: %(default)s), of {list_names('tasks')}, or "
+        f"your own: {OWN_CLASS}")  # fmt: skip
+    add_flags(parser, "--preset", "--protocol", "--set", "--data-dir")
     add("--lengths",
         help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
         f"of the task), or {TASK} for the sequences of the task itself")  # fmt: skip
     add("--batch-size", type=positive_int,
         help="number of examples in a batch (default: as in training)")  # fmt: skip
-    add_overrides(parser, "change a setting")
     add("--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="measure each of these values of a setting in the same rounds; several --vary measure "
         "every combination")  # fmt: skip
@@ -176,10 +172,9 @@ def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str
     add = parser.add_argument
     product = f"; {PRODUCT} is the product with a given kernel over all lags"
     also = {"op": product, "decode": ""}.get(command, f"; {ALL} for every mixer")
-    names = add("--mixers", default=mixers,
-                help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for "
-                f"your own{also}")  # fmt: skip
-    name_in_help(names, lambda: sorted(MIXERS.classes))
+    add("--mixers", default=mixers,
+        help=f"comma-separated list (default: %(default)s) of {list_names('mixers')}, or "
+        f"FILE.py:CLASS for your own{also}")  # fmt: skip
     parser.set_defaults(compare=None)
     if command != "decode":
         add("--compare", choices=["reference"],
@@ -188,7 +183,7 @@ def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str
     add("--repeats", type=positive_int, default=5,
         help="number of measured rounds, after the warm-up (default: %(default)s)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    add_threads(parser)
+    add_flags(parser, "--threads")
     add("--out", type=absolute_path, default="results/bench",
         help="folder for the records (default: results/bench)")  # fmt: skip
 

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from common.errors import KnownError, UserError
 from common.files import write_atomically
 from common.strict_yaml import plain
-from common.threads import Waiting
 from lra.record.packed import read_file
 from tasks.base import Dataset
 
@@ -110,8 +109,8 @@ class ThreadsRecord(Record):
     """What a command computed with on a CPU, and what it shared that with as it started."""
 
     count: PositiveCount
-    waiting: Waiting
-    """How threads wait for each other, see `common.threads`."""
+    waiting: ShortText | None = None
+    """How threads waited for each other; only in earlier records."""
     cores: PositiveCount
     """Cores that the process might run on."""
     load: Amount | None = None

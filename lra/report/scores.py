@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from lra.record.run import RunRecord, choose_attempts
 from lra.record.schema import MeasuredRecord, was_busy
 from lra.record.scores import PositionScores, TestedRecord, unit_of, wilson_interval
-from lra.runtime.console import MISSING
+from lra.runtime.tables import MISSING
 from tasks.base import BENCHMARK
 
 AT_CHANCE = "at chance"

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError, UserError
 from lra.runtime.cli import is_launched, launch_number
-from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
+from lra.runtime.synchronized_norm import synchronize_norms
 
 T = TypeVar("T")
 
@@ -82,16 +82,9 @@ class ProcessGroup:
             dist.broadcast(buffer, src=0)
 
     def gradients_synchronized(
-        self, model: nn.Module, synchronize: bool, *, is_divided: bool
+        self, model: nn.Module, synchronize: bool
     ) -> AbstractContextManager[None]:
-        """Exchange the gradients of a wrapped model within it, or not: once a batch is enough.
-
-        Args:
-            is_divided: whether each process has its own part of the pass, see `local_passes`.
-        """
-        for module in model.modules() if self.world_size > 1 else ():
-            if isinstance(module, SynchronizedBatchNorm):
-                module.is_divided = is_divided
+        """Exchange the gradients of a wrapped model within it, or not: once a batch is enough."""
         if isinstance(model, DistributedDataParallel) and not synchronize:
             return model.no_sync()
         return contextlib.nullcontext()

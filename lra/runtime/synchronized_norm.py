@@ -28,30 +28,21 @@ class _Sum(Function):
         return _Sum.forward(ctx, gradients[0].contiguous())
 
 
-def _add(vector: Tensor) -> Tensor:
-    total = _Sum.apply(vector)
-    assert isinstance(total, Tensor)
-    return total
-
-
 class SynchronizedBatchNorm(BatchNorm):
     """Batch norm whose statistics in training are of all processes' positions.
 
     `torch.nn.SyncBatchNorm` refuses tensors on a CPU, where tests compare several processes with
-    one, and cannot be told that a pass is not divided.
+    one.
     """
-
-    is_divided = True
-    """Whether each process has other positions; if not, each has all, and nothing is exchanged."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise packed positions: (positions, channels) -> the same shape."""
-        if not self.training or not self.is_divided:
+        if not self.training:
             return super().forward(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
-        sums = _add(torch.cat([x.new_full((1,), len(x)), x.sum(dim=0)]))
+        sums: Any = _Sum.apply(torch.cat([x.new_full((1,), len(x)), x.sum(dim=0)]))
         total, mean = sums[0], sums[1:] / sums[0]
-        spread = _add((x - mean).square().sum(dim=0))
+        spread: Any = _Sum.apply((x - mean).square().sum(dim=0))
         with torch.no_grad():
             assert self.running_mean is not None and self.running_var is not None
             assert self.num_batches_tracked is not None and self.momentum is not None

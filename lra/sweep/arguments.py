@@ -7,15 +7,13 @@ import logging
 from pathlib import Path
 
 from common.errors import UserError
-from lra.config.registry import MIXERS, TASKS
+from lra.config.registry import MIXERS
 from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import (
     ALL,
     Parser,
-    absolute_path,
-    add_overrides,
-    add_preset,
-    name_in_help,
+    add_flags,
+    list_names,
     name_list,
     non_negative_float,
     positive_int,
@@ -82,25 +80,17 @@ def _with_whole_path(spec: str) -> str:
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    tasks = add(
-        "--tasks", default=ALL,
+    add("--tasks", default=ALL,
         help=f"{ALL}, those of the Long Range Arena that have the preset (default), or a "
-        "comma-separated list of {names}, or FILE.py:CLASS for your own",
-    )  # fmt: skip
-    name_in_help(tasks, lambda: sorted(TASKS.classes))
-    mixers = add(
-        "--mixers", default=ALL,
-        help=f"{ALL} (default), or a comma-separated list of {{names}}, or FILE.py:CLASS for "
-        "your own",
-    )  # fmt: skip
-    name_in_help(mixers, lambda: sorted(MIXERS.classes))
+        f"comma-separated list of {list_names('tasks')}, or FILE.py:CLASS for your "
+        "own")  # fmt: skip
+    add("--mixers", default=ALL,
+        help=f"{ALL} (default), or a comma-separated list of {list_names('mixers')}, or "
+        "FILE.py:CLASS for your own")  # fmt: skip
     add("--seeds", default="0", help="comma-separated list of random seeds (default: 0)")
-    add_preset(parser)
-    add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
+    add_flags(parser, "--preset", "--protocol", "--set", "--data-dir", "--results-dir")
     add("--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="run every value of a setting; several --grid run every combination")  # fmt: skip
-    add("--results-dir", type=absolute_path, default="results",
-        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:

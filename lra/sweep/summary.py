@@ -17,7 +17,8 @@ from lra.report.scores import (
     validation_of,
 )
 from lra.runtime.cli import command_words
-from lra.runtime.console import cut, plain_matrix, plain_table, wrap_words
+from lra.runtime.console import wrap_words
+from lra.runtime.tables import cut, plain_matrix, plain_table
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime

@@ -18,9 +18,7 @@ from lra.runtime.environment import (
     available_memory_mib,
     copy_to_cpu,
     seed_everything,
-    use_deterministic,
-    use_kernels,
-    use_tf32,
+    set_arithmetic,
 )
 from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
@@ -71,9 +69,9 @@ class Trainer:
     ) -> None:
         train, split = config.train, dataset.splits["train"]
         seed_everything(seed)
-        use_tf32(device, train.tf32)
-        use_kernels(device, train.kernels)
-        use_deterministic(device, train.deterministic)
+        set_arithmetic(
+            device, tf32=train.tf32, kernels=train.kernels, deterministic=train.deterministic
+        )
         self.group = group
         self.config = config
         self.train_config = train

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from lra.record.run import read_runs
 from lra.report.styles import MIXERS
-from lra.runtime.console import markdown_table
+from lra.runtime.tables import markdown_table
 from results.findings.shared import FOLDER, save_figure
 
 FIELDS = {"period": "period of the text", "divides length": "period divides the window's length"}

@@ -12,7 +12,7 @@ from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord
 from lra.report.names import run_anchor
 from lra.report.scores import BEST, SECOND, Cell, Interval, Measure, rank_numbers
-from lra.runtime.console import MISSING, markdown_table
+from lra.runtime.tables import MISSING, markdown_table
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
 _ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")
