@@ -24,7 +24,7 @@ from lra.runtime.cli import (
     run_command,
     whole_number,
 )
-from lra.runtime.console import show_messages, terminal_width, write_out
+from lra.runtime.console import set_message_level, terminal_width, write_out
 
 if TYPE_CHECKING:
     from lra.classifier.classifier import Classifier
@@ -124,9 +124,9 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     from lra.runtime.environment import use_threads
 
     if options.verbose:
-        show_messages(logging.DEBUG)
+        set_message_level(logging.DEBUG)
     if is_launched() and launch_number("RANK") > 0:  # another process prints
-        show_messages(logging.CRITICAL)
+        set_message_level(logging.CRITICAL)
     if options.label is not None:
         row_label(options.label, "--label")
     config = configure(options)

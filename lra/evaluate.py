@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "several times",
     )  # fmt: skip
     parser.add_argument(
-        "--lengths", help="comma-separated lengths of the longest sequence, in positions"
-    )
+        "--lengths", type=partial(whole_numbers, least=1),
+        help="comma-separated lengths of the longest sequence, in positions",
+    )  # fmt: skip
     parser.add_argument(
         "--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
         help="evaluate with each of these values of a task option; several --vary evaluate every "
@@ -82,14 +84,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def _conditions(options: argparse.Namespace) -> list[OtherData]:
     if options.lengths is None and not options.vary:
         raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
-    lengths: list[int | None] = [None]
-    if options.lengths is not None:
-        lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
     choices = [parse_alternatives(text, "--vary") for text in options.vary]
     return [
         OtherData(length=length, changes=changes, examples=options.examples)
         for changes in itertools.product(*choices)
-        for length in lengths
+        for length in options.lengths or [None]
     ]
 
 

@@ -26,7 +26,7 @@ from lra.runtime.console import (
     LONGEST_MESSAGE,
     absolute_path,
     as_typed,
-    show_messages,
+    display_messages,
     wrap_message,
 )
 
@@ -243,9 +243,9 @@ def test_messages_are_one_line_and_wrapped_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(wrap_message("x\n" * 5000)) <= LONGEST_MESSAGE
-    show_messages()
     monkeypatch.setenv("COLUMNS", "30")
-    logging.getLogger("lra").warning("one two three four five six seven")
+    with display_messages():
+        logging.getLogger("lra").warning("one two three four five six seven")
     assert capsys.readouterr().err == "warning: one two three four five six seven\n"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     report_error("run_task.py", "a fault that is longer than this terminal is wide")

@@ -188,7 +188,7 @@ def test_what_memory_cannot_hold_together_is_measured_in_sets(
     ("arguments", "message"),
     [
         ("decode --mixers mean", "--mixers mean: it has no recurrence, which decoding"),
-        ("decode --lengths 15", "--lengths 15: got 15, expected 16 to"),
+        ("decode --lengths 15", "--lengths: got 15, expected 16 to"),
         ("step --mixers mean --task image --lengths 64", "a grid of 1024 positions"),
         ("step --mixers mean --repeats 1", "at least 2"),
     ],
@@ -236,7 +236,7 @@ def test_a_newer_measurement_replaces_that_of_the_same_settings_alone(tmp_path: 
     ("mode", "facts", "meant"),
     [
         ("step", {}, {"batch_size": 8, "preset": "paper", "protocol": "s4", "vary": []}),
-        ("op", {"channels": 4, "part": "kernel"}, {"batch_size": 8, "dim": 4, "parts": "kernel"}),
+        ("op", {"channels": 4, "part": "kernel"}, {"batch_size": 8, "dim": 4, "parts": ["kernel"]}),
         ("decode", {"channels": 4, "part": "prefix"}, {"dim": 4}),
         ("step", {"varied": {"mixer.rpe_layers": (3, 6)}}, {"vary": ["mixer.rpe_layers=3,6"]}),
     ],
@@ -248,9 +248,7 @@ def test_a_command_repeats_what_was_measured(
     made = {"mode": mode, "measured_with": ("tnn", "s4"), "repeats": 7, **alone, **facts}
     program, *arguments = shlex.split(bench_command(bench_record(**made)))[2:]
     options = vars(bench.parse_arguments(arguments))
-    always = {
-        "command": mode, "mixers": "tnn,s4", "lengths": "1024", "repeats": 7,
-    }  # fmt: skip
+    always = {"command": mode, "mixers": ["tnn", "s4"], "lengths": [1024], "repeats": 7}
     assert program == "lra.bench"
     assert {**options, **always, **meant} == options
 

@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
             varied=varied,
         )
         for values in itertools.product(*varied)
-        for name in name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
+        for name in (sorted(MIXERS.classes) if options.mixers == [ALL] else options.mixers)
     ]
 
 
@@ -76,13 +77,12 @@ def list_parts(options: argparse.Namespace, length: int | None) -> list[Case]:
         "device": options.device, "length": length, "dim": options.dim,
         "changes": parse_changes(options.overrides),
     }  # fmt: skip
-    mixers = name_list(options.mixers, "--mixers")
     if options.command == "decode":
-        given["longest"] = max(_read_lengths(options))
-        kinds = itertools.product(mixers, ("recurrence", "prefix"))
+        given["longest"] = max(options.lengths)
+        kinds = itertools.product(options.mixers, ("recurrence", "prefix"))
         return [DecodingCase(mixer=name, part=part, **given) for name, part in kinds]
     given["batch_size"] = options.batch_size
-    kinds = itertools.product(mixers, name_list(options.parts, "--parts"))
+    kinds = itertools.product(options.mixers, options.parts)
     return [OperatorCase(mixer=name, part=part, **given) for name, part in kinds]
 
 
@@ -141,7 +141,8 @@ def _add_model_flags(parser: argparse.ArgumentParser) -> None:
         help=f"task that the model is for (default: %(default)s), of {list_names('tasks')}, or "
         f"your own: {OWN_CLASS}")  # fmt: skip
     add_flags(parser, "--preset", "--protocol", "--set", "--data-dir")
-    add("--lengths",
+    add("--lengths", default=[0],
+        type=lambda text: [None] if text == TASK else whole_numbers(text, least=1),
         help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
         f"of the task), or {TASK} for the sequences of the task itself")  # fmt: skip
     add("--batch-size", type=positive_int,
@@ -154,14 +155,15 @@ def _add_model_flags(parser: argparse.ArgumentParser) -> None:
 def _add_mixer_flags(parser: argparse.ArgumentParser, command: str, lengths: str) -> None:
     """Add the flags of mixers without a task."""
     add = parser.add_argument
-    add("--lengths", default=lengths,
+    least = WINDOW if command == "decode" else 1
+    add("--lengths", type=partial(whole_numbers, least=least), default=lengths,
         help="comma-separated sequence lengths in positions (default: %(default)s)")  # fmt: skip
     add("--dim", type=positive_int, default=64,
         help="number of channels (default: %(default)s)")  # fmt: skip
     add("--set", action="append", default=[], metavar="mixer.KEY=VALUE", dest="overrides",
         help="change an option of the mixers")  # fmt: skip
     if command == "op":
-        add("--parts", default="mixing",
+        add("--parts", type=name_list, default="mixing",
             help="comma-separated parts of the mixers: mixing (default), kernel or "
             "whole")  # fmt: skip
         add("--batch-size", type=positive_int, default=4,
@@ -172,7 +174,7 @@ def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str
     add = parser.add_argument
     product = f"; {PRODUCT} is the product with a given kernel over all lags"
     also = {"op": product, "decode": ""}.get(command, f"; {ALL} for every mixer")
-    add("--mixers", default=mixers,
+    add("--mixers", type=name_list, default=mixers,
         help=f"comma-separated list (default: %(default)s) of {list_names('mixers')}, or "
         f"FILE.py:CLASS for your own{also}")  # fmt: skip
     parser.set_defaults(compare=None)
@@ -190,16 +192,8 @@ def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str
 
 def list_groups(options: argparse.Namespace) -> list[list[Case]]:
     """List the cases to measure, in a group for each length, which has its own rounds."""
-    if options.lengths in (None, TASK):
-        lengths = [0 if options.lengths is None else None]
-    else:
-        lengths = _read_lengths(options)
-    return [COMMANDS[options.command].list_cases(options, length) for length in lengths]
-
-
-def _read_lengths(options: argparse.Namespace) -> list[int]:
-    least = WINDOW if options.command == "decode" else 1
-    return sorted(whole_numbers(options.lengths, "--lengths", least))
+    list_cases = COMMANDS[options.command].list_cases
+    return [list_cases(options, length) for length in sorted(options.lengths)]
 
 
 def measure_groups(options: argparse.Namespace) -> list[BenchRecord]:

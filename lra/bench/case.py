@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from common.errors import UserError
 from common.threads import SHORT_SPIN
-from lra.runtime.console import show_messages
+from lra.runtime.console import display_messages
 from lra.runtime.environment import (
     choose_device,
     keep_freed_memory,
@@ -212,10 +212,9 @@ def _serve(pipe: Connection, threads: int) -> None:
     """Set up the case that is sent, and call its methods, until the asking process is gone."""
     # tqdm's own lock is a semaphore of the system, which nobody gives back when this is killed.
     tqdm.set_lock(threading.RLock())
-    show_messages()
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
-    with contextlib.suppress(EOFError, OSError):
+    with display_messages(), contextlib.suppress(EOFError, OSError):
         place: InThisProcess | None = None
         while True:
             question = pipe.recv()

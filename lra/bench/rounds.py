@@ -12,22 +12,25 @@ import contextlib
 import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import psutil
+import torch
 from tqdm import tqdm
 
 from lra.bench.case import WARMUP_ROUNDS, Case, InOwnProcess, InThisProcess, Place
 from lra.record.benchmark import BenchRecord
-from lra.runtime.environment import (
-    available_memory_mib,
-    choose_device,
-    describe_machine,
-    is_out_of_memory,
-)
+from lra.runtime.environment import choose_device, describe_machine, is_out_of_memory
 from lra.runtime.repository import git_state
 
 ROOM = 2
 """Times the memory of the largest case that must be left for one more case."""
+CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where Linux says how much memory a container may take, in bytes."""
 
 
 class TimedCase:
@@ -137,6 +140,17 @@ def _has_room(pairs: Sequence[Sequence[TimedCase]]) -> bool:
     largest = max((place.memory()["peak_memory_mib"] or 0.0 for place in places), default=0.0)
     is_enough = available_memory_mib(choose_device(case.device)) > ROOM * largest
     return is_enough or not case.has_own_process
+
+
+def available_memory_mib(device: torch.device) -> float:
+    """Return the memory that could still be taken, within the limit of a container."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**20
+    left = psutil.virtual_memory().available
+    for path in CONTAINER_LIMITS:
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            left = min(left, int(text) - psutil.Process().memory_info().rss)
+    return left / 2**20
 
 
 def make_record(

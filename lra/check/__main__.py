@@ -16,7 +16,7 @@ from lra.config.registry import FORMS, find_mixer, find_task, load_class
 from lra.config.request import parse_changes
 from lra.runtime.cli import Parser, command_words, positive_int, run_command
 from lra.runtime.console import (
-    display_messages,
+    set_message_level,
     terminal_width,
     wrap_command,
     wrap_words,
@@ -67,15 +67,15 @@ def check(options: argparse.Namespace) -> int:
     start = f"{component.kind}."
     changes = parse_changes(start + text.removeprefix(start) for text in options.overrides)
     chosen = compose_options(component, changes)
-    with display_messages(logging.WARNING):  # the remarks of checks say what log lines say
-        if isinstance(component, MixerComponent):
-            checks = mixer_checks(component, chosen, options.dim)
-            if issubclass(component.cls, Mixer):
-                context = MixerContext(dim=options.dim, max_length=LENGTH, layer=0, depth=2)
-                checks = itertools.chain(checks, contract_checks(component, chosen, context))
-        else:
-            checks = task_checks(component, chosen, changes)
-        failed, passed = carry_out(component, checks)
+    set_message_level(logging.WARNING)  # the remarks of checks say what log lines say
+    if isinstance(component, MixerComponent):
+        checks = mixer_checks(component, chosen, options.dim)
+        if issubclass(component.cls, Mixer):
+            context = MixerContext(dim=options.dim, max_length=LENGTH, layer=0, depth=2)
+            checks = itertools.chain(checks, contract_checks(component, chosen, context))
+    else:
+        checks = task_checks(component, chosen, changes)
+    failed, passed = carry_out(component, checks)
     count, kind, width = len(failed) + len(passed), component.kind, terminal_width()
     if failed:
         verdict = f"{len(failed)} of {count} checks failed"

@@ -12,20 +12,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from common.errors import (
-    HeldError,
-    KnownError,
-    UserError,
-    describe,
-    describe_os_error,
-    user_code,
-)
+from common.errors import HeldError, KnownError, describe, describe_os_error, user_code
 from common.threads import MOST_THREADS
-from lra.runtime.console import absolute_path, as_typed, show_messages, wrap_message
+from lra.runtime.console import absolute_path, as_typed, display_messages, wrap_message
 from lra.runtime.repository import ROOT
 
 INCOMPLETE = 1
@@ -75,6 +68,19 @@ def whole_number(text: str, least: int = 0, most: int = LARGEST_INT) -> int:
 
 positive_int = functools.partial(whole_number, least=1)
 """Reads a whole number of at least 1."""
+
+
+def name_list(text: str) -> list[str]:
+    """Read comma-separated names, each once, in order."""
+    found = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected names, comma-separated")
+    return found
+
+
+def whole_numbers(text: str, least: int = 0) -> list[int]:
+    """Read comma-separated whole numbers, each once, in order."""
+    return list(dict.fromkeys(whole_number(number, least) for number in text.split(",")))
 
 
 def non_negative_float(text: str) -> float:
@@ -145,28 +151,6 @@ def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
         parser.add_argument(name, **FLAGS[name])
 
 
-def name_list(text: str, flag: str, every: Sequence[str] = (ALL,)) -> list[str]:
-    """Read comma-separated names, each once, in order; `ALL` stands for every one.
-
-    Raises: UserError naming the flag, for an empty name.
-    """
-    found = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if not all(found):
-        raise UserError(f"{flag} {text!r}: an empty name; expected names, comma-separated")
-    return list(every) if found == [ALL] else found
-
-
-def whole_numbers(text: str, flag: str, least: int) -> list[int]:
-    """Read comma-separated whole numbers, each once, in order.
-
-    Raises: UserError naming the flag.
-    """
-    try:
-        return list(dict.fromkeys(whole_number(n, least) for n in text.split(",")))
-    except argparse.ArgumentTypeError as error:
-        raise UserError(f"{flag} {text}: {error}") from None
-
-
 def run_command(program: str, action: Callable[[], int]) -> int:
     """Run a command; turn a user's mistake, or running out of memory, into a line and an exit code.
 
@@ -181,9 +165,9 @@ def run_command(program: str, action: Callable[[], int]) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
     try:
-        show_messages()
-        logging.captureWarnings(True)
-        return action()
+        with display_messages():
+            logging.captureWarnings(True)
+            return action()
     except BaseException as error:
         end = _end_of(error, is_interrupted=bool(pressed))
         if end is None:

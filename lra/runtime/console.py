@@ -59,25 +59,18 @@ class _TqdmHandler(logging.Handler):
             tqdm.write(wrap_message(mark + self.format(record)), file=sys.stderr)
 
 
-def show_messages(level: int = logging.INFO) -> None:
-    """Let the packages of this repository print messages from a level on.
-
-    Without this call they print warnings alone, as Python's logging does for libraries.
-    """
-    for name in _LOGGERS:
-        logger = logging.getLogger(name)
-        if not any(isinstance(handler, _TqdmHandler) for handler in logger.handlers):
-            logger.addHandler(_TqdmHandler())
-        logger.setLevel(level)
-        logger.propagate = False  # a library that configures the root logger would repeat them
-
-
 @contextlib.contextmanager
 def display_messages(level: int = logging.INFO) -> Iterator[None]:
-    """Print messages from a level on within a block; afterwards all loggers are as before."""
+    """Print messages from a level on within a block; afterwards all loggers are as before.
+
+    Without it they print warnings alone, as Python's logging does for libraries.
+    """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [(logger.level, logger.propagate, [*logger.handlers]) for logger in loggers]
-    show_messages(level)
+    set_message_level(level)
+    for logger in loggers:
+        logger.handlers[:] = [_TqdmHandler()]
+        logger.propagate = False  # a library that configures the root logger would repeat them
     try:
         yield
     finally:
@@ -85,6 +78,12 @@ def display_messages(level: int = logging.INFO) -> Iterator[None]:
             logger.setLevel(old_level)
             logger.propagate = propagate
             logger.handlers[:] = handlers
+
+
+def set_message_level(level: int) -> None:
+    """Let the packages of this repository print messages from a level on."""
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(level)
 
 
 def write_out(text: str, *, whole_paths: bool = False) -> bool:

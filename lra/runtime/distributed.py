@@ -138,14 +138,6 @@ class ProcessGroup:
         dist.all_gather_object(gathered, value)
         return gathered
 
-    def broadcast(self, value: T) -> T:
-        """Return the main process's value."""
-        if self.world_size == 1:
-            return value
-        held = [value]
-        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
-        return held[0]
-
     def on_main_process(self, make: Callable[[], Any]) -> Any:
         """Let the main process make something, and give it to all.
 
@@ -153,16 +145,17 @@ class ProcessGroup:
         """
         if self.world_size == 1:
             return make()
-        made: dict[str, Any] = {}
+        made: list[Any] = [None, None]
         if self.is_main_process:
             try:
-                made = {"value": make()}
+                made[0] = make()
             except (KnownError, OSError) as error:
-                made = {"error": str(error)}
-        made = self.broadcast(made)
-        if "error" in made:
-            raise UserError(made["error"])
-        return made["value"]
+                made[1] = str(error)
+        dist.broadcast_object_list(made, src=0, device=torch.device("cpu"))
+        value, fault = made
+        if fault is not None:
+            raise UserError(fault)
+        return value
 
     def require_equal(self, subject: str, facts: Mapping[str, Any]) -> None:
         """Make sure that all processes have the same facts; all must call this.

@@ -16,18 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import psutil
 import torch
 
 from common.errors import UserError
 from common.threads import core_count, default_count
 from models.ops.reference import KERNEL_CHOICE
-
-CONTAINER_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-"""Where Linux says how much memory a container may take, in bytes."""
 
 # As glibc's malloc.h has them. One heap for all threads: what one has freed, another uses again.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
@@ -115,17 +108,6 @@ def reset_peak_memory(device: torch.device) -> None:
         return
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-
-
-def available_memory_mib(device: torch.device) -> float:
-    """Return the memory that could still be taken, within the limit of a container."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / 2**20
-    left = psutil.virtual_memory().available
-    for path in CONTAINER_LIMITS:
-        if path.is_file() and (text := path.read_text().strip()).isdecimal():
-            left = min(left, int(text) - psutil.Process().memory_info().rss)
-    return left / 2**20
 
 
 def return_freed_memory() -> None:

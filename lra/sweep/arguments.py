@@ -57,16 +57,16 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
             flag = name.replace("_", "-")
             raise UserError(f"--{flag} has no effect with --launcher {given['launcher']}")
     every = tasks_with_preset(BENCHMARK, given["preset"])
-    if given["tasks"] == ALL and (missing := [task for task in BENCHMARK if task not in every]):
+    if given["tasks"] == [ALL] and (missing := [task for task in BENCHMARK if task not in every]):
         logger.info(f"without {', '.join(missing)}, which has no preset {given['preset']}")
-    tasks = name_list(given.pop("tasks"), "--tasks", every)
-    mixers = name_list(given.pop("mixers"), "--mixers", sorted(MIXERS.classes))
+    tasks, mixers = given.pop("tasks"), given.pop("mixers")
+    tasks = every if tasks == [ALL] else tasks
+    mixers = sorted(MIXERS.classes) if mixers == [ALL] else mixers
     if given["print_commands"]:
         tasks, mixers = list(map(_with_whole_path, tasks)), list(map(_with_whole_path, mixers))
     return SweepOptions(
         tasks=tasks,
         mixers=mixers,
-        seeds=whole_numbers(given.pop("seeds"), "--seeds", 0),
         limits=Limits(max_steps=given.pop("max_steps"), minutes=given.pop("minutes_per_run")),
         **given,
     )
@@ -80,14 +80,15 @@ def _with_whole_path(spec: str) -> str:
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--tasks", default=ALL,
+    add("--tasks", type=name_list, default=ALL,
         help=f"{ALL}, those of the Long Range Arena that have the preset (default), or a "
         f"comma-separated list of {list_names('tasks')}, or FILE.py:CLASS for your "
         "own")  # fmt: skip
-    add("--mixers", default=ALL,
+    add("--mixers", type=name_list, default=ALL,
         help=f"{ALL} (default), or a comma-separated list of {list_names('mixers')}, or "
         "FILE.py:CLASS for your own")  # fmt: skip
-    add("--seeds", default="0", help="comma-separated list of random seeds (default: 0)")
+    add("--seeds", type=whole_numbers, default="0",
+        help="comma-separated list of random seeds (default: 0)")  # fmt: skip
     add_flags(parser, "--preset", "--protocol", "--set", "--data-dir", "--results-dir")
     add("--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="run every value of a setting; several --grid run every combination")  # fmt: skip

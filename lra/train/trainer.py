@@ -15,7 +15,6 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
-    available_memory_mib,
     copy_to_cpu,
     seed_everything,
     set_arithmetic,
@@ -78,7 +77,7 @@ class Trainer:
         self.info = info
         self.device = device
         if device.type == "cuda":
-            most = RESIDENT_FRACTION * 2**20 * available_memory_mib(device)
+            most = RESIDENT_FRACTION * torch.cuda.mem_get_info(device)[0]
             dataset = put_on_device(dataset, device, most)
         self.dataset = dataset
         self.model = classifier(config, info).to(device)
