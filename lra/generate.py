@@ -17,7 +17,7 @@ from torch import Tensor
 from common.errors import DataError, UserError
 from lra.api.trained import load_finished
 from lra.classifier.classifier import Classifier
-from lra.classifier.decoders import Decoder, FullPassDecoder, RecurrentDecoder, has_recurrence
+from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.runtime.cli import (
     Parser,
     absolute_path,
@@ -34,9 +34,6 @@ from tasks.random_words import RandomWords
 from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")
-
-BITS = 52
-"""Bits of a random number below 1: so many that its product with a sum stays below the sum."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -93,21 +90,12 @@ def run(options: argparse.Namespace) -> int:
     needed = len(prompt) + options.tokens - 1  # nothing follows the last token
     longest = max(task.info.max_length, needed)
     model = trained.load_model(replace(task.info, max_length=longest))
-    is_recurrent = has_recurrence(model)
-    logger.info(f"decoding by {'the recurrence' if is_recurrent else 'full passes'}")
-    tokens = generate(
-        RecurrentDecoder if is_recurrent else FullPassDecoder,
-        model,
-        prompt,
-        count=options.tokens,
-        temperature=options.temperature,
-        seed=options.seed,
-    )
+    chosen = {"count": options.tokens, "temperature": options.temperature, "seed": options.seed}
     with (
         config.task_component.explain_errors("its vocabulary failed"),
         config.mixer_component.explain_errors("the generation failed"),
     ):
-        write_tokens(vocabulary, prompt, tokens)
+        write_tokens(vocabulary, prompt, generate(model, prompt, **chosen))
     return 0
 
 
@@ -144,18 +132,16 @@ def write_tokens(vocabulary: Vocabulary, prompt: Sequence[int], tokens: Iterable
     finally:
         if times:
             write_out(decoder.decode(b"", final=True) + "\n")
-    further = len(times) - 1
-    speed = (
-        f", then {further} at {further / (times[-1] - times[0]):.1f} tokens/s" if further else ""
-    )
+    speed = ""
+    if further := len(times) - 1:
+        speed = f", then {further} at {further / (times[-1] - times[0]):.1f} tokens/s"
     logger.info(f"the first token after {times[0] - start:.3f} s{speed}")
 
 
 def draw_token(logits: Tensor, temperature: float, words: RandomWords) -> int:
-    """Draw a token by logits (tokens,), with one random number.
+    """Draw a token by logits (tokens,), through the inverse of the cumulative distribution.
 
-    The number goes through the inverse of the cumulative distribution in double precision, so
-    logits that differ by rounding hardly ever give another token.
+    In double precision, logits that differ by rounding hardly ever give another token.
 
     Args:
         temperature: what logits are divided by; 0 for the likeliest token.
@@ -171,32 +157,27 @@ def draw_token(logits: Tensor, temperature: float, words: RandomWords) -> int:
         weights = np.exp((values - values.max()) / temperature)
     cumulative = np.cumsum(weights)
     high, low = (int(word) for word in words.draw(2))
-    number = (high << 32 | low) >> (64 - BITS)
-    return int(np.searchsorted(cumulative, cumulative[-1] * (number / 2**BITS), "right"))
+    number = ((high << 32 | low) >> 12) / 2**52  # its product with a sum stays below the sum
+    return int(np.searchsorted(cumulative, cumulative[-1] * number, "right"))
 
 
 @torch.inference_mode()
 def generate(
-    way: type[Decoder],
-    model: Classifier,
-    prompt: Sequence[int],
-    *,
-    count: int,
-    temperature: float,
-    seed: int,
+    model: Classifier, prompt: Sequence[int], *, count: int, temperature: float, seed: int
 ) -> Iterator[int]:
     """Continue a prompt: yield one token after another, each when it is drawn.
 
     Args:
-        way: how the model computes.
         model: a causal classifier of positions, in evaluation mode.
         prompt: tokens, at least one.
         count: number of tokens to draw, at least one.
         temperature: what logits are divided by; 0 for the likeliest tokens.
         seed: of the random numbers.
     """
-    words = RandomWords(seed, stream=0)
-    device = next(model.parameters()).device
+    words, device = RandomWords(seed, stream=0), next(model.parameters()).device
+    is_recurrent = has_recurrence(model)
+    logger.info(f"decoding by {'the recurrence' if is_recurrent else 'full passes'}")
+    way = RecurrentDecoder if is_recurrent else FullPassDecoder
     with cache_kernels():
         decoder = way(model, len(prompt) + count - 1)  # nothing follows the last token
         tokens = list(prompt)

@@ -9,8 +9,7 @@ import pytest
 
 from conftest import python_example
 from lra.check.__main__ import main
-from lra.check.checks import carry_out
-from lra.check.contract import contract_checks
+from lra.check.checks import carry_out, contract_checks
 from lra.config.compose import compose_options
 from lra.config.registry import MIXERS, find_mixer
 from models.base import MixerContext
