@@ -213,15 +213,13 @@ def is_measured(run: TrainedRun, other: OtherData) -> bool:
     """
     if find_changed_code(run.folder, run.record) is not None:
         return False
-    is_drawn = run.config.build_task().draws_data
-    examples = other.examples or (EXAMPLES if is_drawn else None)
-    for found in evaluations_of(run.folder)[0]:
-        # Where positions are targets, they are not the size of the test set.
-        size = found.test_examples if found.positions is None else found.data.sizes.get("test")
-        is_same = (found.length, found.changes) == (other.length, other.values)
-        if is_same and not found.has_changed_code and examples in (None, size):
-            return True
-    return False
+    examples = other.examples or (EXAMPLES if run.config.build_task().draws_data else None)
+    return any(
+        (found.length, found.changes) == (other.length, other.values)
+        and not found.has_changed_code
+        and examples in (None, found.data.sizes["test"])
+        for found in evaluations_of(run.folder)[0]
+    )
 
 
 def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:

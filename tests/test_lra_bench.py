@@ -190,7 +190,7 @@ def test_what_memory_cannot_hold_together_is_measured_in_sets(
         ("decode --mixers mean", "--mixers mean: it has no recurrence, which decoding"),
         ("decode --lengths 15", "--lengths: got 15, expected 16 to"),
         ("step --mixers mean --task image --lengths 64", "a grid of 1024 positions"),
-        ("step --mixers mean --repeats 1", "at least 2"),
+        ("step --mixers mean --repeats 1", "--repeats: got 1, expected 2 to"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common.errors import UserError
 from common.progress import progress
 from common.threads import choose_waiting
 from lra.bench.case import WARMUP_ROUNDS, Case
@@ -35,6 +34,7 @@ from lra.runtime.cli import (
     name_list,
     positive_int,
     run_command,
+    whole_number,
     whole_numbers,
 )
 from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
@@ -182,7 +182,7 @@ def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str
         add("--compare", choices=["reference"],
             help="also time the reference implementation of each mixer, written as in published "
             "code")  # fmt: skip
-    add("--repeats", type=positive_int, default=5,
+    add("--repeats", type=partial(whole_number, least=2), default=5,
         help="number of measured rounds, after the warm-up (default: %(default)s)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     add_flags(parser, "--threads")
@@ -199,18 +199,14 @@ def list_groups(options: argparse.Namespace) -> list[list[Case]]:
 def measure_groups(options: argparse.Namespace) -> list[BenchRecord]:
     """Measure each group of cases in interleaved rounds, and save the records."""
     groups = list_groups(options)
-    if options.repeats < 2:  # noqa: PLR2004
-        raise UserError(f"--repeats {options.repeats}: expected at least 2, for quartiles")
     choose_device(options.device)
-    for cases in groups:
-        for case in cases:
-            case.settings()  # raises mistakes before anything is measured
+    for case in itertools.chain(*groups):
+        case.settings()  # raises mistakes before anything is measured
     records: list[BenchRecord] = []
     total = sum(map(len, groups)) * (WARMUP_ROUNDS + options.repeats)
     with progress("measuring", total=total, unit="rounds") as bar:
         for cases in groups:
-            compare = options.compare is not None
-            for record in measure(cases, options.repeats, compare=compare, bar=bar):
+            for record in measure(cases, options.repeats, compare=bool(options.compare), bar=bar):
                 record.save(options.out)
                 records.append(record)
     return records

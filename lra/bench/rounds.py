@@ -52,7 +52,8 @@ class TimedCase:
                 self.seconds.append(self.place.seconds())
 
     def finish(self) -> None:
-        """Read what is known only once all rounds are timed."""
+        """Forget the rounds of the warm-up, and read what is known only after all rounds."""
+        del self.seconds[:WARMUP_ROUNDS]
         if self.place is not None:
             with self._give_up_without_memory():
                 facts = self.place.facts()
@@ -96,9 +97,8 @@ def measure(
     while len(records) < len(cases):
         with contextlib.ExitStack() as stack:
             pairs = _set_up_pairs(cases[len(records) :], compare, bar, stack)
-            for number in range(1, WARMUP_ROUNDS + repeats):
-                for pair in pairs:
-                    _time_pair(pair, bar, is_first=number == WARMUP_ROUNDS)
+            for _ in range(1, WARMUP_ROUNDS + repeats):
+                _time_round(pairs, bar)
             for pair in pairs:
                 for timed in pair:
                     timed.finish()
@@ -120,17 +120,16 @@ def _set_up_pairs(
         if compare and pair[0].place is not None:
             pair.append(TimedCase(dataclasses.replace(case, is_reference=True)))
             stack.callback(pair[1].close)
-        _time_pair(pair, bar)
+        _time_round([pair], bar)
     return pairs
 
 
-def _time_pair(pair: Sequence[TimedCase], bar: tqdm[Any], *, is_first: bool = False) -> None:
-    """Time a case and its reference; the first round that counts forgets the earlier ones."""
-    for timed in pair:
-        if is_first:
-            timed.seconds.clear()
-        timed.time()
-    bar.update()
+def _time_round(pairs: Sequence[Sequence[TimedCase]], bar: tqdm[Any]) -> None:
+    """Time each case and its reference once."""
+    for pair in pairs:
+        for timed in pair:
+            timed.time()
+        bar.update()
 
 
 def _has_room(pairs: Sequence[Sequence[TimedCase]]) -> bool:
