@@ -205,21 +205,6 @@ def test_mistakes_are_one_line(
     assert len(error.strip().splitlines()) == 1
 
 
-def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
-    """A varied setting wins over flags."""
-    arguments = "step --preset quick --mixers tnn,fd-tnn --lengths 32,16 --batch-size 2 --set "
-    arguments += "mixer.rpe_dim=4 --vary mixer.rpe_layers=2,1 --vary train.batch_size=8"
-    short, long = bench.list_groups(bench.parse_arguments(shlex.split(arguments)))
-    found = [case.settings() for case in short]
-    assert {one["length"] for one in found} == {16}
-    assert {case.settings()["length"] for case in long} == {32}
-    assert [(one["changes"]["mixer.rpe_layers"], one["mixer"]) for one in found] == list(
-        itertools.product((2, 1), ("tnn", "fd-tnn"))
-    )
-    assert {one["batch_size"] for one in found} == {8}
-    assert found[0]["varied"] == {"mixer.rpe_layers": [2, 1], "train.batch_size": [8]}
-
-
 def test_a_newer_measurement_replaces_that_of_the_same_settings_alone(tmp_path: Path) -> None:
     changes: list[dict[str, object]] = [
         {}, {"mode": "forward"}, {"part": "mixing"}, {"lengths": "task"}, {"channels": 3},
@@ -235,12 +220,12 @@ def test_a_newer_measurement_replaces_that_of_the_same_settings_alone(tmp_path: 
 @pytest.mark.parametrize(
     ("mode", "facts", "meant"),
     [
-        ("step", {}, {"batch_size": 8, "preset": "paper", "protocol": "s4", "vary": []}),
+        ("step", {"varied": {"mixer.rpe_layers": (3, 6)}},
+         {"batch_size": 8, "preset": "paper", "vary": ["mixer.rpe_layers=3,6"]}),
         ("op", {"channels": 4, "part": "kernel"}, {"batch_size": 8, "dim": 4, "parts": ["kernel"]}),
         ("decode", {"channels": 4, "part": "prefix"}, {"dim": 4}),
-        ("step", {"varied": {"mixer.rpe_layers": (3, 6)}}, {"vary": ["mixer.rpe_layers=3,6"]}),
     ],
-)
+)  # fmt: skip
 def test_a_command_repeats_what_was_measured(
     mode: str, facts: dict[str, object], meant: dict[str, object]
 ) -> None:

@@ -49,7 +49,7 @@ def test_a_quota_limits_threads(
 def test_records_hold_threads_and_earlier_ones_the_load_of_others() -> None:
     found = environment.describe_machine(torch.device("cpu"))["threads"]
     assert not ThreadsRecord(**found).busy
-    assert ThreadsRecord(count=2, waiting="short spin", cores=2, load=0.6).busy
+    assert ThreadsRecord(count=2, cores=2, load=0.6).busy
 
 
 @pytest.mark.parametrize(("others", "is_shared"), [(1, False), (3, True)])
