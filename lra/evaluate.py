@@ -57,26 +57,18 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted "
         "(run the same command again to continue).",
     )
-    parser.add_argument(
-        "--run", type=absolute_path, required=True, action="append",
+    add = parser.add_argument
+    add("--run", type=absolute_path, required=True, action="append",
         help="folder of a finished run, for example results/runs/listops/tnn/RUN; may be given "
-        "several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--lengths", type=partial(whole_numbers, least=1),
-        help="comma-separated lengths of the longest sequence, in positions",
-    )  # fmt: skip
-    parser.add_argument(
-        "--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
+        "several times")  # fmt: skip
+    add("--lengths", type=partial(whole_numbers, least=1),
+        help="comma-separated lengths of the longest sequence, in positions")  # fmt: skip
+    add("--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
         help="evaluate with each of these values of a task option; several --vary evaluate every "
-        "combination",
-    )  # fmt: skip
-    parser.add_argument(
-        "--examples", type=positive_int, help=f"examples of a new test set (default: {EXAMPLES:,})"
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="repeat evaluations that already have a record"
-    )
+        "combination")  # fmt: skip
+    add("--examples", type=positive_int,
+        help=f"examples of a new test set (default: {EXAMPLES:,})")  # fmt: skip
+    add("--again", action="store_true", help="repeat evaluations that already have a record")
     add_flags(parser, "--trust-code", "--device", "--threads", "--data-dir")
     return parser.parse_args(arguments)
 

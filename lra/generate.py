@@ -46,23 +46,17 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "is printed to standard output, the speed to standard error.",
         epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted.",
     )
-    parser.add_argument(
-        "--run", type=absolute_path, required=True,
-        help="folder of a finished run, for example results/runs/lm/tnn/RUN",
-    )  # fmt: skip
-    parser.add_argument(
-        "--prompt", required=True,
-        help="text to continue; for a task without text, the numbers of its tokens",
-    )  # fmt: skip
-    parser.add_argument(
-        "--tokens", type=positive_int, default=256, help="number of tokens to add (default: 256)"
-    )
-    parser.add_argument(
-        "--temperature", type=non_negative_float, default=1.0,
+    add = parser.add_argument
+    add("--run", type=absolute_path, required=True,
+        help="folder of a finished run, for example results/runs/lm/tnn/RUN")  # fmt: skip
+    add("--prompt", required=True,
+        help="text to continue; for a task without text, the numbers of its tokens")  # fmt: skip
+    add("--tokens", type=positive_int, default=256,
+        help="number of tokens to add (default: 256)")  # fmt: skip
+    add("--temperature", type=non_negative_float, default=1.0,
         help="divisor of the logits (default: 1); below 1 prefers likely tokens, 0 always takes "
-        "the likeliest",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=0, help="random seed (default: 0)")
+        "the likeliest")  # fmt: skip
+    add("--seed", type=whole_number, default=0, help="random seed (default: 0)")
     add_flags(parser, "--trust-code", "--device", "--threads", "--data-dir")
     return parser.parse_args(arguments)
 

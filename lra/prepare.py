@@ -39,29 +39,20 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 5 out of memory, "
         "130 interrupted (run the same command again to continue).",
     )
-    parser.add_argument(
-        "--task", required=True,
+    add = parser.add_argument
+    add("--task", required=True,
         help=f"{list_names('tasks')}, all for the six of the Long Range Arena, or your own: "
-        f"{OWN_CLASS}",
-    )  # fmt: skip
+        f"{OWN_CLASS}")  # fmt: skip
     add_flags(parser, "--preset", "--protocol", "--set", "--data-dir")
-    parser.add_argument(
-        "--source",
+    add("--source",
         help="official: use the official files in --data-dir; download or generate: do this even "
         "if there are files; auto (default): use the files if they are there, otherwise download "
-        "or generate if possible",
-    )
-    parser.add_argument(
-        "--examples", type=positive_int, metavar="N",
-        help="use N examples, divided between the splits",
-    )  # fmt: skip
-    parser.add_argument(
-        "--verify", action="store_true", help="check the files and the content of the data"
-    )
-    parser.add_argument(
-        "--export", type=absolute_path, metavar="DIR",
-        help="write the data to DIR in the official file format",
-    )  # fmt: skip
+        "or generate if possible")  # fmt: skip
+    add("--examples", type=positive_int, metavar="N",
+        help="use N examples, divided between the splits")  # fmt: skip
+    add("--verify", action="store_true", help="check the files and the content of the data")
+    add("--export", type=absolute_path, metavar="DIR",
+        help="write the data to DIR in the official file format")  # fmt: skip
     return parser.parse_args(arguments)
 
 

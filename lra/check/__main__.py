@@ -33,14 +33,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0 every check passed, 1 a check failed, 2 mistake in the command or "
         "the file, 130 interrupted.",
     )
-    parser.add_argument("target", metavar="FILE:CLASS", help=FORMS)
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="value of an option of the class",
-    )  # fmt: skip
-    parser.add_argument(
-        "--dim", type=positive_int, default=16, help="number of channels of a mixer (default: 16)"
-    )
+    add = parser.add_argument
+    add("target", metavar="FILE:CLASS", help=FORMS)
+    add("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="value of an option of the class")  # fmt: skip
+    add("--dim", type=positive_int, default=16,
+        help="number of channels of a mixer (default: 16)")  # fmt: skip
     return parser.parse_args(arguments)
 
 
