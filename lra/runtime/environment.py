@@ -116,17 +116,16 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def keep_freed_memory() -> bool:
-    """Tell glibc to serve large blocks from its heap and never to trim that; say if it did.
+def keep_freed_memory() -> None:
+    """Tell glibc to serve large blocks from its heap and never to trim that.
 
     By default glibc hands every large temporary back to the system and faults fresh pages in for
     the next one. On a CPU that can cost more than the arithmetic of a step. To hold a little less
     memory, start Python with GLIBC_TUNABLES=glibc.malloc.tcache_count=0.
     """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return all([mallopt(name, value) == 1 for name, value in _KEEPING])  # noqa: C419 (all are made)
+    if platform.libc_ver()[0] == "glibc":
+        for name, value in _KEEPING:
+            ctypes.CDLL(None).mallopt(name, value)
 
 
 def peak_memory_mib(device: torch.device) -> float:
