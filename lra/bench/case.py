@@ -81,7 +81,11 @@ class InThisProcess:
         if self.device.type == "cpu" and case.keeps_memory():
             keep_freed_memory()
         self.subject = case.build()
-        self.base = self._memory_mib()
+        self._hand_back()  # what setting up has freed is none of the base
+        held = psutil.Process().memory_info().rss
+        if self.device.type == "cuda":
+            held = torch.cuda.memory_allocated(self.device)
+        self.base = held / 2**20
         reset_peak_memory(self.device)
         for _ in range(WARMUP_ROUNDS):
             self.subject.run()
@@ -119,13 +123,6 @@ class InThisProcess:
 
     def close(self) -> None:
         """Give back what it holds: nothing, before this process ends."""
-
-    def _memory_mib(self) -> float:
-        """Return the memory held now: allocated on a GPU, resident on a CPU."""
-        if self.device.type == "cuda":
-            return torch.cuda.memory_allocated(self.device) / 2**20
-        return_freed_memory()  # what setting up has freed is none of the base
-        return psutil.Process().memory_info().rss / 2**20
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ LONGEST_PREPARATION = timedelta(days=7)
 """Time that a process waits for another one that still prepares its data."""
 
 
+@dataclass(frozen=True, eq=False)
 class ProcessGroup:
     """This process's place among those that train one model, and what they exchange.
 
@@ -40,15 +42,12 @@ class ProcessGroup:
     random numbers of dropout. The main process alone writes.
 
     All but gradients, buffers and statistics is exchanged on the CPU, so that no GPU is waited for.
-
-    Args:
-        store: key-value store of torchrun; None without other processes, and in tests.
     """
 
-    def __init__(self, rank: int, world_size: int, store: Store | None = None) -> None:
-        self.rank = rank
-        self.world_size = world_size
-        self.store = store
+    rank: int
+    world_size: int
+    store: Store | None = None
+    """Key-value store of torchrun; None without other processes, and in tests."""
 
     @property
     def is_main_process(self) -> bool:
