@@ -73,17 +73,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _conditions(options: argparse.Namespace) -> list[OtherData]:
-    if options.lengths is None and not options.vary:
-        raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
-    choices = [parse_alternatives(text, "--vary") for text in options.vary]
-    return [
-        OtherData(length=length, changes=changes, examples=options.examples)
-        for changes in itertools.product(*choices)
-        for length in options.lengths or [None]
-    ]
-
-
 def _table(runs: Sequence[TrainedRun], width: int) -> list[str]:
     """Write a row for each run, with its score as trained and on other data."""
     found = [(run.record, evaluations_of(run.folder)[0]) for run in runs]
@@ -116,7 +105,14 @@ def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
-    conditions = _conditions(options)
+    if options.lengths is None and not options.vary:
+        raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
+    choices = [parse_alternatives(text, "--vary") for text in options.vary]
+    conditions = [
+        OtherData(length=length, changes=changes, examples=options.examples)
+        for changes in itertools.product(*choices)
+        for length in options.lengths or [None]
+    ]
     runs = [
         load_finished(
             folder, data_dir=options.data_dir, trust_code=options.trust_code, device=options.device

@@ -80,7 +80,12 @@ def run(options: argparse.Namespace) -> int:
         )
     with config.task_component.explain_errors("its vocabulary failed"):
         vocabulary = task.vocabulary(lambda: trained.dataset)
-        prompt = read_prompt(vocabulary, options.prompt)
+        try:
+            prompt = vocabulary.encode(options.prompt)
+        except DataError as error:
+            raise UserError(f"--prompt: {error}") from None
+    if not prompt:
+        raise UserError(f"--prompt {options.prompt!r}: it has no tokens, expected at least one")
     needed = len(prompt) + options.tokens - 1  # nothing follows the last token
     longest = max(task.info.max_length, needed)
     model = trained.load_model(replace(task.info, max_length=longest))
@@ -91,20 +96,6 @@ def run(options: argparse.Namespace) -> int:
     ):
         write_tokens(vocabulary, prompt, generate(model, prompt, **chosen))
     return 0
-
-
-def read_prompt(vocabulary: Vocabulary, text: str) -> list[int]:
-    """Turn the prompt of the command line into tokens.
-
-    Raises: UserError for a text without tokens, and for one that the vocabulary does not have.
-    """
-    try:
-        prompt = vocabulary.encode(text)
-    except DataError as error:
-        raise UserError(f"--prompt: {error}") from None
-    if not prompt:
-        raise UserError(f"--prompt {text!r}: it has no tokens, expected at least one")
-    return prompt
 
 
 def write_tokens(vocabulary: Vocabulary, prompt: Sequence[int], tokens: Iterable[int]) -> None:
