@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from lra.runtime.cli import (
     Parser,
     add_flags,
     is_launched,
-    launch_number,
     list_names,
     non_negative_float,
     positive_int,
@@ -125,7 +125,7 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
 
     if options.verbose:
         set_message_level(logging.DEBUG)
-    if is_launched() and launch_number("RANK") > 0:  # another process prints
+    if is_launched() and int(os.environ["RANK"]) > 0:  # another process prints
         set_message_level(logging.CRITICAL)
     if options.label is not None:
         row_label(options.label, "--label")

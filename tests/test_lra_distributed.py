@@ -109,8 +109,7 @@ NORM = """
 import torch
 import torch.distributed as dist
 from torch import nn
-from lra.runtime.synchronized_norm import SynchronizedBatchNorm
-from models.layers.norms import BatchNorm
+from models.layers.norms import BatchNorm, SynchronizedBatchNorm
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()

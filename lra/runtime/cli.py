@@ -230,9 +230,4 @@ def command_words(
 
 def is_launched() -> bool:
     """Whether torchrun started this process together with others."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and launch_number("WORLD_SIZE") > 1
-
-
-def launch_number(variable: str) -> int:
-    """Read a number that torchrun left in the environment."""
-    return int(os.environ[variable])
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1

@@ -19,11 +19,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError, UserError
-from lra.runtime.cli import is_launched, launch_number
-from lra.runtime.synchronized_norm import synchronize_norms
+from lra.runtime.cli import is_launched
+from models.layers.norms import SynchronizedBatchNorm
 
 T = TypeVar("T")
 
@@ -63,11 +64,18 @@ class ProcessGroup:
         Args:
             has_plug_in: whether it has code of the user's own, whose forward pass may leave out
                 parameters and change buffers.
-        Raises: UserError for a norm that cannot be synchronized.
+        Raises: UserError for a batch norm within a mixer, whose input may be of any shape.
         """
         if self.world_size == 1:
             return model
-        synchronize_norms(model)
+        for name, module in model.named_modules():
+            if isinstance(module, _BatchNorm) and ".mixer." in name:
+                raise UserError(
+                    f"{name}: the mixer has a batch norm of its own, which each process of "
+                    f"torchrun would take over its own examples; use one process, or another norm"
+                )
+            if isinstance(module, _BatchNorm):
+                module.__class__ = SynchronizedBatchNorm
         known = inspect.signature(DistributedDataParallel).parameters
         # torch 2.13 gave the option a new name, and warns of the old one.
         buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
@@ -197,7 +205,7 @@ def local_device(name: str) -> str:
     here = torch.cuda.device_count()
     if name == "cpu" or (name == "auto" and here == 0):
         return "cpu"
-    local_rank = launch_number("LOCAL_RANK")
+    local_rank = int(os.environ["LOCAL_RANK"])
     if local_rank >= here:
         raise UserError(
             f"torchrun --nproc-per-node: process {local_rank + 1} here, but {here} GPUs"
@@ -222,7 +230,7 @@ def join_processes(
         torch.cuda.set_device(device)
     with explain_lost_peers():
         store, rank, world_size = next(rendezvous("env://"))
-        if launch_number("LOCAL_WORLD_SIZE") == world_size:
+        if int(os.environ["LOCAL_WORLD_SIZE"]) == world_size:
             # Hide what the processes before a restart left; several machines count differently.
             store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
         group = ProcessGroup(rank, world_size, PrefixStore("lra", store))
