@@ -34,89 +34,63 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0: done. 1: done, but some files could not be read and are named, or "
         "--check found a README file that differs. 2: a mistake in the command. 130: interrupted.",
     )
-    parser.add_argument(
-        "--results-dir", type=absolute_path, metavar="FOLDER",
+    add = parser.add_argument
+    add("--results-dir", type=absolute_path, metavar="FOLDER",
         help="folder with your runs; shipped runs are shown beside them (default: results; with "
-        "--check and --write-readme: results/shipped)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--out", type=absolute_path, metavar="FOLDER",
+        "--check and --write-readme: results/shipped)")  # fmt: skip
+    add("--out", type=absolute_path, metavar="FOLDER",
         help="folder to write to (default: RESULTS_DIR/report; with --paper: "
-        "RESULTS_DIR/report/paper)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--preset",
-        help="use only runs of this preset, and print all its tables of results (default: all)",
-    )
-    parser.add_argument(
-        "--protocol",
-        help="use only runs of this protocol, and print all its tables of results (default: all)",
-    )
-    parser.add_argument(
-        "--compare", nargs="+", default=[], metavar="MIXER",
+        "RESULTS_DIR/report/paper)")  # fmt: skip
+    for name in ("preset", "protocol"):
+        add(f"--{name}", help=f"use only runs of this {name}, and print all its tables of results "
+            "(default: all)")  # fmt: skip
+    add("--compare", nargs="+", default=[], metavar="MIXER",
         help="only print the difference of test accuracy between the first mixer and each other "
         "one, with its 95 %% interval, from their answers to the same test examples. Name a mixer "
-        "as its row is named; the beginning of the name is enough if no other row begins with it.",
-    )  # fmt: skip
-    parser.add_argument(
-        "--relative-to", "--baseline", metavar="MIXER",
+        "as its row is named; the beginning of the name is enough if no other row begins with "
+        "it.")  # fmt: skip
+    add("--relative-to", "--baseline", metavar="MIXER",
         help="mixer that the speed and the memory of the others are divided by; named as for "
-        "--compare (default: tnn)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--published", metavar="NAME,...",
-        help="published results to show, by name; none shows no published result (default: all)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--format", metavar="NAME,...", default="html,csv",
+        "--compare (default: tnn)")  # fmt: skip
+    add("--published", metavar="NAME,...",
+        help="published results to show, by name; none shows no published result "
+        "(default: all)")  # fmt: skip
+    add("--format", metavar="NAME,...", default="html,csv",
         help="what to write: html (the page) and csv (a table of numbers for each question) "
-        "(default: both)",
-    )  # fmt: skip
+        "(default: both)")  # fmt: skip
     add_paper(parser)
-    readme = parser.add_argument_group("for the README files of the repository")
-    readme.add_argument(
-        "--check", action="store_true",
-        help="only check that the tables and figures in README files show the shipped runs",
-    )  # fmt: skip
-    readme.add_argument(
-        "--write-readme", action="store_true",
-        help="only write the tables and figures in README files",
-    )  # fmt: skip
+    add = parser.add_argument_group("for the README files of the repository").add_argument
+    add("--check", action="store_true",
+        help="only check that the tables and figures in README files show the shipped "
+        "runs")  # fmt: skip
+    add("--write-readme", action="store_true",
+        help="only write the tables and figures in README files")  # fmt: skip
     return parser.parse_args(arguments)
 
 
 def add_paper(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the report for a paper."""
-    group = parser.add_argument_group(
+    add = parser.add_argument_group(
         "for a paper",
         "Write the main results as LaTeX tables and PDF figures that fit a column of text. "
         "--preset and --protocol choose the runs. The beginning of a name of a row or column is "
         "enough if no other name begins with it.",
-    )
-    group.add_argument(
-        "--paper", action="store_true",
-        help="write tables/ and figures/ instead of the page",
-    )  # fmt: skip
-    group.add_argument(
-        "--rows", metavar="NAME,...",
+    ).add_argument
+    add("--paper", action="store_true",
+        help="write tables/ and figures/ instead of the page")  # fmt: skip
+    add("--rows", metavar="NAME,...",
         help="rows in this order: names of rows, or mixers (with the settings of their preset), "
         "variants (with changed settings), baselines (trivial ones) and published (published "
-        "results of the mixers shown, or those of --published) (default: mixers)",
-    )  # fmt: skip
-    group.add_argument(
-        "--columns", metavar="NAME,...",
+        "results of the mixers shown, or those of --published) (default: mixers)")  # fmt: skip
+    add("--columns", metavar="NAME,...",
         help="columns in this order: names of tasks, or tasks (all with results), 'mean of 5' and "
         "'mean of 6' (tasks), average (the one of these two that most rows have) (default: "
-        "tasks,average)",
-    )  # fmt: skip
-    group.add_argument(
-        "--precision", type=int, choices=range(4), metavar="DIGITS",
-        help="decimal digits of accuracies, 0 to 3 (default: 1)",
-    )  # fmt: skip
-    group.add_argument(
-        "--width", type=column_width, metavar="POINTS",
-        help="width of a column: 345 for article, 397 for NeurIPS, 234 for ICML (default: 345)",
-    )  # fmt: skip
+        "tasks,average)")  # fmt: skip
+    add("--precision", type=int, choices=range(4), metavar="DIGITS",
+        help="decimal digits of accuracies, 0 to 3 (default: 1)")  # fmt: skip
+    add("--width", type=column_width, metavar="POINTS",
+        help="width of a column: 345 for article, 397 for NeurIPS, 234 for ICML (default: "
+        "345)")  # fmt: skip
 
 
 PAPER_FLAGS = ("rows", "columns", "precision", "width")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,29 +16,21 @@ from lra.runtime.cli import (
     OWN_CLASS,
     STOPPED,
     Parser,
-    absolute_path,
-    add_settings,
-    add_threads,
+    add_flags,
     is_launched,
-    launch_number,
-    name_in_help,
+    list_names,
     non_negative_float,
     positive_int,
     run_command,
     whole_number,
 )
-from lra.runtime.console import show_messages, terminal_width, write_out
+from lra.runtime.console import set_message_level, terminal_width, write_out
 
 if TYPE_CHECKING:
     from lra.classifier.classifier import Classifier
     from lra.config.schema import RunConfig
 
 EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": DIVERGED, "oom": OUT_OF_MEMORY}
-
-
-def list_names(registry: str) -> list[str]:
-    """List what the registry of tasks, or of mixers, has; importing it takes seconds."""
-    return sorted(getattr(importlib.import_module("lra.config.registry"), registry).classes)
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -49,10 +41,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "command resumes the run; 4 diverged; 5 out of memory; 6 another process works on the same "
         "run; 130 interrupted twice, or before there was anything to save.",
     )
-    add_settings(parser, lambda: list_names("TASKS"))
     add = parser.add_argument
-    mixer = add("--mixer", required=True, help=f"{{names}}, or your own: {OWN_CLASS}")
-    name_in_help(mixer, lambda: list_names("MIXERS"))
+    add("--task", required=True, help=f"{list_names('tasks')}, or your own: {OWN_CLASS}")
+    add("--mixer", required=True, help=f"{list_names('mixers')}, or your own: {OWN_CLASS}")
+    add_flags(parser, "--preset", "--protocol", "--set", "--data-dir", "--results-dir")
     add("--match-params", metavar="MIXER",
         help="choose model.dim so that the number of parameters is within 5 %% of this "
         "mixer's")  # fmt: skip
@@ -63,8 +55,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--seed", type=whole_number, default=0,
         help="random seed of initial weights, order of examples and dropout (default: "
         "0)")  # fmt: skip
-    add("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    add_threads(parser)
+    add_flags(parser, "--device", "--threads")
     add("--precision", help="fp32, or bf16 to compute matrix products in bfloat16")
     add("--max-steps", type=positive_int,
         help="stop the run at this step; the same command resumes it")  # fmt: skip
@@ -74,8 +65,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--stop-with", type=positive_int, metavar="PID",
         help="stop the run when the process with this number has ended; the same command "
         "resumes it")  # fmt: skip
-    add("--results-dir", type=absolute_path, default="results",
-        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
     add("--resume", choices=("auto", "never"), default="auto",
         help="auto (default): resume the run of these settings if there is one; never: start "
         "another run")  # fmt: skip
@@ -94,10 +83,9 @@ def configure(options: argparse.Namespace) -> RunConfig:
     from lra.config.request import RunRequest, parse_changes
 
     changes = parse_changes(options.overrides)
-    if options.precision is not None:
-        changes += parse_changes([f"train.precision={options.precision}"], "--precision")
-    if options.pretrain is not None:
-        changes += parse_changes([f"pretrain.objective={options.pretrain}"], "--pretrain")
+    for flag, name in (("precision", "train.precision"), ("pretrain", "pretrain.objective")):
+        if (value := getattr(options, flag)) is not None:
+            changes += parse_changes([f"{name}={value}"], f"--{flag}")
     request = RunRequest(
         task=options.task,
         mixer=options.mixer,
@@ -132,18 +120,13 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
         classifier: what is trained; None: the classifier of the suite.
     """
     choose_waiting()  # before torch is imported
-    from lra.classifier.classifier import Classifier
     from lra.record.schema import row_label
-    from lra.runtime.distributed import join_processes, local_device
-    from lra.runtime.environment import choose_device, use_threads
-    from lra.train.run import Run
-    from lra.train.run_record import common_facts
-    from lra.train.stopping import StopRequest
+    from lra.runtime.environment import use_threads
 
     if options.verbose:
-        show_messages(logging.DEBUG)
-    if is_launched() and launch_number("RANK") > 0:  # another process prints
-        show_messages(logging.CRITICAL)
+        set_message_level(logging.DEBUG)
+    if is_launched() and int(os.environ["RANK"]) > 0:  # another process prints
+        set_message_level(logging.CRITICAL)
     if options.label is not None:
         row_label(options.label, "--label")
     config = configure(options)
@@ -151,29 +134,39 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
     if options.show_config:
         write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
         return 0
+    return train(options, config, classifier)
+
+
+def train(
+    options: argparse.Namespace, config: RunConfig, classifier: type[Classifier] | None
+) -> int:
+    """Make the run, together with other processes of torchrun; return the exit code."""
+    from lra.classifier.classifier import Classifier
+    from lra.report.run_screen import write_screen
+    from lra.runtime.distributed import join_processes, local_device
+    from lra.runtime.environment import choose_device
+    from lra.train.run import Run
+    from lra.train.run_record import common_facts
+    from lra.train.stopping import StopRequest
+
     device = choose_device(local_device(options.device))
-    stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
     list_facts = functools.partial(common_facts, config, options.seed, device)
+    places = {"results_dir": options.results_dir, "data_dir": options.data_dir}
     with join_processes(device, list_facts) as group:
         record = Run(
             config=config,
             seed=options.seed,
             device=device,
-            results_dir=options.results_dir,
-            data_dir=options.data_dir,
-            stop=stop,
+            stop=StopRequest(options.max_minutes, options.max_steps, options.stop_with),
             group=group,
             resume=options.resume,
             label=options.label,
             classifier=classifier or Classifier,
+            **places,
         ).execute()
         if group.is_main_process:
-            from lra.report.run_screen import write_screen
-
             flags = [] if options.device == "auto" else ["--device", options.device]
-            write_out(
-                write_screen(options.results_dir, record, terminal_width(), options.data_dir, flags)
-            )
+            write_out(write_screen(**places, record=record, width=terminal_width(), flags=flags))
         if group.world_size > 1 and record.status == "stopped":
             return 0  # torchrun starts whatever else again
         return EXIT_CODES[record.status]

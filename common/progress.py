@@ -63,7 +63,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:.1f} days"
 
 
-class Progress:
+class Progress(tqdm):  # pyright: ignore[reportMissingTypeArgument]
     """Shows loss, accuracy, speed and the time left of training.
 
     Args:
@@ -73,12 +73,11 @@ class Progress:
     """
 
     def __init__(self, step: int, total: int, what: str = "training") -> None:
-        self.live = is_live()
-        self.bar = tqdm(
-            initial=step, total=total, unit="step", desc=what, disable=not self.live,
-            dynamic_ncols=True,
-        )  # fmt: skip
-        self.start_step = step
+        is_hidden = not is_live()
+        super().__init__(
+            initial=step, total=total, unit="step", desc=what, disable=is_hidden, dynamic_ncols=True
+        )
+        self.first_step = step
         self.start = self.last_line = time.monotonic()
 
     def step(self, step: int, total: int, loss: float, accuracy: float | None) -> None:
@@ -86,19 +85,15 @@ class Progress:
         means = {"loss": f"{loss:.3f}"}
         if accuracy is not None:
             means["accuracy"] = f"{accuracy:.1f} %"
-        if self.live:
-            self.bar.total = total
-            self.bar.set_postfix(means, refresh=False)
-            self.bar.update(step - self.bar.n)
+        if not self.disable:
+            self.total = total
+            self.set_postfix(means, refresh=False)
+            self.update(step - self.n)
             return
         now = time.monotonic()
         if now - self.last_line >= SECONDS_BETWEEN_LINES or step == total:
             self.last_line = now
-            rate = (step - self.start_step) / (now - self.start)
+            rate = (step - self.first_step) / (now - self.start)
             left = duration((total - step) / rate)
             numbers = "  ".join(f"{name} {value}" for name, value in means.items())
             logger.info(f"step {step}/{total}  {numbers}  {rate:.2f} steps/s  {left} left")
-
-    def close(self) -> None:
-        """End the display."""
-        self.bar.close()

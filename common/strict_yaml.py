@@ -55,31 +55,18 @@ def parse_yaml(text: str, origin: str) -> Any:
     if len(text) > LARGEST:
         raise UserError(f"{origin}: got {len(text):,} characters, expected at most {LARGEST:,}")
     try:
-        return _copied(_loaded(text))
+        depth = 0
+        for event in yaml.parse(text, _Loader):
+            if isinstance(event, yaml.AliasEvent):  # it can grow to any size
+                raise yaml.YAMLError("references (*) are not allowed in settings")
+            is_start = isinstance(event, yaml.CollectionStartEvent)
+            depth += is_start - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise yaml.YAMLError(f"nested more than {DEEPEST} levels deep")
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{origin}: not valid YAML: {said}") from None
-
-
-def _copied(value: Any) -> Any:
-    """Copy the mappings and lists of a parsed value: `deepcopy` takes six times as long."""
-    if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list) else value
-
-
-@lru_cache(maxsize=256)
-def _loaded(text: str) -> Any:
-    """Parse a text once, because a report reads the same few files hundreds of times."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.AliasEvent):  # it can grow to any size
-            raise yaml.YAMLError("references (*) are not allowed in settings")
-        is_start = isinstance(event, yaml.CollectionStartEvent)
-        depth += is_start - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise yaml.YAMLError(f"nested more than {DEEPEST} levels deep")
-    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
 
 
 def plain(value: Any) -> str:

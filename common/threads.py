@@ -11,22 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Where Linux says how many microseconds of CPU time a container may take in a period of others."""
-Waiting = Literal["short spin", "passive", "as set", "unknown"]
-"""How threads wait: for a short while spinning, asleep at once (in earlier records), as the user's
-environment has it, or, in a program that is no command of this suite, not known."""
 
 MOST_THREADS: Final = 1024
 _WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 """Variables by GNU's OpenMP, in rounds, some 0.2 ms: longer than what threads differ by in one
 operation; and in milliseconds by LLVM's and Intel's, which otherwise spin for 200."""
-_chosen: list[Waiting] = []
 
 
 def visible_cores() -> list[int]:
@@ -53,15 +48,8 @@ def choose_waiting() -> None:
 
     What the environment says of waiting holds. Processes that are started later wait so, too.
     """
-    is_set = any(name in os.environ for name in _WAITING_VARIABLES)
-    _chosen[:] = ["as set" if is_set or "torch" in sys.modules else "short spin"]
-    if not is_set:
+    if not any(name in os.environ for name in _WAITING_VARIABLES):
         os.environ.update(SHORT_SPIN)
-
-
-def waiting() -> Waiting:
-    """Return how the threads of this process wait."""
-    return _chosen[0] if _chosen else "unknown"
 
 
 def default_count() -> int | None:

@@ -26,21 +26,17 @@ def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
         largest: most bytes that it may have; None for any number.
     Raises: DataError for anything but a regular file, or a larger one; OSError as `open` does.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            raise DataError(f"{path} is a pipe, device or folder, expected a file; remove it")
-        if largest is not None and facts.st_size > largest:
-            raise DataError(
-                f"{path} has {facts.st_size:,} bytes, expected at most {largest:,}; is it "
-                f"another file?"
-            )
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
-        raise
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise DataError(f"{path} is a pipe, device or folder, expected a file; remove it")
+    # Where a pipe has taken its place by now, this does not wait.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    size = os.fstat(file.fileno()).st_size
+    if largest is not None and size > largest:
+        file.close()
+        raise DataError(
+            f"{path} has {size:,} bytes, expected at most {largest:,}; is it another file?"
+        )
+    return file
 
 
 def read_regular(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:

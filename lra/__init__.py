@@ -28,7 +28,6 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used, because torch takes seconds to import."""
     for module, names in _MODULES.items():
         if name in names:
-            refuse_shadow()
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

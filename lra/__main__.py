@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import runpy
 import sys
-from pathlib import Path
 
-from lra.runtime.cli import SCRIPTS, USER_ERROR, remember_starter, report_error
+from lra.runtime.cli import SCRIPTS, USER_ERROR, report_error
 from lra.runtime.console import write_out
 from lra.runtime.repository import ROOT
 
@@ -40,8 +39,6 @@ def main() -> int:
     if name not in COMMANDS:
         report_error("lra", f"unknown command {name!r} (valid: {', '.join(COMMANDS)})")
         return USER_ERROR
-    is_module = Path(sys.argv[0]).name == "__main__.py"
-    remember_starter(["python", "-m", "lra"] if is_module else ["lra"])
     sys.argv = [sys.argv[0], *flags]
     if name in SCRIPTS:  # not by its name: a user's own report.py may come first
         runpy.run_path(str(ROOT / SCRIPTS[name]), run_name="__main__")

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +32,16 @@ from lra.record.scores import unit_of
 from lra.runtime.cli import (
     Parser,
     absolute_path,
-    add_trained_model,
+    add_flags,
     command_words,
     positive_int,
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import (
-    MISSING,
-    plain_matrix,
-    terminal_width,
-    wrap_command,
-    wrap_words,
-    write_out,
-)
+from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import describe_machine, use_threads
 from lra.runtime.repository import git_state
+from lra.runtime.tables import MISSING, plain_matrix
 from lra.train.scores import compute_position_scores
 from tasks.base import largest_class
 
@@ -67,41 +62,20 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted "
         "(run the same command again to continue).",
     )
-    parser.add_argument(
-        "--run", type=absolute_path, required=True, action="append",
+    add = parser.add_argument
+    add("--run", type=absolute_path, required=True, action="append",
         help="folder of a finished run, for example results/runs/listops/tnn/RUN; may be given "
-        "several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--lengths", help="comma-separated lengths of the longest sequence, in positions"
-    )
-    parser.add_argument(
-        "--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
+        "several times")  # fmt: skip
+    add("--lengths", type=partial(whole_numbers, least=1),
+        help="comma-separated lengths of the longest sequence, in positions")  # fmt: skip
+    add("--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
         help="evaluate with each of these values of a task option; several --vary evaluate every "
-        "combination",
-    )  # fmt: skip
-    parser.add_argument(
-        "--examples", type=positive_int, help=f"examples of a new test set (default: {EXAMPLES:,})"
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="repeat evaluations that already have a record"
-    )
-    add_trained_model(parser)
+        "combination")  # fmt: skip
+    add("--examples", type=positive_int,
+        help=f"examples of a new test set (default: {EXAMPLES:,})")  # fmt: skip
+    add("--again", action="store_true", help="repeat evaluations that already have a record")
+    add_flags(parser, "--trust-code", "--device", "--threads", "--data-dir")
     return parser.parse_args(arguments)
-
-
-def _conditions(options: argparse.Namespace) -> list[OtherData]:
-    if options.lengths is None and not options.vary:
-        raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
-    lengths: list[int | None] = [None]
-    if options.lengths is not None:
-        lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
-    choices = [parse_alternatives(text, "--vary") for text in options.vary]
-    return [
-        OtherData(length=length, changes=changes, examples=options.examples)
-        for changes in itertools.product(*choices)
-        for length in lengths
-    ]
 
 
 def _table(runs: Sequence[TrainedRun], width: int) -> list[str]:
@@ -136,7 +110,14 @@ def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
-    conditions = _conditions(options)
+    if options.lengths is None and not options.vary:
+        raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
+    choices = [parse_alternatives(text, "--vary") for text in options.vary]
+    conditions = [
+        OtherData(length=length, changes=changes, examples=options.examples)
+        for changes in itertools.product(*choices)
+        for length in options.lengths or [None]
+    ]
     runs = [
         load_finished(
             folder, data_dir=options.data_dir, trust_code=options.trust_code, device=options.device
@@ -225,15 +206,13 @@ def is_measured(run: TrainedRun, other: OtherData) -> bool:
     """
     if find_changed_code(run.folder, run.record) is not None:
         return False
-    is_drawn = run.config.build_task().draws_data
-    examples = other.examples or (EXAMPLES if is_drawn else None)
-    for found in evaluations_of(run.folder)[0]:
-        # Where positions are targets, they are not the size of the test set.
-        size = found.test_examples if found.positions is None else found.data.sizes.get("test")
-        is_same = (found.length, found.changes) == (other.length, other.values)
-        if is_same and not found.has_changed_code and examples in (None, size):
-            return True
-    return False
+    examples = other.examples or (EXAMPLES if run.config.build_task().draws_data else None)
+    return any(
+        (found.length, found.changes) == (other.length, other.values)
+        and not found.has_changed_code
+        and examples in (None, found.data.sizes["test"])
+        for found in evaluations_of(run.folder)[0]
+    )
 
 
 def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:

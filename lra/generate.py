@@ -17,11 +17,11 @@ from torch import Tensor
 from common.errors import DataError, UserError
 from lra.api.trained import load_finished
 from lra.classifier.classifier import Classifier
-from lra.classifier.decoders import Decoder, FullPassDecoder, RecurrentDecoder, has_recurrence
+from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.runtime.cli import (
     Parser,
     absolute_path,
-    add_trained_model,
+    add_flags,
     non_negative_float,
     positive_int,
     run_command,
@@ -35,9 +35,6 @@ from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")
 
-BITS = 52
-"""Bits of a random number below 1: so many that its product with a sum stays below the sum."""
-
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
@@ -49,24 +46,18 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "is printed to standard output, the speed to standard error.",
         epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted.",
     )
-    parser.add_argument(
-        "--run", type=absolute_path, required=True,
-        help="folder of a finished run, for example results/runs/lm/tnn/RUN",
-    )  # fmt: skip
-    parser.add_argument(
-        "--prompt", required=True,
-        help="text to continue; for a task without text, the numbers of its tokens",
-    )  # fmt: skip
-    parser.add_argument(
-        "--tokens", type=positive_int, default=256, help="number of tokens to add (default: 256)"
-    )
-    parser.add_argument(
-        "--temperature", type=non_negative_float, default=1.0,
+    add = parser.add_argument
+    add("--run", type=absolute_path, required=True,
+        help="folder of a finished run, for example results/runs/lm/tnn/RUN")  # fmt: skip
+    add("--prompt", required=True,
+        help="text to continue; for a task without text, the numbers of its tokens")  # fmt: skip
+    add("--tokens", type=positive_int, default=256,
+        help="number of tokens to add (default: 256)")  # fmt: skip
+    add("--temperature", type=non_negative_float, default=1.0,
         help="divisor of the logits (default: 1); below 1 prefers likely tokens, 0 always takes "
-        "the likeliest",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=0, help="random seed (default: 0)")
-    add_trained_model(parser)
+        "the likeliest")  # fmt: skip
+    add("--seed", type=whole_number, default=0, help="random seed (default: 0)")
+    add_flags(parser, "--trust-code", "--device", "--threads", "--data-dir")
     return parser.parse_args(arguments)
 
 
@@ -89,40 +80,22 @@ def run(options: argparse.Namespace) -> int:
         )
     with config.task_component.explain_errors("its vocabulary failed"):
         vocabulary = task.vocabulary(lambda: trained.dataset)
-        prompt = read_prompt(vocabulary, options.prompt)
+        try:
+            prompt = vocabulary.encode(options.prompt)
+        except DataError as error:
+            raise UserError(f"--prompt: {error}") from None
+    if not prompt:
+        raise UserError(f"--prompt {options.prompt!r}: it has no tokens, expected at least one")
     needed = len(prompt) + options.tokens - 1  # nothing follows the last token
     longest = max(task.info.max_length, needed)
     model = trained.load_model(replace(task.info, max_length=longest))
-    is_recurrent = has_recurrence(model)
-    logger.info(f"decoding by {'the recurrence' if is_recurrent else 'full passes'}")
-    tokens = generate(
-        RecurrentDecoder if is_recurrent else FullPassDecoder,
-        model,
-        prompt,
-        count=options.tokens,
-        temperature=options.temperature,
-        seed=options.seed,
-    )
+    chosen = {"count": options.tokens, "temperature": options.temperature, "seed": options.seed}
     with (
         config.task_component.explain_errors("its vocabulary failed"),
         config.mixer_component.explain_errors("the generation failed"),
     ):
-        write_tokens(vocabulary, prompt, tokens)
+        write_tokens(vocabulary, prompt, generate(model, prompt, **chosen))
     return 0
-
-
-def read_prompt(vocabulary: Vocabulary, text: str) -> list[int]:
-    """Turn the prompt of the command line into tokens.
-
-    Raises: UserError for a text without tokens, and for one that the vocabulary does not have.
-    """
-    try:
-        prompt = vocabulary.encode(text)
-    except DataError as error:
-        raise UserError(f"--prompt: {error}") from None
-    if not prompt:
-        raise UserError(f"--prompt {text!r}: it has no tokens, expected at least one")
-    return prompt
 
 
 def write_tokens(vocabulary: Vocabulary, prompt: Sequence[int], tokens: Iterable[int]) -> None:
@@ -144,18 +117,16 @@ def write_tokens(vocabulary: Vocabulary, prompt: Sequence[int], tokens: Iterable
     finally:
         if times:
             write_out(decoder.decode(b"", final=True) + "\n")
-    further = len(times) - 1
-    speed = (
-        f", then {further} at {further / (times[-1] - times[0]):.1f} tokens/s" if further else ""
-    )
+    speed = ""
+    if further := len(times) - 1:
+        speed = f", then {further} at {further / (times[-1] - times[0]):.1f} tokens/s"
     logger.info(f"the first token after {times[0] - start:.3f} s{speed}")
 
 
 def draw_token(logits: Tensor, temperature: float, words: RandomWords) -> int:
-    """Draw a token by logits (tokens,), with one random number.
+    """Draw a token by logits (tokens,), through the inverse of the cumulative distribution.
 
-    The number goes through the inverse of the cumulative distribution in double precision, so
-    logits that differ by rounding hardly ever give another token.
+    In double precision, logits that differ by rounding hardly ever give another token.
 
     Args:
         temperature: what logits are divided by; 0 for the likeliest token.
@@ -171,32 +142,27 @@ def draw_token(logits: Tensor, temperature: float, words: RandomWords) -> int:
         weights = np.exp((values - values.max()) / temperature)
     cumulative = np.cumsum(weights)
     high, low = (int(word) for word in words.draw(2))
-    number = (high << 32 | low) >> (64 - BITS)
-    return int(np.searchsorted(cumulative, cumulative[-1] * (number / 2**BITS), "right"))
+    number = ((high << 32 | low) >> 12) / 2**52  # its product with a sum stays below the sum
+    return int(np.searchsorted(cumulative, cumulative[-1] * number, "right"))
 
 
 @torch.inference_mode()
 def generate(
-    way: type[Decoder],
-    model: Classifier,
-    prompt: Sequence[int],
-    *,
-    count: int,
-    temperature: float,
-    seed: int,
+    model: Classifier, prompt: Sequence[int], *, count: int, temperature: float, seed: int
 ) -> Iterator[int]:
     """Continue a prompt: yield one token after another, each when it is drawn.
 
     Args:
-        way: how the model computes.
         model: a causal classifier of positions, in evaluation mode.
         prompt: tokens, at least one.
         count: number of tokens to draw, at least one.
         temperature: what logits are divided by; 0 for the likeliest tokens.
         seed: of the random numbers.
     """
-    words = RandomWords(seed, stream=0)
-    device = next(model.parameters()).device
+    words, device = RandomWords(seed, stream=0), next(model.parameters()).device
+    is_recurrent = has_recurrence(model)
+    logger.info(f"decoding by {'the recurrence' if is_recurrent else 'full passes'}")
+    way = RecurrentDecoder if is_recurrent else FullPassDecoder
     with cache_kernels():
         decoder = way(model, len(prompt) + count - 1)  # nothing follows the last token
         tokens = list(prompt)

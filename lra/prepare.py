@@ -13,7 +13,6 @@ from functools import partial
 from common.errors import DataError, UserError
 from common.untrusted import explain_errors
 from lra.config.compose import compose_task
-from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, parse_changes
 from lra.record.scores import describe_data
 from lra.runtime.cli import (
@@ -21,7 +20,8 @@ from lra.runtime.cli import (
     OWN_CLASS,
     Parser,
     absolute_path,
-    add_settings,
+    add_flags,
+    list_names,
     positive_int,
     run_command,
 )
@@ -39,27 +39,20 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 5 out of memory, "
         "130 interrupted (run the same command again to continue).",
     )
-    add_settings(
-        parser, lambda: sorted(TASKS.classes),
-        f"{{names}}, all for the six of the Long Range Arena, or your own: {OWN_CLASS}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--source",
+    add = parser.add_argument
+    add("--task", required=True,
+        help=f"{list_names('tasks')}, all for the six of the Long Range Arena, or your own: "
+        f"{OWN_CLASS}")  # fmt: skip
+    add_flags(parser, "--preset", "--protocol", "--set", "--data-dir")
+    add("--source",
         help="official: use the official files in --data-dir; download or generate: do this even "
         "if there are files; auto (default): use the files if they are there, otherwise download "
-        "or generate if possible",
-    )
-    parser.add_argument(
-        "--examples", type=positive_int, metavar="N",
-        help="use N examples, divided between the splits",
-    )  # fmt: skip
-    parser.add_argument(
-        "--verify", action="store_true", help="check the files and the content of the data"
-    )
-    parser.add_argument(
-        "--export", type=absolute_path, metavar="DIR",
-        help="write the data to DIR in the official file format",
-    )  # fmt: skip
+        "or generate if possible")  # fmt: skip
+    add("--examples", type=positive_int, metavar="N",
+        help="use N examples, divided between the splits")  # fmt: skip
+    add("--verify", action="store_true", help="check the files and the content of the data")
+    add("--export", type=absolute_path, metavar="DIR",
+        help="write the data to DIR in the official file format")  # fmt: skip
     return parser.parse_args(arguments)
 
 

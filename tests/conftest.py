@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import re
 import sys
@@ -142,13 +141,6 @@ def no_code_is_the_users() -> None:
 def results_of_tests_are_their_own() -> None:
     """Show no results of this repository beside those in the folder that a test works in."""
     schema.SHIPPED_RESULTS = Path("nowhere")
-
-
-@pytest.fixture(autouse=True)
-def messages_reach_pytest() -> None:
-    """Undo what a command before did: pytest's caplog listens at the root logger."""
-    for name in ("lra", "models", "tasks", "common"):
-        logging.getLogger(name).propagate = True
 
 
 def pytest_configure() -> None:

@@ -15,7 +15,6 @@ import pytest
 
 import report
 import run_task
-from common.progress import Progress, duration
 from conftest import ROOT, tiny_arguments, tiny_sections
 from lra import __main__ as all_commands
 from lra import prepare
@@ -26,7 +25,7 @@ from lra.runtime.console import (
     LONGEST_MESSAGE,
     absolute_path,
     as_typed,
-    show_messages,
+    display_messages,
     wrap_message,
 )
 
@@ -55,6 +54,7 @@ def test_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "data: 200 train, 40 val, 50 test examples, generated, in " in captured.err
     assert "estimated time: " in captured.err
     assert "trivial baseline, root operator: " in captured.err
+    assert re.search(r"step 20/20  loss \d\.\d+  accuracy [\d.]+ %  [\d.]+ steps/s", captured.err)
     record = load_record(folder / "result.json")
     assert (record.status, record.task, record.mixer) == ("done", "listops", mixer)
     assert (record.protocol, record.preset, record.seed) == (protocol, "quick", 3)
@@ -130,7 +130,6 @@ def test_show_config_prints_and_makes_nothing(
         (["--task", "listop"], "did you mean listops?"),
         (["--mixr", "x"], "unrecognized arguments: --mixr x (see --help)"),
         (["--set", "train.lr=fast"], "got 'fast'"),
-        (["--set", "model.norm=a\nb"], "unknown value of model.norm"),
         (["--device", "cuda:99"], "no device 'cuda:99' here (valid: auto, cpu"),
         (["--seed", "99999999999999999999"], "--seed: got 99999999999999999999, expected 0 to"),
     ],
@@ -206,8 +205,7 @@ def test_commands_start_from_any_folder(tmp_path: Path) -> None:
     assert "next: python -m lra report" in done.stdout
     (path,) = tmp_path.glob("results/runs/listops/mean/*/result.json")
     record = load_record(path)
-    assert record.threads is not None
-    assert record.threads["waiting"] == "short spin"
+    assert record.threads is not None and record.threads["count"] == 1
     assert start(tmp_path, "-m", "lra", "report", "--format", "csv").returncode == 0
     shown = " ".join(start(tmp_path, "-m", "lra", "prepare", "--help").stdout.split())
     assert re.search(r" --task TASK .*listops.* or your own: file.py:ClassName.* --preset ", shown)
@@ -244,9 +242,9 @@ def test_messages_are_one_line_and_wrapped_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(wrap_message("x\n" * 5000)) <= LONGEST_MESSAGE
-    show_messages()
     monkeypatch.setenv("COLUMNS", "30")
-    logging.getLogger("lra").warning("one two three four five six seven")
+    with display_messages():
+        logging.getLogger("lra").warning("one two three four five six seven")
     assert capsys.readouterr().err == "warning: one two three four five six seven\n"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     report_error("run_task.py", "a fault that is longer than this terminal is wide")
@@ -257,29 +255,8 @@ def test_messages_are_one_line_and_wrapped_on_a_terminal_alone(
     ]
 
 
-def test_progress_lines_have_step_loss_accuracy_speed_and_time_left(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = [duration(seconds) for seconds in (45, 384, 1500, 18_720, 2_073_600)]
-    assert shown == ["45 s", "6.4 min", "25 min", "5.2 h", "24.0 days"]
-    caplog.set_level(logging.INFO)
-    progress = Progress(0, 1500)
-    progress.live = False
-    monkeypatch.setattr("common.progress.SECONDS_BETWEEN_LINES", 0.0)
-    progress.start -= 10.0
-    progress.step(50, 1500, 2.1234, 23.44)
-    (line,) = caplog.messages
-    assert re.fullmatch(
-        r"step 50/1500  loss 2\.123  accuracy 23\.4 %  \d\.\d\d steps/s  [\d.]+ min left", line
-    )
-    progress.close()
-
-
 @pytest.mark.usefixtures("own_folder")
-def test_paths_are_shown_as_typed_and_stay_where_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lra.runtime.console._bases", set())
+def test_paths_are_shown_as_typed_and_stay_where_they_were(tmp_path: Path) -> None:
     assert absolute_path("results") == tmp_path / "results"
     shown = as_typed(f"{tmp_path}/results/a, /data{tmp_path}/results and {tmp_path}.")
     assert shown == f"results/a, /data{tmp_path}/results and {tmp_path}."

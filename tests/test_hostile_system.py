@@ -275,10 +275,3 @@ def test_the_commit_of_a_checkout_of_another_user_is_known(
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     monkeypatch.chdir(tmp_path)
     assert git_state() == state
-
-
-def test_every_command_of_the_suite_is_attacked() -> None:
-    """Whoever adds a command adds it to `attack.DOCUMENTED`."""
-    found = {path.parent.name for path in ROOT.glob("lra/*/__main__.py")}
-    found |= {path.stem for path in ROOT.glob("lra/[a-z]*.py")}
-    assert found == {name.split(".")[1] for name in DOCUMENTED if name.startswith("lra.")}

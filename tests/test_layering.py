@@ -61,6 +61,7 @@ BOUNDARY = {
     "lra.report.readme": "README files of this repository",
     "common.threads": "what the kernel says of control groups",
     "lra.runtime.environment": "what the kernel says",
+    "lra.bench.rounds": "what the kernel says of control groups",
     "lra.runtime.repository": "code of this repository",
     "models.fast.linear_map": "what the kernel says of the processor",
     "lra.runtime.console": "the null device",

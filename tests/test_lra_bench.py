@@ -103,12 +103,11 @@ def test_steps_are_measured_beside_the_reference_for_each_value_of_a_setting(
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("mode", ["step", "forward"])
-def test_the_tasks_own_sequences_are_measured(mode: str, tmp_path: Path) -> None:
+def test_the_tasks_own_sequences_are_measured(tmp_path: Path) -> None:
     text = tmp_path / "own.txt"
     text.write_bytes(bytes(range(256)) * 20)
     changes = ["model.dim=8", f"task.corpus={text}", "task.sequence_length=24"]
-    start = f"{mode} --task lm --preset quick --mixers mean --batch-size 2 --lengths task"
+    start = "forward --task lm --preset quick --mixers mean --batch-size 2 --lengths task"
     (own,) = measure(tmp_path, f"{start} --data-dir '{tmp_path / 'data'}'", changes)
     assert (own.lengths, own.length, own.repeats) == ("task", 24, 2)
     assert own.steps_per_second
@@ -187,9 +186,8 @@ def test_what_memory_cannot_hold_together_is_measured_in_sets(
     ("arguments", "message"),
     [
         ("decode --mixers mean", "--mixers mean: it has no recurrence, which decoding"),
-        ("decode --lengths 15", "--lengths 15: got 15, expected 16 to"),
         ("step --mixers mean --task image --lengths 64", "a grid of 1024 positions"),
-        ("step --mixers mean --repeats 1", "at least 2"),
+        ("step --mixers mean --repeats 1", "--repeats: got 1, expected 2 to"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -202,21 +200,6 @@ def test_mistakes_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
-
-
-def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
-    """A varied setting wins over flags."""
-    arguments = "step --preset quick --mixers tnn,fd-tnn --lengths 32,16 --batch-size 2 --set "
-    arguments += "mixer.rpe_dim=4 --vary mixer.rpe_layers=2,1 --vary train.batch_size=8"
-    short, long = bench.list_groups(bench.parse_arguments(shlex.split(arguments)))
-    found = [case.settings() for case in short]
-    assert {one["length"] for one in found} == {16}
-    assert {case.settings()["length"] for case in long} == {32}
-    assert [(one["changes"]["mixer.rpe_layers"], one["mixer"]) for one in found] == list(
-        itertools.product((2, 1), ("tnn", "fd-tnn"))
-    )
-    assert {one["batch_size"] for one in found} == {8}
-    assert found[0]["varied"] == {"mixer.rpe_layers": [2, 1], "train.batch_size": [8]}
 
 
 def test_a_newer_measurement_replaces_that_of_the_same_settings_alone(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from conftest import python_example
 from lra.check.__main__ import main
-from lra.check.checks import carry_out
-from lra.check.contract import contract_checks
+from lra.check.checks import carry_out, contract_checks
 from lra.config.compose import compose_options
 from lra.config.registry import MIXERS, find_mixer
 from models.base import MixerContext
@@ -30,13 +29,6 @@ class Scale(nn.Module):
     def forward(self, x, mask=None):
         RETURN
 """
-
-
-PADDED = """x, n = self.linear(x), x.shape[1]
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
-        return"""
-AMOUNT = "results do not depend on the amount of padding: the results at "
 
 
 def shown_in_one_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -83,8 +75,6 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
         ("return self.linear(x).cumsum(1).flip(1)", ["padding changes no real position"]),
         ("return self.linear(x.detach())", ["every parameter has a gradient: none reaches x"]),
         ("return self.linear(x) + torch.rand(1)", ["two evaluations", "saved weights give"]),
-        ("return self.linear(x) * (x.shape[1] > 1 or 1 / 0)", ["it runs on 1 position"]),
-        (f"{PADDED} x + x.mean(1, keepdim=True)", [AMOUNT]),
         ("return self.linear(x.cumsum(1) if mask is None else x) + x.roll(1, 1) * (mask is None)",
          ["with model.causal=true"]),
     ],

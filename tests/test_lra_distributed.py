@@ -9,20 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-import torch.distributed as dist
 
 import run_task
-from common.errors import UserError
 from conftest import tiny_arguments
 from lra.record.run import RunRecord, load_record
-from lra.runtime import distributed
 from lra.runtime.distributed import ProcessGroup
-from lra.runtime.repository import code_digest
-from lra.train.run_record import common_facts
 from own_tasks import PARITY
 from ranks import ends, started
-from requested import resolve
 
 
 def result(folder: Path) -> tuple[RunRecord, list[dict]]:
@@ -116,9 +109,7 @@ NORM = """
 import torch
 import torch.distributed as dist
 from torch import nn
-from lra.runtime.distributed import ProcessGroup
-from lra.runtime.synchronized_norm import SynchronizedBatchNorm
-from models.layers.norms import BatchNorm
+from models.layers.norms import BatchNorm, SynchronizedBatchNorm
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
@@ -139,9 +130,6 @@ for name in ("weight", "bias"):
     gradient = getattr(ours, name).grad
     dist.all_reduce(gradient)
     torch.testing.assert_close(gradient, getattr(whole, name).grad)
-for norm in (ours, whole):  # what is too little to divide
-    with ProcessGroup(rank, 2).gradients_synchronized(norm, True, is_divided=False):
-        norm(x.detach()[:1])
 for name, buffer in whole.named_buffers():
     torch.testing.assert_close(getattr(ours, name), buffer)
 torch.testing.assert_close(ours.eval()(own), whole.eval()(own))
@@ -178,38 +166,6 @@ def test_every_example_is_computed_once(size: int, examples: int, per_pass: int)
     assert counted.keys() == set(indices.tolist())
     assert all(total == pytest.approx(1) for total in counted.values())
     assert len(passes) == 1  # or processes would wait for one another
-
-
-class MadeUpStore(dict[str, str]):
-    """A store in which another process has written already."""
-
-    def set(self, key: str, value: str) -> None:
-        self[key] = value
-
-    def wait(self, keys: list[str], timeout: object) -> None:
-        assert self.keys() >= set(keys)
-
-
-def test_processes_that_differ_are_named() -> None:
-    config = resolve("listops", "mean", preset="quick")
-    facts = common_facts(config, 3, torch.device("cpu"))
-    assert facts["the code of lra"] == code_digest()
-    store = MadeUpStore({"settings/1": json.dumps(facts)})
-    group = ProcessGroup(0, 2, store)  # pyright: ignore[reportArgumentType]
-    group.require_equal("settings", facts)
-    other = {**facts, "the version of torch": "2.0"}
-    version = f"the version of torch is 2.0 on rank 0 and {torch.__version__} on rank 1"
-    with pytest.raises(UserError, match=version.replace("+", r"\+")):
-        group.require_equal("settings", other)
-
-
-def test_errors_of_torch_about_others_are_named() -> None:
-    for error in (RuntimeError("[gloo/x.cc:1] Connection closed by peer"), dist.DistError("gone")):
-        named = pytest.raises(UserError, match="another process of this run ended")
-        with named, distributed.explain_lost_peers():
-            raise UserError("own.py: the run failed") from error
-    with pytest.raises(RuntimeError, match="shapes"), distributed.explain_lost_peers():
-        raise RuntimeError("shapes do not match")
 
 
 RANKED = PARITY.replace("self.length // 2", 'int(os.environ["RANK"]) + 2').replace(

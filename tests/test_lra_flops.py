@@ -18,14 +18,11 @@ def counted(compute) -> int:
     return counter.total
 
 
-def test_products_and_their_gradients() -> None:
+def test_products_their_gradients_and_attention() -> None:
     a, b = torch.randn(10, 20, requires_grad=True), torch.randn(20, 30, requires_grad=True)
     assert counted(lambda: a @ b) == 2 * 10 * 20 * 30
     assert counted(lambda: (a @ b).square().sum().backward()) == 3 * 2 * 10 * 20 * 30
     assert counted(lambda: a.to(torch.complex64) @ b.to(torch.complex64)) == 8 * 10 * 20 * 30
-
-
-def test_attention() -> None:
     q = torch.randn(2, 4, 64, 16)
     forward = counted(lambda: functional.scaled_dot_product_attention(q, q, q))
     assert forward == 2 * 2 * (2 * 4 * 64 * 64 * 16)

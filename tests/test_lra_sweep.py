@@ -21,7 +21,7 @@ import run_task
 from conftest import PATIENCE, ROOT, TINY
 from lra.record.run import RunRecord, read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
-from lra.runtime.console import cut, plain_matrix, plain_table
+from lra.runtime.tables import cut, plain_matrix, plain_table
 from lra.sweep import __main__ as sweep_command
 from lra.sweep.__main__ import main
 from lra.sweep.data import SweepData

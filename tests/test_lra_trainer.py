@@ -17,7 +17,7 @@ from torch.nn import functional
 from conftest import tiny_settings
 from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
-from lra.runtime.environment import use_deterministic, use_kernels, use_tf32
+from lra.runtime.environment import set_arithmetic
 from lra.train.checkpoint import capture, restore
 from lra.train.schedule import Plateau
 from lra.train.scores import Score
@@ -116,17 +116,14 @@ def test_a_gpu_computes_as_it_is_told_and_a_cpu_as_always(monkeypatch: pytest.Mo
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is as before, afterwards
     gpu = torch.device("cuda")
     for wanted in (True, False):
-        use_tf32(gpu, wanted)
-        use_tf32(CPU, not wanted)
+        kernels = "auto" if wanted else "own"
+        set_arithmetic(gpu, tf32=wanted, kernels=kernels, deterministic=wanted)
+        assert KERNEL_CHOICE.device == ("cuda" if wanted else None)
+        set_arithmetic(CPU, tf32=not wanted, kernels="auto", deterministic=not wanted)
+        assert KERNEL_CHOICE.device is None
         assert torch.backends.cuda.matmul.allow_tf32 is wanted
         assert torch.backends.cudnn.allow_tf32 is wanted
-        use_deterministic(CPU, not wanted)
-        use_deterministic(gpu, wanted)
         assert torch.are_deterministic_algorithms_enabled() is wanted
-        use_kernels(gpu, "auto" if wanted else "own")
-        assert KERNEL_CHOICE.device == ("cuda" if wanted else None)
-    use_kernels(CPU, "auto")
-    assert KERNEL_CHOICE.device is None
     for name in ("tf32=true", "kernels=auto", "deterministic=true"):
         assert config_of(f"train.{name}").hash != config_of().hash
 

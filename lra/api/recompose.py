@@ -14,7 +14,6 @@ from lra.config.registry import digest
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
-from lra.record.schema import section_of
 from lra.train.run_folder import CODE_FILES
 
 
@@ -25,7 +24,7 @@ def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
     """
     settings = record.settings
     own = [
-        Change(section_of(name), name.partition(".")[2], value, "the run's record")
+        Change(name.partition(".")[0], name.partition(".")[2], value, "the run's record")
         for name, value in settings.items()
         # A warm-up of 0 steps is the default where there is a share.
         if value or not any(settings.get(other) for other in EXCLUSIVE.get(name, ()))

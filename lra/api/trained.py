@@ -21,7 +21,7 @@ from lra.classifier.loss import is_scored
 from lra.config.schema import RunConfig
 from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
-from lra.runtime.environment import choose_device, use_kernels, use_tf32
+from lra.runtime.environment import choose_device, set_arithmetic
 from lra.train.checkpoint import describe_missing, read_newest
 from lra.train.evaluation import Evaluator
 from lra.train.trainer import Best
@@ -125,10 +125,14 @@ class TrainedRun:
     def evaluator(self, model: torch.nn.Module, batch_size: int, title: str = "") -> Evaluator:
         """Apply a model as the run did in its own test."""
         train = self.config.train
-        use_tf32(self.device, train.tf32)
-        use_kernels(self.device, train.kernels)
+        set_arithmetic(
+            self.device, tf32=train.tf32, kernels=train.kernels, deterministic=train.deterministic
+        )
         return Evaluator(
-            model=model, batch_size=batch_size, device=self.device, precision=train.precision,
+            model=model,
+            batch_size=batch_size,
+            device=self.device,
+            precision=train.precision,
             title=title,
         )  # fmt: skip
 

@@ -1,3 +1,1 @@
 """Speed and memory of mixers, of their parts and of whole models: `python -m lra.bench --help`."""
-
-__all__: list[str] = []

@@ -7,17 +7,17 @@ import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common.errors import UserError
 from common.progress import progress
 from common.threads import choose_waiting
 from lra.bench.case import WARMUP_ROUNDS, Case
 from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
 from lra.bench.rounds import measure
 from lra.bench.steps import StepCase
-from lra.config.registry import MIXERS, TASKS
+from lra.config.registry import MIXERS
 from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.names import RowNames
@@ -28,14 +28,13 @@ from lra.runtime.cli import (
     OWN_CLASS,
     Parser,
     absolute_path,
-    add_overrides,
-    add_preset,
-    add_threads,
+    add_flags,
     command_words,
-    name_in_help,
+    list_names,
     name_list,
     positive_int,
     run_command,
+    whole_number,
     whole_numbers,
 )
 from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
@@ -68,7 +67,7 @@ def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
             varied=varied,
         )
         for values in itertools.product(*varied)
-        for name in name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
+        for name in (sorted(MIXERS.classes) if options.mixers == [ALL] else options.mixers)
     ]
 
 
@@ -78,13 +77,12 @@ def list_parts(options: argparse.Namespace, length: int | None) -> list[Case]:
         "device": options.device, "length": length, "dim": options.dim,
         "changes": parse_changes(options.overrides),
     }  # fmt: skip
-    mixers = name_list(options.mixers, "--mixers")
     if options.command == "decode":
-        given["longest"] = max(_read_lengths(options))
-        kinds = itertools.product(mixers, ("recurrence", "prefix"))
+        given["longest"] = max(options.lengths)
+        kinds = itertools.product(options.mixers, ("recurrence", "prefix"))
         return [DecodingCase(mixer=name, part=part, **given) for name, part in kinds]
     given["batch_size"] = options.batch_size
-    kinds = itertools.product(mixers, name_list(options.parts, "--parts"))
+    kinds = itertools.product(options.mixers, options.parts)
     return [OperatorCase(mixer=name, part=part, **given) for name, part in kinds]
 
 
@@ -139,17 +137,16 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def _add_model_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    task = add("--task", default="listops",
-               help="task that the model is for (default: %(default)s), of {names}, or your own: "
-               f"{OWN_CLASS}")  # fmt: skip
-    name_in_help(task, lambda: sorted(TASKS.classes))
-    add_preset(parser)
-    add("--lengths",
+    add("--task", default="listops",
+        help=f"task that the model is for (default: %(default)s), of {list_names('tasks')}, or "
+        f"your own: {OWN_CLASS}")  # fmt: skip
+    add_flags(parser, "--preset", "--protocol", "--set", "--data-dir")
+    add("--lengths", default=[0],
+        type=lambda text: [None] if text == TASK else whole_numbers(text, least=1),
         help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
         f"of the task), or {TASK} for the sequences of the task itself")  # fmt: skip
     add("--batch-size", type=positive_int,
         help="number of examples in a batch (default: as in training)")  # fmt: skip
-    add_overrides(parser, "change a setting")
     add("--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="measure each of these values of a setting in the same rounds; several --vary measure "
         "every combination")  # fmt: skip
@@ -158,14 +155,15 @@ def _add_model_flags(parser: argparse.ArgumentParser) -> None:
 def _add_mixer_flags(parser: argparse.ArgumentParser, command: str, lengths: str) -> None:
     """Add the flags of mixers without a task."""
     add = parser.add_argument
-    add("--lengths", default=lengths,
+    least = WINDOW if command == "decode" else 1
+    add("--lengths", type=partial(whole_numbers, least=least), default=lengths,
         help="comma-separated sequence lengths in positions (default: %(default)s)")  # fmt: skip
     add("--dim", type=positive_int, default=64,
         help="number of channels (default: %(default)s)")  # fmt: skip
     add("--set", action="append", default=[], metavar="mixer.KEY=VALUE", dest="overrides",
         help="change an option of the mixers")  # fmt: skip
     if command == "op":
-        add("--parts", default="mixing",
+        add("--parts", type=name_list, default="mixing",
             help="comma-separated parts of the mixers: mixing (default), kernel or "
             "whole")  # fmt: skip
         add("--batch-size", type=positive_int, default=4,
@@ -176,52 +174,39 @@ def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str
     add = parser.add_argument
     product = f"; {PRODUCT} is the product with a given kernel over all lags"
     also = {"op": product, "decode": ""}.get(command, f"; {ALL} for every mixer")
-    names = add("--mixers", default=mixers,
-                help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for "
-                f"your own{also}")  # fmt: skip
-    name_in_help(names, lambda: sorted(MIXERS.classes))
+    add("--mixers", type=name_list, default=mixers,
+        help=f"comma-separated list (default: %(default)s) of {list_names('mixers')}, or "
+        f"FILE.py:CLASS for your own{also}")  # fmt: skip
     parser.set_defaults(compare=None)
     if command != "decode":
         add("--compare", choices=["reference"],
             help="also time the reference implementation of each mixer, written as in published "
             "code")  # fmt: skip
-    add("--repeats", type=positive_int, default=5,
+    add("--repeats", type=partial(whole_number, least=2), default=5,
         help="number of measured rounds, after the warm-up (default: %(default)s)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    add_threads(parser)
+    add_flags(parser, "--threads")
     add("--out", type=absolute_path, default="results/bench",
         help="folder for the records (default: results/bench)")  # fmt: skip
 
 
 def list_groups(options: argparse.Namespace) -> list[list[Case]]:
     """List the cases to measure, in a group for each length, which has its own rounds."""
-    if options.lengths in (None, TASK):
-        lengths = [0 if options.lengths is None else None]
-    else:
-        lengths = _read_lengths(options)
-    return [COMMANDS[options.command].list_cases(options, length) for length in lengths]
-
-
-def _read_lengths(options: argparse.Namespace) -> list[int]:
-    least = WINDOW if options.command == "decode" else 1
-    return sorted(whole_numbers(options.lengths, "--lengths", least))
+    list_cases = COMMANDS[options.command].list_cases
+    return [list_cases(options, length) for length in sorted(options.lengths)]
 
 
 def measure_groups(options: argparse.Namespace) -> list[BenchRecord]:
     """Measure each group of cases in interleaved rounds, and save the records."""
     groups = list_groups(options)
-    if options.repeats < 2:  # noqa: PLR2004
-        raise UserError(f"--repeats {options.repeats}: expected at least 2, for quartiles")
     choose_device(options.device)
-    for cases in groups:
-        for case in cases:
-            case.settings()  # raises mistakes before anything is measured
+    for case in itertools.chain(*groups):
+        case.settings()  # raises mistakes before anything is measured
     records: list[BenchRecord] = []
     total = sum(map(len, groups)) * (WARMUP_ROUNDS + options.repeats)
     with progress("measuring", total=total, unit="rounds") as bar:
         for cases in groups:
-            compare = options.compare is not None
-            for record in measure(cases, options.repeats, compare=compare, bar=bar):
+            for record in measure(cases, options.repeats, compare=bool(options.compare), bar=bar):
                 record.save(options.out)
                 records.append(record)
     return records

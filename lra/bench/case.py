@@ -9,23 +9,22 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
 import torch
 from tqdm import tqdm
 
 from common.errors import UserError
 from common.threads import SHORT_SPIN
-from lra.runtime.console import show_messages
+from lra.runtime.console import display_messages
 from lra.runtime.environment import (
     choose_device,
     keep_freed_memory,
-    memory_mib,
     peak_memory_mib,
-    reserved_memory_mib,
     reset_peak_memory,
     return_freed_memory,
 )
@@ -82,9 +81,11 @@ class InThisProcess:
         if self.device.type == "cpu" and case.keeps_memory():
             keep_freed_memory()
         self.subject = case.build()
-        if self.device.type == "cpu":
-            return_freed_memory()  # what setting up has freed is none of the base
-        self.base = memory_mib(self.device)
+        self._hand_back()  # what setting up has freed is none of the base
+        held = psutil.Process().memory_info().rss
+        if self.device.type == "cuda":
+            held = torch.cuda.memory_allocated(self.device)
+        self.base = held / 2**20
         reset_peak_memory(self.device)
         for _ in range(WARMUP_ROUNDS):
             self.subject.run()
@@ -106,10 +107,12 @@ class InThisProcess:
 
     def memory(self) -> dict[str, float | None]:
         """Return the memory of this process in all runs so far, as fields of the record."""
+        is_gpu = self.device.type == "cuda"
+        reserved = torch.cuda.max_memory_reserved(self.device) / 2**20 if is_gpu else None
         return {
             "base_memory_mib": self.base,
             "peak_memory_mib": peak_memory_mib(self.device),
-            "reserved_memory_mib": reserved_memory_mib(self.device),
+            "reserved_memory_mib": reserved,
         }
 
     def facts(self) -> dict[str, Any]:
@@ -148,10 +151,13 @@ class InOwnProcess:
         self.process = context.Process(target=_serve, args=(theirs, torch.get_num_threads()))
         # The process never sees Ctrl-C: who started it ends it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        spin = dict(SHORT_SPIN.items() & os.environ.items()) if case.is_reference else {}
+        for name in spin:
+            del os.environ[name]
         try:
-            with _environment_of(case):
-                self.process.start()
+            self.process.start()
         finally:
+            os.environ.update(spin)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         try:
@@ -203,10 +209,9 @@ def _serve(pipe: Connection, threads: int) -> None:
     """Set up the case that is sent, and call its methods, until the asking process is gone."""
     # tqdm's own lock is a semaphore of the system, which nobody gives back when this is killed.
     tqdm.set_lock(threading.RLock())
-    show_messages()
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
-    with contextlib.suppress(EOFError, OSError):
+    with display_messages(), contextlib.suppress(EOFError, OSError):
         place: InThisProcess | None = None
         while True:
             question = pipe.recv()
@@ -219,17 +224,3 @@ def _serve(pipe: Connection, threads: int) -> None:
             except Exception as error:
                 answer = error
             pipe.send(answer)
-
-
-@contextlib.contextmanager
-def _environment_of(case: Case) -> Iterator[None]:
-    """Let a process that is started here have the variables that a case asks for."""
-    before = dict(os.environ)
-    if case.is_reference:
-        for name, _ in SHORT_SPIN.items() & before.items():
-            del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

@@ -12,22 +12,25 @@ import contextlib
 import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import psutil
+import torch
 from tqdm import tqdm
 
 from lra.bench.case import WARMUP_ROUNDS, Case, InOwnProcess, InThisProcess, Place
 from lra.record.benchmark import BenchRecord
-from lra.runtime.environment import (
-    available_memory_mib,
-    choose_device,
-    describe_machine,
-    is_out_of_memory,
-)
+from lra.runtime.environment import choose_device, describe_machine, is_out_of_memory
 from lra.runtime.repository import git_state
 
 ROOM = 2
 """Times the memory of the largest case that must be left for one more case."""
+CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where Linux says how much memory a container may take, in bytes."""
 
 
 class TimedCase:
@@ -49,7 +52,8 @@ class TimedCase:
                 self.seconds.append(self.place.seconds())
 
     def finish(self) -> None:
-        """Read what is known only once all rounds are timed."""
+        """Forget the rounds of the warm-up, and read what is known only after all rounds."""
+        del self.seconds[:WARMUP_ROUNDS]
         if self.place is not None:
             with self._give_up_without_memory():
                 facts = self.place.facts()
@@ -93,9 +97,8 @@ def measure(
     while len(records) < len(cases):
         with contextlib.ExitStack() as stack:
             pairs = _set_up_pairs(cases[len(records) :], compare, bar, stack)
-            for number in range(1, WARMUP_ROUNDS + repeats):
-                for pair in pairs:
-                    _time_pair(pair, bar, is_first=number == WARMUP_ROUNDS)
+            for _ in range(1, WARMUP_ROUNDS + repeats):
+                _time_round(pairs, bar)
             for pair in pairs:
                 for timed in pair:
                     timed.finish()
@@ -117,17 +120,16 @@ def _set_up_pairs(
         if compare and pair[0].place is not None:
             pair.append(TimedCase(dataclasses.replace(case, is_reference=True)))
             stack.callback(pair[1].close)
-        _time_pair(pair, bar)
+        _time_round([pair], bar)
     return pairs
 
 
-def _time_pair(pair: Sequence[TimedCase], bar: tqdm[Any], *, is_first: bool = False) -> None:
-    """Time a case and its reference; the first round that counts forgets the earlier ones."""
-    for timed in pair:
-        if is_first:
-            timed.seconds.clear()
-        timed.time()
-    bar.update()
+def _time_round(pairs: Sequence[Sequence[TimedCase]], bar: tqdm[Any]) -> None:
+    """Time each case and its reference once."""
+    for pair in pairs:
+        for timed in pair:
+            timed.time()
+        bar.update()
 
 
 def _has_room(pairs: Sequence[Sequence[TimedCase]]) -> bool:
@@ -137,6 +139,17 @@ def _has_room(pairs: Sequence[Sequence[TimedCase]]) -> bool:
     largest = max((place.memory()["peak_memory_mib"] or 0.0 for place in places), default=0.0)
     is_enough = available_memory_mib(choose_device(case.device)) > ROOM * largest
     return is_enough or not case.has_own_process
+
+
+def available_memory_mib(device: torch.device) -> float:
+    """Return the memory that could still be taken, within the limit of a container."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**20
+    left = psutil.virtual_memory().available
+    for path in CONTAINER_LIMITS:
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            left = min(left, int(text) - psutil.Process().memory_info().rss)
+    return left / 2**20
 
 
 def make_record(

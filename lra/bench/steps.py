@@ -92,8 +92,8 @@ class StepCase(Case):
             )
         return dataclasses.replace(info, max_length=self.length)
 
-    def trainer(self) -> Trainer:
-        """Build the classifier, its optimizer and its data, with splits train and val."""
+    def build(self) -> Subject:
+        """See `Case.build`."""
         config, info = self.config(), self.info()
         if self.length is None:
             dataset = config.build_task().prepare(self.data_dir)
@@ -103,7 +103,7 @@ class StepCase(Case):
                 splits={"train": split, "val": split}, source="synthetic", fingerprint="",
                 baselines={}, folder=Path(),
             )  # fmt: skip
-        return Trainer(
+        trainer = Trainer(
             config,
             info,
             dataset,
@@ -111,19 +111,15 @@ class StepCase(Case):
             device=choose_device(self.device),
             classifier=ReferenceClassifier if self.is_reference else Classifier,
         )
-
-    def build(self) -> Subject:
-        """See `Case.build`."""
-        trainer = self.trainer()
         facts: dict[str, Any] = {"params": trainer.num_parameters}
         if self.mode == "forward":
-            train, split = trainer.train_config, trainer.dataset.splits["val"]
-            examples = np.arange(min(len(split), EVALUATED_BATCHES * train.batch_size))
+            split = trainer.dataset.splits["val"]
+            examples = np.arange(min(len(split), EVALUATED_BATCHES * config.train.batch_size))
             evaluator = Evaluator(
                 model=trainer.model,
                 batch_size=trainer.gradient.micro_batch,
                 device=trainer.device,
-                precision=train.precision,
+                precision=config.train.precision,
             )
             return Subject(
                 run=lambda: evaluator.compute_logits(split, lambda *_: None, examples),

@@ -1,3 +1,1 @@
 """Checks of a mixer or a task of the user's own, before it is trained."""
-
-__all__: list[str] = []

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import logging
 import sys
 
 from common.errors import UserError
-from lra.check.checks import LENGTH, carry_out, mixer_checks, task_checks
-from lra.check.contract import contract_checks
+from lra.check.checks import carry_out, mixer_checks, task_checks
 from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class
 from lra.config.request import parse_changes
 from lra.runtime.cli import Parser, command_words, positive_int, run_command
 from lra.runtime.console import (
-    display_messages,
+    set_message_level,
     terminal_width,
     wrap_command,
     wrap_words,
     write_out,
 )
-from models.base import Mixer, MixerContext
 
 FAILED = 1
 
@@ -37,14 +34,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0 every check passed, 1 a check failed, 2 mistake in the command or "
         "the file, 130 interrupted.",
     )
-    parser.add_argument("target", metavar="FILE:CLASS", help=FORMS)
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="value of an option of the class",
-    )  # fmt: skip
-    parser.add_argument(
-        "--dim", type=positive_int, default=16, help="number of channels of a mixer (default: 16)"
-    )
+    add = parser.add_argument
+    add("target", metavar="FILE:CLASS", help=FORMS)
+    add("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="value of an option of the class")  # fmt: skip
+    add("--dim", type=positive_int, default=16,
+        help="number of channels of a mixer (default: 16)")  # fmt: skip
     return parser.parse_args(arguments)
 
 
@@ -62,15 +57,12 @@ def check(options: argparse.Namespace) -> int:
     start = f"{component.kind}."
     changes = parse_changes(start + text.removeprefix(start) for text in options.overrides)
     chosen = compose_options(component, changes)
-    with display_messages(logging.WARNING):  # the remarks of checks say what log lines say
-        if isinstance(component, MixerComponent):
-            checks = mixer_checks(component, chosen, options.dim)
-            if issubclass(component.cls, Mixer):
-                context = MixerContext(dim=options.dim, max_length=LENGTH, layer=0, depth=2)
-                checks = itertools.chain(checks, contract_checks(component, chosen, context))
-        else:
-            checks = task_checks(component, chosen, changes)
-        failed, passed = carry_out(component, checks)
+    set_message_level(logging.WARNING)  # the remarks of checks say what log lines say
+    if isinstance(component, MixerComponent):
+        checks = mixer_checks(component, chosen, options.dim)
+    else:
+        checks = task_checks(component, chosen, changes)
+    failed, passed = carry_out(component, checks)
     count, kind, width = len(failed) + len(passed), component.kind, terminal_width()
     if failed:
         verdict = f"{len(failed)} of {count} checks failed"

@@ -18,9 +18,21 @@ from lra.classifier.resolve import plug_in_checks, resolve
 from lra.config.components import Component, MixerComponent, Section, TaskComponent
 from lra.config.request import Change, RunRequest, list_changes
 from lra.train.trainer import Trainer
-from models import promises, suite_promises
-from models.base import MixerContext
-from tasks.base import SPLITS, Dataset, Task
+from models.base import Mixer, MixerContext, RecurrentMixer
+from models.promises import BrokenPromise, check_output, check_padding, check_rows
+from models.suite_promises import (
+    check_bf16,
+    check_determinism,
+    check_empty_batch,
+    check_every_gradient,
+    check_gradients,
+    check_longer,
+    check_padding_gradient,
+    check_reach,
+    check_recurrence,
+    check_saved_weights,
+)
+from tasks.base import Dataset, Task
 from tasks.own import OwnTask
 
 Check = Callable[[], object]
@@ -29,6 +41,10 @@ Checks = Iterator[tuple[str, Check]]
 """Checks by their names, each a statement that is true if the check passes."""
 LENGTH = 300
 """Longest sequence that a mixer is built for, in positions."""
+SCALE = 0.5
+"""Standard deviation of random parameters, at which every part of a mixer has an effect."""
+BF16_LIMIT = 0.05
+"""Largest difference of a result in bf16, relative to that in single precision."""
 TINY = {
     "model": {"dim": 8, "depth": 1},
     "train": {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2},
@@ -82,24 +98,25 @@ def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Check
     yield from plug_in_checks(mixer, context)
     for length in (1, LENGTH):
         name = f"it runs on {length} position{'s' * (length != 1)}"
-        yield name, partial(promises.check_output, mixer, torch.randn(2, length, dim))
+        yield name, partial(check_output, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
-    yield (
-        "two evaluations give the same result",
-        partial(suite_promises.check_determinism, mixer, x),
-    )
-    yield "sequences of a batch are independent", partial(promises.check_rows, mixer, x)
-    same = "saved weights give the same result"
-    yield same, lambda: suite_promises.check_saved_weights(mixer, build(context).eval(), x)
+    same = partial(check_determinism, mixer, x)
+    yield "two evaluations give the same result", same
+    yield "sequences of a batch are independent", partial(check_rows, mixer, x)
+    again = build(context).eval()
+    saved = partial(check_saved_weights, mixer, again, x)
+    yield "saved weights give the same result", saved
     yield "every parameter has a gradient", partial(_check_gradients, mixer, x)
-    yield "it runs in bf16", partial(suite_promises.check_bf16, mixer, x)
+    yield "it runs in bf16", partial(check_bf16, mixer, x)
     causal = partial(_check_causal, component, options, replace(context, causal=True))
     yield "with model.causal=true it is causal, or refuses", causal
+    if isinstance(mixer, Mixer):
+        yield from contract_checks(component, options, context)
 
 
 def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
-    suite_promises.check_gradients(copy.deepcopy(mixer).train(), x)
+    check_gradients(copy.deepcopy(mixer).train(), x)
     is_trainable = any(parameter.requires_grad for parameter in mixer.parameters())
     return None if is_trainable else "it has no trainable parameters"
 
@@ -114,6 +131,55 @@ def _check_causal(component: MixerComponent, options: Section, context: MixerCon
     return None
 
 
+def contract_checks(component: MixerComponent, options: Section, context: MixerContext) -> Checks:
+    """List the checks that tests/test_models_contract.py makes, each by its name."""
+    yield "its docstring explains every option", partial(_check_docstring, component)
+    for causal in (False, True):
+        try:
+            mixer = component.build(replace(context, layer=1, causal=causal), options)
+        except UserError:
+            continue  # it refuses a causal model
+        with torch.no_grad():
+            for parameter in mixer.parameters():
+                parameter.copy_(SCALE * torch.randn_like(parameter))
+        for name, check in _list_promises(mixer, context, causal=causal):
+            yield name + " in a causal model" * causal, check
+
+
+def _list_promises(mixer: nn.Module, context: MixerContext, *, causal: bool) -> Checks:
+    dim, longest = context.dim, context.max_length
+    batches, empty = torch.randn(3, 2, 33, dim), torch.zeros(0, longest, dim)
+    yield "every parameter has an effect", partial(check_every_gradient, mixer, batches)
+    yield "it runs on an empty batch", partial(check_empty_batch, mixer, empty)
+    close = partial(check_bf16, mixer.eval(), torch.randn(2, 33, dim), BF16_LIMIT)
+    yield "its result in bf16 is close to that in single precision", close
+    exact = copy.deepcopy(mixer).double().eval()
+    x = torch.randn(2, 16, dim, dtype=torch.float64)
+    mask = torch.ones(2, 16, dtype=torch.bool)
+    mask[0, 7:] = False
+    yield "it runs in double precision", partial(check_rows, exact, x, mask)
+    padding = partial(check_padding, exact, x, mask, [torch.inf, torch.nan])
+    yield "padding may hold infinities and NaN", padding
+    yield "no gradient reaches padding", partial(check_padding_gradient, exact, x, mask)
+    reach = partial(check_reach, exact, x[:1, :13], causal=causal)
+    yield "it mixes as many positions as `reach` says", reach
+    longer = torch.randn(1, 2 * longest, dim, dtype=torch.float64)
+    refuses = "it mixes longer sequences, or refuses them, as `takes_longer` says"
+    yield refuses, partial(check_longer, exact, longer)
+    if causal and isinstance(exact, RecurrentMixer):
+        yield "its recurrence equals forward", partial(check_recurrence, exact, x)
+
+
+def _check_docstring(component: MixerComponent) -> None:
+    text = component.cls.__doc__ or ""
+    missing = [name for name in component.options.model_fields if f"{name}:" not in text]
+    if missing:
+        raise BrokenPromise(
+            f"the docstring of {component.name} does not explain {', '.join(missing)}; add a line "
+            f"'{missing[0]}: ...' to its Args"
+        )
+
+
 def task_checks(component: TaskComponent, options: Section, changes: tuple[Change, ...]) -> Checks:
     """List all checks of a task, each by its name; its options come from the changed settings."""
     with tempfile.TemporaryDirectory(prefix="lra-check-") as name:
@@ -124,11 +190,10 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
             yield "examples(split, rng) returns sequences and labels", partial(_describe_own, task)
             _ = task.drawn  # without them, there is nothing else to check
             yield "examples depend on the seed alone", partial(_check_seed, task)
-            for split in SPLITS[1:]:
-                known = partial(_check_known, task, split, "train")
-                yield f"{split} examples are not in the training split", known
-            known = partial(_check_known, task, "val", "test")
-            yield "val examples are not in the test split", known
+            for split, other in (("val", "train"), ("test", "train"), ("val", "test")):
+                known = partial(_check_known, task, split, other)
+                where = "training" if other == "train" else other
+                yield f"{split} examples are not in the {where} split", known
         right = "its data can be prepared, and is as the class states"
         yield right, lambda: _describe_data(task.prepare(folder))
         dataset = task.prepare(folder)

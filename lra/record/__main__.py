@@ -17,7 +17,8 @@ from lra.record.run import read_runs
 from lra.record.run_files import to_frame
 from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
-from lra.runtime.console import MISSING, as_typed, plain_table, terminal_width, write_out
+from lra.runtime.console import as_typed, terminal_width, write_out
+from lra.runtime.tables import MISSING, plain_table
 
 logger = logging.getLogger("lra.record")
 

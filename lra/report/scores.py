@@ -14,7 +14,7 @@ from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, choose_attempts
 from lra.record.scores import PositionScores, TestedRecord, unit_of, wilson_interval
 from lra.report.names import run_anchor
-from lra.runtime.console import MISSING
+from lra.runtime.tables import MISSING
 from tasks.base import BENCHMARK
 
 AT_CHANCE = "at chance"

@@ -1,3 +1,1 @@
 """What every command needs of the machine and of Python: files, errors, messages, devices."""
-
-__all__: list[str] = []

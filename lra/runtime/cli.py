@@ -12,20 +12,14 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Literal, NoReturn
 
-from common.errors import (
-    HeldError,
-    KnownError,
-    UserError,
-    describe,
-    describe_os_error,
-    user_code,
-)
+from common.errors import HeldError, KnownError, describe, describe_os_error, user_code
 from common.threads import MOST_THREADS
-from lra.runtime.console import absolute_path, as_typed, show_messages, wrap_message
+from lra.runtime.console import absolute_path, as_typed, display_messages, wrap_message
+from lra.runtime.repository import ROOT
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
@@ -45,22 +39,10 @@ ALL = "all"
 """What a command line says for every name that there is."""
 SCRIPTS = {"run": "run_task.py", "report": "report.py"}
 """The script of a command."""
-_started_by: list[str] = []
-"""The command that started another one: `lra`, or `python -m lra`."""
-_pressed: list[bool] = []
-"""Whether Ctrl-C was pressed."""
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
-
-    def format_help(self) -> str:
-        """Write the help, with the names that `name_in_help` asks for."""
-        for action in self._actions:
-            find = getattr(action, "find_names", None)
-            if find is not None and action.help is not None:
-                action.help = action.help.replace("{names}", ", ".join(find()))
-        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
@@ -68,79 +50,9 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USER_ERROR)
 
 
-def name_in_help(action: argparse.Action, find: Callable[[], Iterable[str]]) -> None:
-    """Let an argument's help show names in place of {names}.
-
-    They are looked up when a `Parser` shows its help, as finding them takes seconds.
-    """
-    vars(action)["find_names"] = find
-
-
-def add_settings(
-    parser: argparse.ArgumentParser,
-    tasks: Callable[[], Iterable[str]],
-    help_text: str = f"{{names}}, or your own: {OWN_CLASS}",
-) -> None:
-    """Add the flags that choose a task, its settings and where its data is.
-
-    The help text of --task has {names} in place of those that `tasks` lists.
-    """
-    name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
-    add_preset(parser)
-    add_overrides(
-        parser, "change a setting, for example train.lr=1e-3; if given twice, the last value counts"
-    )
-
-
-def add_preset(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that choose a preset and a protocol."""
-    parser.add_argument(
-        "--preset", default="paper",
-        help="paper (published sizes, default), quick (minutes), budget (the leaderboard's, "
-        "minutes to hours), or a preset of a mixer",
-    )  # fmt: skip
-    parser.add_argument(
-        "--protocol", default="s4",
-        help="how data is presented and pooled, and how long training is: s4 (default), as in the "
-        "S4 and TNN papers, or lra, as in the Long Range Arena paper",
-    )  # fmt: skip
-
-
-def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add the flag --set, with a help text, and the one that says where the data is."""
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
-        help=text,
-    )  # fmt: skip
-    add_data_dir(parser)
-
-
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that says where the data is."""
-    parser.add_argument(
-        "--data-dir", type=absolute_path, default="data",
-        help="folder of official files and caches (default: data)",
-    )  # fmt: skip
-
-
-def add_trained_model(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say how a trained model is loaded: whose code may run, where, its data."""
-    parser.add_argument(
-        "--trust-code", action="store_true",
-        help="run the code of the user's own mixer or task that the record names, even if it has "
-        "changed since the run",
-    )  # fmt: skip
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    add_threads(parser)
-    add_data_dir(parser)
-
-
-def add_threads(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that says how many threads compute."""
-    parser.add_argument(
-        "--threads", type=functools.partial(whole_number, least=1, most=MOST_THREADS),
-        help="number of CPU threads (default: OMP_NUM_THREADS, or one per core)",
-    )  # fmt: skip
+def list_names(kind: Literal["mixers", "tasks"]) -> str:
+    """List the mixers or tasks of the suite, for a help text: each has a file of settings."""
+    return ", ".join(sorted(path.stem for path in (ROOT / "configs" / kind).glob("*.yaml")))
 
 
 def whole_number(text: str, least: int = 0, most: int = LARGEST_INT) -> int:
@@ -156,6 +68,19 @@ def whole_number(text: str, least: int = 0, most: int = LARGEST_INT) -> int:
 
 positive_int = functools.partial(whole_number, least=1)
 """Reads a whole number of at least 1."""
+
+
+def name_list(text: str) -> list[str]:
+    """Read comma-separated names, each once, in order."""
+    found = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected names, comma-separated")
+    return found
+
+
+def whole_numbers(text: str, least: int = 0) -> list[int]:
+    """Read comma-separated whole numbers, each once, in order."""
+    return list(dict.fromkeys(whole_number(number, least) for number in text.split(",")))
 
 
 def non_negative_float(text: str) -> float:
@@ -177,26 +102,53 @@ def new_file(text: str) -> Path:
     return path
 
 
-def name_list(text: str, flag: str, every: Sequence[str] = (ALL,)) -> list[str]:
-    """Read comma-separated names, each once, in order; `ALL` stands for every one.
+FLAGS: dict[str, dict[str, Any]] = {
+    "--preset": {
+        "default": "paper",
+        "help": "paper (published sizes, default), quick (minutes), budget (the leaderboard's, "
+        "minutes to hours), or a preset of a mixer",
+    },
+    "--protocol": {
+        "default": "s4",
+        "help": "how data is presented and pooled, and how long training is: s4 (default), as in "
+        "the S4 and TNN papers, or lra, as in the Long Range Arena paper",
+    },
+    "--set": {
+        "action": "append",
+        "default": [],
+        "dest": "overrides",
+        "metavar": "SECTION.KEY=VALUE",
+        "help": "change a setting, for example train.lr=1e-3; if given twice, the last value "
+        "counts",
+    },
+    "--data-dir": {
+        "type": absolute_path,
+        "default": "data",
+        "help": "folder of official files and caches (default: data)",
+    },
+    "--results-dir": {
+        "type": absolute_path,
+        "default": "results",
+        "help": "folder for the results, in runs/TASK/MIXER/RUN (default: results)",
+    },
+    "--device": {"default": "auto", "help": "auto (default), cpu, cuda or cuda:N"},
+    "--threads": {
+        "type": functools.partial(whole_number, least=1, most=MOST_THREADS),
+        "help": "number of CPU threads (default: OMP_NUM_THREADS, or one per core)",
+    },
+    "--trust-code": {
+        "action": "store_true",
+        "help": "run the code of the user's own mixer or task that the record names, even if it "
+        "has changed since the run",
+    },
+}
+"""Flags that mean the same in several commands."""
 
-    Raises: UserError naming the flag, for an empty name.
-    """
-    found = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if not all(found):
-        raise UserError(f"{flag} {text!r}: an empty name; expected names, comma-separated")
-    return list(every) if found == [ALL] else found
 
-
-def whole_numbers(text: str, flag: str, least: int) -> list[int]:
-    """Read comma-separated whole numbers, each once, in order.
-
-    Raises: UserError naming the flag.
-    """
-    try:
-        return list(dict.fromkeys(whole_number(n, least) for n in text.split(",")))
-    except argparse.ArgumentTypeError as error:
-        raise UserError(f"{flag} {text}: {error}") from None
+def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add flags that several commands have."""
+    for name in names:
+        parser.add_argument(name, **FLAGS[name])
 
 
 def run_command(program: str, action: Callable[[], int]) -> int:
@@ -204,15 +156,20 @@ def run_command(program: str, action: Callable[[], int]) -> int:
 
     While it runs, what the packages have to say, and warnings of libraries, are printed.
     """
-    _pressed.clear()
+    pressed: list[bool] = []  # a library may raise another error for Ctrl-C
+
+    def interrupt(*_: object) -> NoReturn:
+        pressed.append(True)
+        raise KeyboardInterrupt
+
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, interrupt)
     try:
-        show_messages()
-        logging.captureWarnings(True)
-        return action()
+        with display_messages():
+            logging.captureWarnings(True)
+            return action()
     except BaseException as error:
-        end = _end_of(error)
+        end = _end_of(error, is_interrupted=bool(pressed))
         if end is None:
             raise
         code, text = end
@@ -222,11 +179,6 @@ def run_command(program: str, action: Callable[[], int]) -> int:
         logging.captureWarnings(False)
 
 
-def _interrupt(*_: object) -> None:
-    _pressed.append(True)
-    raise KeyboardInterrupt
-
-
 def report_error(program: str, text: str) -> None:
     """Print an error on one line, if it can be written."""
     with contextlib.suppress(OSError):
@@ -234,13 +186,13 @@ def report_error(program: str, text: str) -> None:
         sys.stderr.flush()
 
 
-def _end_of(error: BaseException) -> tuple[int, str] | None:
+def _end_of(error: BaseException, *, is_interrupted: bool) -> tuple[int, str] | None:
     """Return the exit code and the message for an error; None for one that is a fault of ours."""
     if isinstance(error, KnownError):
         return HELD if isinstance(error, HeldError) else USER_ERROR, str(error)
     if isinstance(error, OSError):
         return USER_ERROR, describe_os_error(error)
-    if isinstance(error, KeyboardInterrupt) or _pressed:  # a library may raise another error for it
+    if isinstance(error, KeyboardInterrupt) or is_interrupted:
         return INTERRUPTED, "interrupted"
     if isinstance(error, (MemoryError, RuntimeError)):
         # It imports torch, which takes seconds: an interrupt is to be met before that, too.
@@ -256,11 +208,6 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
     return USER_ERROR, f"{place}: {describe(error)}"
 
 
-def remember_starter(words: list[str]) -> None:
-    """Remember the command that starts another one, for `command_words`."""
-    _started_by[:] = words
-
-
 def command_words(
     name: str, *flags: str, data_dir: Path | None = None, results_dir: Path | None = None
 ) -> list[str]:
@@ -268,8 +215,13 @@ def command_words(
 
     Folders are named unless they are the default ones.
     """
-    alone = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
-    words = [*([*_started_by, name] if _started_by else alone), *flags]
+    words = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
+    match sys.orig_argv[1:3]:
+        case ["-m", "lra"]:
+            words = ["python", "-m", "lra", name]
+        case [script, *_] if Path(script).name == "lra":
+            words = ["lra", name]
+    words += flags
     for default, folder in (("data", data_dir), ("results", results_dir)):
         shown = default if folder is None else as_typed(str(folder))
         words += [] if shown == default else [f"--{default}-dir", shown]
@@ -278,9 +230,4 @@ def command_words(
 
 def is_launched() -> bool:
     """Whether torchrun started this process together with others."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and launch_number("WORLD_SIZE") > 1
-
-
-def launch_number(variable: str) -> int:
-    """Read a number that torchrun left in the environment."""
-    return int(os.environ[variable])
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -23,40 +23,26 @@ INDENT = "  "
 """Start of a line that belongs to the one above."""
 CONTINUED = "    "
 """Start of a line that continues the one above."""
-MISSING = "-"
-"""What a table shows where there is nothing."""
-GAP = "  "
-"""Space between two columns."""
-
-Rows = Sequence[Mapping[str, str]]
-"""The rows of a table: texts by the names of their columns."""
 LONGEST_MESSAGE = 1000
 """Most letters of a message; of a longer one the middle is left out."""
 
 _LOGGERS = ("lra", "models", "tasks", "common", "py.warnings")
 """Those of this repository, and that of Python's warnings."""
 
-_bases: set[str] = set()
-"""Working directories at the time when relative paths were made absolute."""
-
 
 def absolute_path(text: str) -> Path:
     """Make a path that the user typed absolute, as code of the user's own may change the folder.
 
-    What is printed shows the path as it was typed. A path stays relative where this user may not
-    enter a folder above the working directory.
+    A path stays relative where this user may not enter a folder above the working directory.
     """
     path = Path(text)
-    if path.is_absolute() or not os.access(Path.cwd(), os.X_OK):
-        return path
-    _bases.add(f"{Path.cwd()}/")
-    return path.absolute()
+    return path if path.is_absolute() or not os.access(Path.cwd(), os.X_OK) else path.absolute()
 
 
 def as_typed(text: str) -> str:
-    """Show the paths in a text relative to the working directory, as the user typed them."""
-    for base in _bases:
-        text = re.sub(rf"(?<![\w./-]){re.escape(base)}", "", text)
+    """Show the paths in a text relative to the working directory, as users type them."""
+    with contextlib.suppress(FileNotFoundError):  # the folder may be gone
+        return re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "", text)
     return text
 
 
@@ -73,25 +59,18 @@ class _TqdmHandler(logging.Handler):
             tqdm.write(wrap_message(mark + self.format(record)), file=sys.stderr)
 
 
-def show_messages(level: int = logging.INFO) -> None:
-    """Let the packages of this repository print messages from a level on.
-
-    Without this call they print warnings alone, as Python's logging does for libraries.
-    """
-    for name in _LOGGERS:
-        logger = logging.getLogger(name)
-        if not any(isinstance(handler, _TqdmHandler) for handler in logger.handlers):
-            logger.addHandler(_TqdmHandler())
-        logger.setLevel(level)
-        logger.propagate = False  # a library that configures the root logger would repeat them
-
-
 @contextlib.contextmanager
 def display_messages(level: int = logging.INFO) -> Iterator[None]:
-    """Print messages from a level on within a block; afterwards all loggers are as before."""
+    """Print messages from a level on within a block; afterwards all loggers are as before.
+
+    Without it they print warnings alone, as Python's logging does for libraries.
+    """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [(logger.level, logger.propagate, [*logger.handlers]) for logger in loggers]
-    show_messages(level)
+    set_message_level(level)
+    for logger in loggers:
+        logger.handlers[:] = [_TqdmHandler()]
+        logger.propagate = False  # a library that configures the root logger would repeat them
     try:
         yield
     finally:
@@ -99,6 +78,12 @@ def display_messages(level: int = logging.INFO) -> Iterator[None]:
             logger.setLevel(old_level)
             logger.propagate = propagate
             logger.handlers[:] = handlers
+
+
+def set_message_level(level: int) -> None:
+    """Let the packages of this repository print messages from a level on."""
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(level)
 
 
 def write_out(text: str, *, whole_paths: bool = False) -> bool:
@@ -120,15 +105,6 @@ def write_out(text: str, *, whole_paths: bool = False) -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table of text in Markdown, the first column aligned to the left."""
-    from tabulate import tabulate
-
-    align = ["left", *["right"] * (len(columns) - 1)]
-    text = tabulate(rows, columns, tablefmt="pipe", disable_numparse=True, colalign=align)
-    return text + "\n"
 
 
 def terminal_width() -> int:
@@ -197,60 +173,3 @@ def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return [*before, *" \\\n".join(lines).replace("\0", " ").split("\n")]
-
-
-def cut(text: str, width: int) -> str:
-    """Cut a text to a width; the end says that something is left out."""
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
-
-
-def plain_table(rows: Rows, width: int) -> list[str]:
-    """Write rows as lines that fit a width; the widest columns are cut until they do.
-
-    Returns: the heading, then a line for each row; a dash for what a row lacks.
-    """
-    columns = _columns(rows)
-    widths = {name: max(map(len, texts)) for name, texts in columns.items()}
-    while sum(widths.values()) + len(GAP) * (len(widths) - 1) > width and max(widths.values()) > 1:
-        widths[max(widths, key=lambda name: widths[name])] -= 1
-    short = {name: [cut(text, widths[name]) for text in texts] for name, texts in columns.items()}
-    return _lines(short)
-
-
-def plain_matrix(rows: Rows, width: int) -> list[str]:
-    """Write rows as lines that fit a width; the columns that do not fit follow beneath.
-
-    The first column names the rows, and is repeated; it is cut to half the width.
-
-    Returns: blocks of a heading and a line for each row, with an empty line between them.
-    """
-    columns = _columns(rows)
-    name = next(iter(columns))
-    names = [cut(text, width // 2) for text in columns.pop(name)]
-    room = width - max(map(len, names))
-    blocks: list[dict[str, list[str]]] = [{}]
-    left = room
-    for heading, texts in columns.items():
-        needed = len(GAP) + max(map(len, texts))
-        if needed > left and blocks[-1]:
-            blocks.append({})
-            left = room
-        blocks[-1][heading] = [cut(text, room - len(GAP)) for text in texts]
-        left -= needed
-    lines = [["", *_lines({name: names, **block})] for block in blocks]
-    return [line for block in lines for line in block][1:]
-
-
-def _columns(rows: Rows) -> dict[str, list[str]]:
-    """List the texts of each column, its heading first."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {
-        name: [printable(text) for text in (name, *(row.get(name, MISSING) for row in rows))]
-        for name in names
-    }
-
-
-def _lines(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Write columns side by side, each aligned to the left."""
-    padded = [[text.ljust(max(map(len, texts))) for text in texts] for texts in columns.values()]
-    return [GAP.join(cells).rstrip() for cells in zip(*padded, strict=True)]

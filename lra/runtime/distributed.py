@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,11 +19,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError, UserError
-from lra.runtime.cli import is_launched, launch_number
-from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
+from lra.runtime.cli import is_launched
+from models.layers.norms import SynchronizedBatchNorm
 
 T = TypeVar("T")
 
@@ -32,6 +34,7 @@ LONGEST_PREPARATION = timedelta(days=7)
 """Time that a process waits for another one that still prepares its data."""
 
 
+@dataclass(frozen=True, eq=False)
 class ProcessGroup:
     """This process's place among those that train one model, and what they exchange.
 
@@ -40,15 +43,12 @@ class ProcessGroup:
     random numbers of dropout. The main process alone writes.
 
     All but gradients, buffers and statistics is exchanged on the CPU, so that no GPU is waited for.
-
-    Args:
-        store: key-value store of torchrun; None without other processes, and in tests.
     """
 
-    def __init__(self, rank: int, world_size: int, store: Store | None = None) -> None:
-        self.rank = rank
-        self.world_size = world_size
-        self.store = store
+    rank: int
+    world_size: int
+    store: Store | None = None
+    """Key-value store of torchrun; None without other processes, and in tests."""
 
     @property
     def is_main_process(self) -> bool:
@@ -64,11 +64,18 @@ class ProcessGroup:
         Args:
             has_plug_in: whether it has code of the user's own, whose forward pass may leave out
                 parameters and change buffers.
-        Raises: UserError for a norm that cannot be synchronized.
+        Raises: UserError for a batch norm within a mixer, whose input may be of any shape.
         """
         if self.world_size == 1:
             return model
-        synchronize_norms(model)
+        for name, module in model.named_modules():
+            if isinstance(module, _BatchNorm) and ".mixer." in name:
+                raise UserError(
+                    f"{name}: the mixer has a batch norm of its own, which each process of "
+                    f"torchrun would take over its own examples; use one process, or another norm"
+                )
+            if isinstance(module, _BatchNorm):
+                module.__class__ = SynchronizedBatchNorm
         known = inspect.signature(DistributedDataParallel).parameters
         # torch 2.13 gave the option a new name, and warns of the old one.
         buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
@@ -82,16 +89,9 @@ class ProcessGroup:
             dist.broadcast(buffer, src=0)
 
     def gradients_synchronized(
-        self, model: nn.Module, synchronize: bool, *, is_divided: bool
+        self, model: nn.Module, synchronize: bool
     ) -> AbstractContextManager[None]:
-        """Exchange the gradients of a wrapped model within it, or not: once a batch is enough.
-
-        Args:
-            is_divided: whether each process has its own part of the pass, see `local_passes`.
-        """
-        for module in model.modules() if self.world_size > 1 else ():
-            if isinstance(module, SynchronizedBatchNorm):
-                module.is_divided = is_divided
+        """Exchange the gradients of a wrapped model within it, or not: once a batch is enough."""
         if isinstance(model, DistributedDataParallel) and not synchronize:
             return model.no_sync()
         return contextlib.nullcontext()
@@ -145,14 +145,6 @@ class ProcessGroup:
         dist.all_gather_object(gathered, value)
         return gathered
 
-    def broadcast(self, value: T) -> T:
-        """Return the main process's value."""
-        if self.world_size == 1:
-            return value
-        held = [value]
-        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
-        return held[0]
-
     def on_main_process(self, make: Callable[[], Any]) -> Any:
         """Let the main process make something, and give it to all.
 
@@ -160,16 +152,17 @@ class ProcessGroup:
         """
         if self.world_size == 1:
             return make()
-        made: dict[str, Any] = {}
+        made: list[Any] = [None, None]
         if self.is_main_process:
             try:
-                made = {"value": make()}
+                made[0] = make()
             except (KnownError, OSError) as error:
-                made = {"error": str(error)}
-        made = self.broadcast(made)
-        if "error" in made:
-            raise UserError(made["error"])
-        return made["value"]
+                made[1] = str(error)
+        dist.broadcast_object_list(made, src=0, device=torch.device("cpu"))
+        value, fault = made
+        if fault is not None:
+            raise UserError(fault)
+        return value
 
     def require_equal(self, subject: str, facts: Mapping[str, Any]) -> None:
         """Make sure that all processes have the same facts; all must call this.
@@ -212,7 +205,7 @@ def local_device(name: str) -> str:
     here = torch.cuda.device_count()
     if name == "cpu" or (name == "auto" and here == 0):
         return "cpu"
-    local_rank = launch_number("LOCAL_RANK")
+    local_rank = int(os.environ["LOCAL_RANK"])
     if local_rank >= here:
         raise UserError(
             f"torchrun --nproc-per-node: process {local_rank + 1} here, but {here} GPUs"
@@ -237,7 +230,7 @@ def join_processes(
         torch.cuda.set_device(device)
     with explain_lost_peers():
         store, rank, world_size = next(rendezvous("env://"))
-        if launch_number("LOCAL_WORLD_SIZE") == world_size:
+        if int(os.environ["LOCAL_WORLD_SIZE"]) == world_size:
             # Hide what the processes before a restart left; several machines count differently.
             store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
         group = ProcessGroup(rank, world_size, PrefixStore("lra", store))

@@ -16,18 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import psutil
 import torch
 
 from common.errors import UserError
-from common.threads import core_count, default_count, waiting
+from common.threads import core_count, default_count
 from models.ops.reference import KERNEL_CHOICE
-
-CONTAINER_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-"""Where Linux says how much memory a container may take, in bytes."""
 
 # As glibc's malloc.h has them. One heap for all threads: what one has freed, another uses again.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
@@ -38,10 +31,7 @@ OWN_CONTEXT_BYTES = 2 * 2**30
 
 
 def choose_device(name: str) -> torch.device:
-    """Turn auto, cpu, cuda or cuda:N into a device.
-
-    A GPU computes without TF32 until `use_tf32` allows it, and with our own kernels until
-    `use_kernels` chooses others.
+    """Turn auto, cpu, cuda or cuda:N into a device; a GPU computes as `set_arithmetic` has it.
 
     Raises: UserError if there is no such device here.
     """
@@ -52,36 +42,32 @@ def choose_device(name: str) -> torch.device:
     if name not in valid:
         raise UserError(f"--device: no device {name!r} here (valid: {', '.join(valid)})")
     device = torch.device(name)
-    use_tf32(device, False)
-    use_kernels(device, "own")
+    set_arithmetic(device)
     return device
 
 
-def use_tf32(device: torch.device, allowed: bool) -> None:
-    """Allow or forbid TF32 in matrix products and convolutions on a GPU.
+def set_arithmetic(
+    device: torch.device,
+    *,
+    tf32: bool = False,
+    kernels: Literal["auto", "own"] = "own",
+    deterministic: bool = False,
+) -> None:
+    """Choose how a GPU computes; a CPU always does so with our own kernels.
 
-    Without this torch forbids it in products and allows it in convolutions.
+    Args:
+        device: what computes.
+        tf32: whether matrix products and convolutions may round to TF32.
+        kernels: auto, those of public packages where possible, or own.
+        deterministic: whether the bits are the same each time; what cannot then raises
+            RuntimeError.
     """
+    KERNEL_CHOICE.device = "cuda" if kernels == "auto" and device.type == "cuda" else None
     if device.type == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = allowed
-        torch.backends.cudnn.allow_tf32 = allowed
-
-
-def use_kernels(device: torch.device, kernels: Literal["auto", "own"]) -> None:
-    """Choose the kernels of a GPU: auto, those of public packages where possible, or own."""
-    is_wanted = kernels == "auto" and device.type == "cuda"
-    KERNEL_CHOICE.device = device.type if is_wanted else None
-
-
-def use_deterministic(device: torch.device, wanted: bool) -> None:
-    """Choose whether a GPU computes the same bits each time; what cannot then raises RuntimeError.
-
-    cuBLAS reads its variable when it is first used.
-    """
-    if device.type == "cuda":
-        if wanted:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        if deterministic:  # cuBLAS reads its variable when it is first used
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(wanted)
+        torch.use_deterministic_algorithms(deterministic)
 
 
 def use_threads(count: int | None) -> None:
@@ -124,46 +110,22 @@ def reset_peak_memory(device: torch.device) -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def memory_mib(device: torch.device) -> float:
-    """Return the memory held now: allocated on a GPU, resident on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.memory_allocated(device) / 2**20
-    return psutil.Process().memory_info().rss / 2**20
-
-
-def available_memory_mib(device: torch.device) -> float:
-    """Return the memory that could still be taken, within the limit of a container."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / 2**20
-    left = psutil.virtual_memory().available
-    for path in CONTAINER_LIMITS:
-        if path.is_file() and (text := path.read_text().strip()).isdecimal():
-            left = min(left, int(text) - psutil.Process().memory_info().rss)
-    return left / 2**20
-
-
 def return_freed_memory() -> None:
     """Hand back to the system what is freed by now."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def keep_freed_memory() -> bool:
-    """Tell glibc to serve large blocks from its heap and never to trim that; say if it did.
+def keep_freed_memory() -> None:
+    """Tell glibc to serve large blocks from its heap and never to trim that.
 
     By default glibc hands every large temporary back to the system and faults fresh pages in for
     the next one. On a CPU that can cost more than the arithmetic of a step. To hold a little less
     memory, start Python with GLIBC_TUNABLES=glibc.malloc.tcache_count=0.
     """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return all([mallopt(name, value) == 1 for name, value in _KEEPING])  # noqa: C419 (all are made)
-
-
-def reserved_memory_mib(device: torch.device) -> float | None:
-    """Return the most memory that the allocator of a GPU has taken; None on a CPU."""
-    return torch.cuda.max_memory_reserved(device) / 2**20 if device.type == "cuda" else None
+    if platform.libc_ver()[0] == "glibc":
+        for name, value in _KEEPING:
+            ctypes.CDLL(None).mallopt(name, value)
 
 
 def peak_memory_mib(device: torch.device) -> float:
@@ -233,7 +195,7 @@ def restore_random_state(state: RandomState, device: torch.device) -> None:
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
     """List the fields of a measured record that are about the machine."""
-    threads = {"count": torch.get_num_threads(), "waiting": waiting(), "cores": core_count()}
+    threads = {"count": torch.get_num_threads(), "cores": core_count()}
     return {
         "device": device_name(device),
         "threads": threads if device.type == "cpu" else None,

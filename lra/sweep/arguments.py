@@ -10,15 +10,13 @@ from typing import Any
 
 from common.errors import UserError
 from common.strict_yaml import parse_yaml
-from lra.config.registry import MIXERS, TASKS
+from lra.config.registry import MIXERS
 from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import (
     ALL,
     Parser,
-    absolute_path,
-    add_overrides,
-    add_preset,
-    name_in_help,
+    add_flags,
+    list_names,
     name_list,
     non_negative_float,
     positive_int,
@@ -62,16 +60,16 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
             flag = name.replace("_", "-")
             raise UserError(f"--{flag} has no effect with --launcher {given['launcher']}")
     every = tasks_with_preset(BENCHMARK, given["preset"])
-    if given["tasks"] == ALL and (missing := [task for task in BENCHMARK if task not in every]):
+    if given["tasks"] == [ALL] and (missing := [task for task in BENCHMARK if task not in every]):
         logger.info(f"without {', '.join(missing)}, which has no preset {given['preset']}")
-    tasks = name_list(given.pop("tasks"), "--tasks", every)
-    mixers = name_list(given.pop("mixers"), "--mixers", sorted(MIXERS.classes))
+    tasks, mixers = given.pop("tasks"), given.pop("mixers")
+    tasks = every if tasks == [ALL] else tasks
+    mixers = sorted(MIXERS.classes) if mixers == [ALL] else mixers
     if given["print_commands"]:
         tasks, mixers = list(map(_with_whole_path, tasks)), list(map(_with_whole_path, mixers))
     return SweepOptions(
         tasks=tasks,
         mixers=mixers,
-        seeds=whole_numbers(given.pop("seeds"), "--seeds", 0),
         cluster=_read_cluster(given.pop("cluster")),
         limits=Limits(max_steps=given.pop("max_steps"), minutes=given.pop("minutes_per_run")),
         **given,
@@ -100,25 +98,18 @@ def _read_cluster(texts: Sequence[str]) -> dict[str, Any]:
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    tasks = add(
-        "--tasks", default=ALL,
+    add("--tasks", type=name_list, default=ALL,
         help=f"{ALL}, those of the Long Range Arena that have the preset (default), or a "
-        "comma-separated list of {names}, or FILE.py:CLASS for your own",
-    )  # fmt: skip
-    name_in_help(tasks, lambda: sorted(TASKS.classes))
-    mixers = add(
-        "--mixers", default=ALL,
-        help=f"{ALL} (default), or a comma-separated list of {{names}}, or FILE.py:CLASS for "
-        "your own",
-    )  # fmt: skip
-    name_in_help(mixers, lambda: sorted(MIXERS.classes))
-    add("--seeds", default="0", help="comma-separated list of random seeds (default: 0)")
-    add_preset(parser)
-    add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
+        f"comma-separated list of {list_names('tasks')}, or FILE.py:CLASS for your "
+        "own")  # fmt: skip
+    add("--mixers", type=name_list, default=ALL,
+        help=f"{ALL} (default), or a comma-separated list of {list_names('mixers')}, or "
+        "FILE.py:CLASS for your own")  # fmt: skip
+    add("--seeds", type=whole_numbers, default="0",
+        help="comma-separated list of random seeds (default: 0)")  # fmt: skip
+    add_flags(parser, "--preset", "--protocol", "--set", "--data-dir", "--results-dir")
     add("--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="run every value of a setting; several --grid run every combination")  # fmt: skip
-    add("--results-dir", type=absolute_path, default="results",
-        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)")  # fmt: skip
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from common.progress import duration
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.screen import summarize
-from lra.runtime.console import MISSING, cut, plain_table
+from lra.runtime.tables import MISSING, cut, plain_table
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, varied_settings
 from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime

@@ -90,8 +90,7 @@ class Gradient:
             targets = self._count_targets(batch, passes)
         for number, (start, stop, weight) in enumerate(passes, start=1):
             part = batch.rows(start, stop)
-            is_last, is_divided = number == len(passes), weight == 1
-            with self.group.gradients_synchronized(self.parallel, is_last, is_divided=is_divided):
+            with self.group.gradients_synchronized(self.parallel, number == len(passes)):
                 with autocast_of(self.train_config.precision, self.device):
                     logits = self.parallel(*part.model_inputs)
                 total, correct = sum_losses(logits, part.labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
 from lra.record.scores import describe_data
-from lra.runtime.cli import is_launched, launch_number
+from lra.runtime.cli import is_launched
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
 from lra.train.checkpoint import RunState, capture, restore
@@ -111,7 +112,7 @@ class Run:
         # With recomputed activations, kept memory would be fragmented.
         if self.device.type == "cpu" and self.config.train.checkpoint_activations is not True:
             keep_freed_memory()
-        is_restart = is_launched() and launch_number("TORCHELASTIC_RESTART_COUNT") > 0
+        is_restart = is_launched() and int(os.environ["TORCHELASTIC_RESTART_COUNT"]) > 0
         resume = "auto" if is_restart else self.resume
         self.folder = choose_folder(self.results_dir, self.config, self.seed, resume)
         name = " / ".join((self.config.task_name, self.config.mixer_name, self.config.preset))

@@ -15,12 +15,9 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
-    available_memory_mib,
     copy_to_cpu,
     seed_everything,
-    use_deterministic,
-    use_kernels,
-    use_tf32,
+    set_arithmetic,
 )
 from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
@@ -71,16 +68,16 @@ class Trainer:
     ) -> None:
         train, split = config.train, dataset.splits["train"]
         seed_everything(seed)
-        use_tf32(device, train.tf32)
-        use_kernels(device, train.kernels)
-        use_deterministic(device, train.deterministic)
+        set_arithmetic(
+            device, tf32=train.tf32, kernels=train.kernels, deterministic=train.deterministic
+        )
         self.group = group
         self.config = config
         self.train_config = train
         self.info = info
         self.device = device
         if device.type == "cuda":
-            most = RESIDENT_FRACTION * 2**20 * available_memory_mib(device)
+            most = RESIDENT_FRACTION * torch.cuda.mem_get_info(device)[0]
             dataset = put_on_device(dataset, device, most)
         self.dataset = dataset
         self.model = classifier(config, info).to(device)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn import functional
 
 
@@ -35,3 +39,42 @@ class BatchNorm(nn.BatchNorm1d):
             return super().forward(input)
         running = (self.running_mean, self.running_var)
         return functional.batch_norm(input, *running, self.weight, self.bias, eps=self.eps)
+
+
+class _Sum(Function):
+    """The sum of a vector over all processes; so is its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, vector: Tensor) -> Tensor:
+        total = vector.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return _Sum.forward(ctx, gradients[0].contiguous())
+
+
+class SynchronizedBatchNorm(BatchNorm):
+    """Batch norm whose statistics in training are of all processes' positions.
+
+    `torch.nn.SyncBatchNorm` refuses tensors on a CPU, where tests compare several processes with
+    one.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise packed positions: (positions, channels) -> the same shape."""
+        if not self.training:
+            return super().forward(input)
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        sums: Any = _Sum.apply(torch.cat([x.new_full((1,), len(x)), x.sum(dim=0)]))
+        total, mean = sums[0], sums[1:] / sums[0]
+        spread: Any = _Sum.apply((x - mean).square().sum(dim=0))
+        with torch.no_grad():
+            assert self.running_mean is not None and self.running_var is not None
+            assert self.num_batches_tracked is not None and self.momentum is not None
+            self.num_batches_tracked.add_(1)
+            self.running_mean.lerp_(mean.detach(), self.momentum)
+            self.running_var.lerp_(spread.detach() / (total - 1), self.momentum)
+        y = (x - mean) * (spread / total + self.eps).rsqrt()
+        return (y * self.weight + self.bias).to(input.dtype)

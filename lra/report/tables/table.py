@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lra.report.scores import BEST, SECOND, Entry, rank_numbers
-from lra.runtime.console import MISSING, markdown_table, wrap_command
+from lra.runtime.console import wrap_command
+from lra.runtime.tables import MISSING, markdown_table
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
 _ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")

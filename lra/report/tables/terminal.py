@@ -9,14 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from lra.report.scores import Entry
 from lra.report.tables.table import Column, Table
-from lra.runtime.console import (
-    MISSING,
-    as_typed,
-    plain_matrix,
-    printable,
-    terminal_width,
-    wrap_words,
-)
+from lra.runtime.console import as_typed, printable, terminal_width, wrap_words
+from lra.runtime.tables import MISSING, plain_matrix
 
 OWN_MARK = ">"
 LONGEST_TEXT = 20
