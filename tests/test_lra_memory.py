@@ -63,7 +63,6 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
     wanted = after_steps(trainer_of(dataset, "model.dropout=0.3"))
     trainer = trainer_of(dataset, "model.dropout=0.3")
     assert trainer.config.train.checkpoint_activations == "auto"
-    monkeypatch.setattr(trainer.gradient, "_may_checkpoint", True)
     backward, tried = Gradient.backward, []
 
     def try_pass(self: Gradient, *arguments: Any) -> Any:
@@ -73,6 +72,8 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
         return backward(self, *arguments)
 
     monkeypatch.setattr(Gradient, "backward", try_pass)
+    batch = dataset.splits["train"].batch(range(trainer.full_batch))
+    monkeypatch.setattr(trainer, "prepare_first_step", lambda: trainer.gradient.fit_memory(batch))
     for name, value in after_steps(trainer).items():
         assert torch.equal(value, wanted[name]), name
     assert trainer.model.checkpoint_activations is expected

@@ -217,7 +217,7 @@ def test_minutes_include_the_pretraining() -> None:
             seconds=seconds,
             val_loss=None,
         )
-        return choose_phase(config, info, NOTHING, result).config.train.minutes
+        return choose_phase(config, info, NOTHING, result)[0].train.minutes
 
     assert left(301.5) == pytest.approx(10 - 301.5 / 60)
     assert left(700) == pytest.approx(0.01)

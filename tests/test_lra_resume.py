@@ -58,22 +58,6 @@ def test_a_stopped_run_goes_on_where_a_limit_is_shorter_than_the_start_of_a_sess
     assert_same_run(only_folder(tmp_path), unbroken)
 
 
-def test_attempts_are_numbered_on(tmp_path: Path) -> None:
-    config = resolve("listops", "tnn", preset="quick")
-
-    def choose(resume: str) -> str:
-        return choose_folder(tmp_path, config, 5, resume).path.name
-
-    name = choose("auto")
-    assert name == choose("never") == f"{config.hash[:8]}-s5"
-    parent = tmp_path / "runs/listops/tnn"
-    (parent / f"{name}-r3").mkdir(parents=True)
-    (parent / f"{name}-r3.bak").mkdir()
-    (parent / f"{name}0").mkdir()
-    assert choose("auto") == f"{name}-r3"
-    assert choose("never") == f"{name}-r4"
-
-
 def test_an_unfinished_run_without_checkpoints_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,17 +140,6 @@ def test_a_finished_run_of_other_data_is_not_shown_as_this_one(
     assert "data was '0123', is '" in capsys.readouterr().err
 
 
-def test_two_processes_do_not_share_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from filelock import FileLock
-
-    run_task.main(tiny_arguments(tmp_path, "--max-steps", "3"))
-    with FileLock(only_folder(tmp_path) / "lock"):
-        assert run_task.main(tiny_arguments(tmp_path)) == HELD
-    assert "another process is at work on" in capsys.readouterr().err
-
-
 def test_out_of_memory_names_a_batch_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,11 +161,9 @@ def test_a_diverging_run_stops_and_says_where(
     more = (*norm, "--set", "train.schedule=constant", "--set", "train.lr=1e30")
     assert run_task.main(tiny_arguments(tmp_path, *more)) == run_task.EXIT_CODES["diverged"]
     message = capsys.readouterr().err
-    assert "is not finite (task listops, mixer tnn, learning rate 1e+30)" in message
+    assert "is not finite (learning rate 1e+30)" in message
     record = load_record(only_folder(tmp_path) / "result.json")
-    assert record.status == "diverged"
-    assert record.test_accuracy is None
-    assert "not finite" in (record.message or "")
+    assert (record.status, record.test_accuracy) == ("diverged", None)
     assert run_task.main(tiny_arguments(tmp_path, *more)) == run_task.EXIT_CODES["diverged"]
 
 

@@ -58,7 +58,7 @@ def build_trainer(
 def build_graphed_trainer(mixer: str, *changes: str) -> Trainer:
     """Build the same trainer; its numbers are read late, as on a GPU."""
     trainer = build_trainer(mixer, *changes)
-    trainer.step_graph = StepGraph(trainer.make_whole_step, trainer.optimizer)
+    trainer.step_graph = StepGraph(trainer.make_step, trainer.optimizer)
     return trainer
 
 

@@ -20,7 +20,7 @@ from lra.runtime.cli import command_words
 from lra.runtime.console import cut, plain_matrix, plain_table, wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
 from lra.train.stopping import StopRequest
-from lra.train.training_time import TrainingTime
+from lra.train.training_time import estimate_time
 
 _BEST = "<"
 """Mark of the best validation result of a mixer."""
@@ -61,8 +61,9 @@ def seconds_left(run: PlannedRun, limits: Limits, device: str) -> float | None:
     minutes = limits.minutes
     if minutes is not None and record is not None:
         minutes = max(0.0, minutes - record.wall_seconds / 60)
-    time = TrainingTime(run.config, device, StopRequest(minutes, limits.max_steps))
-    return time.seconds(record.steps, record.train_seconds or 0.0) if record else time.seconds()
+    stop = StopRequest(minutes, limits.max_steps)
+    steps, seconds = (record.steps, record.train_seconds or 0.0) if record else (0, 0.0)
+    return estimate_time(run.config, device, stop, steps, seconds)[0]
 
 
 def describe_time(seconds: Sequence[float | None]) -> str:

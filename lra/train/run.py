@@ -24,19 +24,15 @@ from lra.runtime.cli import is_launched, launch_number
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
 from lra.train.checkpoint import RunState, capture, restore
+from lra.train.metrics import Diverged
 from lra.train.run_folder import RunFolder, choose_folder
-from lra.train.run_record import Session, describe_result, describe_settings, describe_training
+from lra.train.run_record import Session, describe_settings, describe_training
 from lra.train.schedule import list_warnings
 from lra.train.scores import Score
-from lra.train.self_pretraining import (
-    Phase,
-    choose_phase,
-    summarize_pretraining,
-    transfer_weights,
-)
+from lra.train.self_pretraining import choose_phase, summarize_pretraining, transfer_weights
 from lra.train.stopping import Stopped, StopRequest
-from lra.train.trainer import Diverged, Trainer
-from lra.train.training_time import TrainingTime
+from lra.train.trainer import Trainer
+from lra.train.training_time import estimate_time
 from tasks.base import Dataset, TaskInfo
 
 logger = logging.getLogger(__name__)
@@ -64,21 +60,37 @@ class Run:
     folder: RunFolder = field(init=False)
     info: TaskInfo = field(init=False)
     dataset: Dataset = field(init=False)
-    phase: Phase = field(init=False)
+    pretrained: PretrainingRecord | None = field(init=False, default=None)
+    """Result of a pretraining that is over."""
     trainer: Trainer = field(init=False)
     """The trainer of the present phase."""
     session: Session = field(init=False)
     last_checkpoint: float = field(init=False, default_factory=time.monotonic)
 
     @property
+    def is_pretraining(self) -> bool:
+        """Whether the present phase is a pretraining."""
+        return self.config.is_pretrained and self.pretrained is None
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether predictions can be right: not if a pretraining predicts real numbers."""
+        return not self.is_pretraining or self.info.vocab_size is not None
+
+    @property
+    def steps_before(self) -> int:
+        """Steps of the phases before the present one."""
+        return self.pretrained.steps if self.pretrained else 0
+
+    @property
     def step(self) -> int:
         """Steps made in all phases."""
-        return self.phase.steps_before + self.trainer.step
+        return self.steps_before + self.trainer.step
 
     @property
     def total_steps(self) -> int:
         """Step at which the present phase ends."""
-        return self.phase.steps_before + self.trainer.total_steps
+        return self.steps_before + self.trainer.total_steps
 
     def execute(self) -> RunRecord:
         """Make the run, or resume it, to its end or to a stop; a finished run is only read.
@@ -97,12 +109,11 @@ class Run:
             )
             if isinstance(found, RunRecord):
                 return found
-            self.session = Session(self.device, self.group)
             with self.config.mixer_component.explain_errors("the run failed"):
                 self._begin(found)
                 self._check_record()
                 self.group.on_main_process(
-                    lambda: self.folder.open_writers(self.config, self.seed, self.step, held)
+                    lambda: self.folder.open_loggers(self.config, self.seed, self.step, held)
                 )
                 return self._train()
 
@@ -119,8 +130,10 @@ class Run:
         logger.info(f"saved in {self.folder.path}")
         task = self.config.build_task()
         self.info, self.dataset = task.info, task.prepare(self.data_dir)
-        facts = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
-        self.group.require_equal("data", {f"data {name}": fact for name, fact in facts.items()})
+        facts = {
+            "data source": self.dataset.source, "data fingerprint": self.dataset.fingerprint,
+        }  # fmt: skip
+        self.group.require_equal("data", facts)
         sizes = ", ".join(f"{count:,} {split}" for split, count in self.dataset.sizes.items())
         logger.info(f"data: {sizes} examples, {self.dataset.source}, in {self.dataset.folder}")
         for line in describe_data(self.dataset):
@@ -128,6 +141,7 @@ class Run:
 
     def _begin(self, state: RunState | None) -> None:
         """Begin the present phase, from a state if there is one."""
+        self.session = Session(self.device, self.group, state)
         pretrained = None if state is None else state["pretraining"]
         self._begin_phase(pretrained and PretrainingRecord(**pretrained))
         if state is None:
@@ -135,15 +149,16 @@ class Run:
         restore(self.trainer, state["trainer"])
         logger.info(f"resumed at step {self.step} of {self.total_steps}")
         self.label = self.label or state["label"]
-        if not self.session.resume(state):
+        if self.session.is_elsewhere:
             self.trainer.metrics.step_seconds.clear()
             logger.info(f"the run was on {state['device']} before: its speed is measured again")
 
     def _begin_phase(self, pretrained: PretrainingRecord | None) -> None:
         """Build the trainer of the pretraining, or of what follows it."""
-        self.phase = choose_phase(self.config, self.info, self.dataset, pretrained)
+        self.pretrained = pretrained
+        config, info, dataset = choose_phase(self.config, self.info, self.dataset, pretrained)
         self.trainer = Trainer(
-            self.phase.config, self.phase.info, self.phase.dataset, self.seed, self.device,
+            config, info, dataset, self.seed, self.device,
             classifier=self.classifier, group=self.group,
         )  # fmt: skip
 
@@ -161,7 +176,7 @@ class Run:
         """Go on to the end or to a stop."""
         try:
             self._loop()
-            if self.phase.is_pretraining:
+            if self.is_pretraining:
                 self._begin_fine_tuning()
                 self._loop()
             return self._finish("done", None, self.trainer.test(self._check_signal))
@@ -190,14 +205,13 @@ class Run:
     def _announce(self) -> None:
         """Log the size of the present phase, its estimated time, and what a user should know."""
         trainer = self.trainer
-        kind = "pretraining steps" if self.phase.is_pretraining else "steps"
+        kind = "pretraining steps" if self.is_pretraining else "steps"
         steps = f"{self.total_steps:,} {kind}, " if trainer.length.limit is None else ""
         logger.info(f"{steps}{trainer.num_parameters:,} parameters")
-        left = TrainingTime(self.config, self.session.hardware(), self.stop)
-        logger.info(f"estimated time: {left.describe(self.step, trainer.metrics.seconds)}")
-        for text in list_warnings(
-            trainer.train_config, trainer.total_steps, trainer.length.validations()
-        ):
+        made = self.step, trainer.metrics.seconds
+        _, text = estimate_time(self.config, self.session.hardware, self.stop, *made)
+        logger.info(f"estimated time: {text}")
+        for text in list_warnings(trainer.train_config, trainer.total_steps):
             logger.warning(text)
 
     def _loop(self) -> None:
@@ -207,7 +221,7 @@ class Run:
         """
         self._announce()
         trainer, start = self.trainer, self.trainer.step
-        what = "pretraining" if self.phase.is_pretraining else "training"
+        what = "pretraining" if self.is_pretraining else "training"
         with closing(Progress(start, trainer.total_steps, what)) as progress:
             while True:
                 if trainer.validation_is_due():
@@ -221,7 +235,7 @@ class Run:
                 if is_logged or is_last or trainer.metrics.read_is_due():
                     trainer.read()
                     means = trainer.metrics.means()
-                    accuracy = means["accuracy"] if self.phase.has_accuracy else None
+                    accuracy = means["accuracy"] if self.has_accuracy else None
                     progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
                     if is_logged:
                         self._log(means)
@@ -240,7 +254,7 @@ class Run:
             self._checkpoint()
 
     def _log(self, facts: dict[str, float]) -> None:
-        if self.phase.is_pretraining:
+        if self.is_pretraining:
             facts = {f"pretrain_{name}": number for name, number in facts.items()}
         if self.group.is_main_process:
             self.folder.log(self.step, self.session.wall_seconds(), facts)
@@ -257,22 +271,22 @@ class Run:
             facts["val_bits"] = score.loss / math.log(2)
             bits = f", {facts['val_bits']:.3f} bits per token"
         self._log(facts)
-        accuracy = f"accuracy {score.accuracy:.2f} %, " if self.phase.has_accuracy else ""
-        of = "validation of the pretraining" if self.phase.is_pretraining else "validation"
+        accuracy = f"accuracy {score.accuracy:.2f} %, " if self.has_accuracy else ""
+        of = "validation of the pretraining" if self.is_pretraining else "validation"
         logger.info(f"step {self.step}: {of} {accuracy}loss {score.loss:.3f}{bits}")
         self._checkpoint()
 
     def _check_signal(self) -> None:
         """Let a signal end an evaluation, unless other processes would wait for this one's part."""
-        if self.group.world_size == 1:
-            self.stop.check_signal()
+        reason = self.stop.stop_now() if self.group.world_size == 1 else None
+        if reason is not None:
+            raise Stopped(reason)
 
     def _checkpoint(self) -> None:
-        pretrained = self.phase.pretrained
         state = {
             "label": self.label,
             "trainer": capture(self.trainer),
-            "pretraining": pretrained and pretrained.model_dump(),
+            "pretraining": self.pretrained and self.pretrained.model_dump(),
             **self.session.state(),
         }
         if self.group.is_main_process:
@@ -301,8 +315,14 @@ class Run:
             status=status,
             message=message,
             **describe_settings(self.config),
-            **describe_training(self.trainer, self.phase, self.config, self.info.max_length),
-            **describe_result(test, self.trainer, self.phase, self.info, self.dataset),
+            **describe_training(
+                config=self.config,
+                info=self.info,
+                dataset=self.dataset,
+                trainer=self.trainer,
+                pretrained=self.pretrained,
+                test=test,
+            ),
             **self.session.describe(),
         )
 

@@ -6,9 +6,8 @@ import csv
 import io
 import json
 import logging
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from common.untrusted import read_regular
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
-from lra.train.loggers import WriteMetrics, open_tensorboard, open_wandb
+from lra.train.loggers import WriteMetrics, open_loggers
 from tasks.base import OUTCOMES, Split
 
 logger = logging.getLogger(__name__)
@@ -30,32 +29,19 @@ LOCK_SECONDS = 1.0
 """Time to wait for a lock, because others hold it for a moment to test whether it is free."""
 CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Names of the copies of plug-ins' files in the folder of a run."""
+FINISHED = ("done", "diverged")
+"""How a run ended that is not resumed."""
 
 
-def newest_attempts(parent: Path) -> dict[str, int]:
-    """Return the number of the newest attempt of every run in a folder, by the run's name."""
-    newest: dict[str, int] = {}
-    for path in parent.iterdir() if parent.is_dir() else ():
-        if match := re.fullmatch(r"(.+?)(?:-r(\d+))?", path.name):
-            newest[match[1]] = max(newest.get(match[1], 0), int(match[2] or 1))
-    return newest
-
-
-def choose_folder(
-    results_dir: Path,
-    config: RunConfig,
-    seed: int,
-    resume: str,
-    attempts: Callable[[Path], Mapping[str, int]] = newest_attempts,
-) -> RunFolder:
-    """Choose the folder of a run: the newest of its attempts, or with `never` a new one.
-
-    Args:
-        attempts: lists the attempts in a folder; a plan of many runs caches the result.
-    """
+def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
+    """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
     parent = results_dir / "runs" / config.task_name / config.mixer_name
     name = f"{config.hash[:8]}-s{seed}"
-    newest = attempts(parent).get(name, 0)
+    numbers = [path.name.removeprefix(f"{name}-r") for path in parent.glob(f"{name}-r*")]
+    newest = max(
+        [int(number) for number in numbers if number.isdecimal()],
+        default=int((parent / name).exists()),
+    )
     attempt = newest + 1 if resume == "never" else max(newest, 1)
     return RunFolder(parent / (name if attempt == 1 else f"{name}-r{attempt}"))
 
@@ -69,7 +55,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self._lock: int | None = None
         self._identity: Mapping[str, Any] = {}
-        self._writers: list[WriteMetrics] = []
+        self._loggers: list[WriteMetrics] = []
 
     def start(
         self, identity: Mapping[str, Any], label: str | None, held: ExitStack
@@ -85,12 +71,12 @@ class RunFolder:
         Raises: HeldError if another process works on the run, UserError if it is another run.
         """
         self._identity = identity
-        record = self.finished()
-        if record is None or label not in (None, record.label):
-            held.enter_context(self.locked())
-            record = self.finished()
-        if record is None:
-            return self._resume()
+        record = self.record()
+        if record is None or record.status not in FINISHED or label not in (None, record.label):
+            self._take_lock(held)
+            record = self.record()
+        if record is None or record.status not in FINISHED:
+            return self._resume(record)
         self._require_same({"data": record.data.fingerprint, "source": record.data.source})
         if label not in (None, record.label):
             record = record.model_copy(update={"label": label})
@@ -100,27 +86,24 @@ class RunFolder:
         logger.info(f"this run {end} already; --resume never starts another one beside it")
         return record
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def _take_lock(self, held: ExitStack) -> None:
         """Make the folder if it is missing, and lock it."""
         self.path.mkdir(parents=True, exist_ok=True)
         try:
-            held = FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS)
+            held.enter_context(FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS))
         except Timeout:
             raise HeldError(f"another process is at work on {self.path}") from None
-        with held:
-            remove_leftovers(self.path)
-            self._lock = (self.path / "lock").stat().st_ino
-            yield
+        remove_leftovers(self.path)
+        self._lock = (self.path / "lock").stat().st_ino
 
-    def _resume(self) -> RunState | None:
+    def _resume(self, record: RunRecord | None) -> RunState | None:
         """Load the newest valid checkpoint, and drop metrics that were written after it."""
         state = load_newest(self.checkpoints)
         if state is not None:
             self._require_same(state["identity"])
         elif any(self.checkpoints.glob(f"*{DAMAGED}")):
             logger.warning("all checkpoints are damaged; the run starts again at step 0")
-        elif (record := self.record()) is not None and record.status == "stopped":
+        elif record is not None and record.status == "stopped":
             raise UserError(
                 f"{self.path} is a run that was stopped, without its checkpoints; use "
                 f"--resume never to start a new one beside it"
@@ -167,11 +150,6 @@ class RunFolder:
         path = self.path / "result.json"
         return load_record(path) if path.exists() else None
 
-    def finished(self) -> RunRecord | None:
-        """Read result.json, if it is that of a finished run."""
-        record = self.record()
-        return record if record is not None and record.status in ("done", "diverged") else None
-
     def save_settings(self, config: RunConfig) -> None:
         """Write the settings of the run, and copies of its plug-ins' files."""
         files = {"config.yaml": config.show().encode()}
@@ -181,12 +159,9 @@ class RunFolder:
         for name, content in files.items():
             write_atomically(self.path / name, content)
 
-    def open_writers(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
+    def open_loggers(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
         """Let metrics from a step on be written to wherever the settings of `log` say, too."""
-        if config.log.tensorboard:
-            self._writers.append(open_tensorboard(self.path, step, held))
-        if config.log.wandb:
-            self._writers.append(open_wandb(config, seed, self.path, held))
+        self._loggers = list(open_loggers(config, seed, self.path, step, held))
 
     def log(self, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
@@ -194,8 +169,12 @@ class RunFolder:
         line = {"step": step, "seconds": seconds, **numbers}
         with open_to_append(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
-        for write in self._writers:
-            write(step, numbers)
+        grouped = {
+            f"validation/{name[4:]}" if name.startswith("val_") else f"training/{name}": number
+            for name, number in numbers.items()
+        }
+        for write in self._loggers:
+            write(step, grouped)
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
         """Write a line for every example: label, prediction, length, and its metadata.
@@ -204,10 +183,9 @@ class RunFolder:
             predictions: (examples,) classes; or (examples, 3), see `Score.predictions`, which are
                 written in place of label and prediction.
         """
-        names, results = ("label", "prediction"), [split.labels, predictions]
+        columns = {"label": split.labels, "prediction": predictions}
         if predictions.ndim > 1:
-            names, results = OUTCOMES, [*predictions.T]
-        columns = dict(zip(names, results, strict=True))
+            columns = dict(zip(OUTCOMES, predictions.T, strict=True))
         columns |= {"length": split.lengths, **split.metadata()}
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -216,7 +194,7 @@ class RunFolder:
         self.require_held()
         write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 
-    def save(self, step: int, state: dict[str, Any]) -> None:
+    def save(self, step: int, state: RunState) -> None:
         """Write a checkpoint, with the run's identity and the size of its metrics."""
         self.require_held()
         size = self._metrics.stat().st_size if self._metrics.exists() else 0

@@ -9,6 +9,7 @@ import torch
 
 from lra.classifier.classifier import count_state
 from lra.config.schema import RunConfig
+from lra.record.run import PretrainingRecord
 from lra.record.schema import DataRecord
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
@@ -21,37 +22,35 @@ from lra.runtime.environment import (
 from lra.runtime.repository import code_digest, git_state
 from lra.train.checkpoint import RunState
 from lra.train.scores import Score, compute_position_scores
-from lra.train.self_pretraining import Phase, summarize_pretraining
+from lra.train.self_pretraining import summarize_pretraining
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
 
 class Session:
-    """One session of a run, which knows what the sessions before it took."""
+    """What a run takes in this session, and took in those before it: time, memory, commits.
 
-    def __init__(self, device: torch.device, group: ProcessGroup) -> None:
+    Args:
+        before: the state that the run resumes.
+    """
+
+    def __init__(self, device: torch.device, group: ProcessGroup, before: RunState | None) -> None:
         self.device = device
         self.group = group
         self.start = time.monotonic()
         self.git = git_state()
-        self.commits = [str(self.git["commit"])]
+        name = device_name(device)
+        self.hardware = name if group.world_size == 1 else f"{group.world_size} x {name}"
+        before = before or {
+            "wall_seconds": 0.0, "peak_memory_mib": 0.0, "device": self.hardware, "commits": [],
+        }  # fmt: skip
+        self.is_elsewhere = before["device"] != self.hardware
+        """Whether the session before was on other hardware, so that memory and speed are new."""
+        self._seconds_before = before["wall_seconds"]
+        self._peak_before = 0.0 if self.is_elsewhere else before["peak_memory_mib"]
+        self.commits = list(dict.fromkeys([*before["commits"], str(self.git["commit"])]))
         """The commits at which the run's steps were made, in order."""
-        self._seconds_before = self._peak_before = 0.0
         reset_peak_memory(device)
-
-    def resume(self, state: RunState) -> bool:
-        """Continue the measures of earlier sessions; return whether the hardware is the same."""
-        self._seconds_before = state["wall_seconds"]
-        self.commits = list(dict.fromkeys([*state["commits"], *self.commits]))
-        is_same = state["device"] == self.hardware()
-        if is_same:
-            self._peak_before = state["peak_memory_mib"]
-        return is_same
-
-    def hardware(self) -> str:
-        """Name the devices of the run as records show them."""
-        name = device_name(self.device)
-        return name if self.group.world_size == 1 else f"{self.group.world_size} x {name}"
 
     def seconds(self) -> float:
         """Return the time of this session."""
@@ -67,7 +66,7 @@ class Session:
         return {
             "wall_seconds": self.wall_seconds(),
             "peak_memory_mib": max(self._peak_before, peak),
-            "device": self.hardware(),
+            "device": self.hardware,
             "commits": self.commits,
         }
 
@@ -100,44 +99,48 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
 
 
 def describe_training(
-    trainer: Trainer, phase: Phase, config: RunConfig, length: int
+    *,
+    config: RunConfig,
+    info: TaskInfo,
+    dataset: Dataset,
+    trainer: Trainer,
+    pretrained: PretrainingRecord | None,
+    test: Score | None,
 ) -> dict[str, Any]:
-    """List the fields of a record that are about the steps of a run's phase, and before it."""
-    before = phase.pretrained
-    pretraining = summarize_pretraining(config, trainer) if phase.is_pretraining else before
-    return {
-        "steps": phase.steps_before + trainer.step,
-        "total_steps": phase.steps_before + trainer.total_steps,
-        "epochs": 0.0 if phase.is_pretraining else trainer.step / trainer.order.batches_per_epoch,
-        "pretraining": pretraining,
-        "steps_per_second": trainer.metrics.steps_per_second,
-        "flops_per_step": trainer.metrics.flops_per_step,
-        "params": trainer.num_parameters,
-        "state_size": None if phase.is_pretraining else count_state(trainer.model, length),
-        "length": length,
-        "micro_batch": trainer.gradient.micro_batch,
-        "train_seconds": (before.seconds if before else 0.0) + trainer.metrics.seconds,
-    }
+    """List the fields of a record that are about steps, data and scores.
 
-
-def describe_result(
-    test: Score | None, trainer: Trainer, phase: Phase, info: TaskInfo, dataset: Dataset
-) -> dict[str, Any]:
-    """List the fields of a record that are about data and scores."""
-    best = None if phase.is_pretraining else trainer.best
+    Args:
+        config: settings of the run; its task's info and data are those of the labels.
+        trainer: of the present phase.
+        pretrained: result of the pretraining before it.
+    """
+    is_pretraining = config.is_pretrained and pretrained is None
+    before = pretrained.steps if pretrained else 0
+    best = None if is_pretraining else trainer.best
     positions = None
     if info.targets == "position":
         positions = compute_position_scores(test, dataset, best and best["val_loss"])
     return {
-        "test_accuracy": test.accuracy if test else None,
-        "test_correct": test.correct if test else None,
-        "test_total": test.total if test else None,
-        "test_non_finite": test.non_finite if test else None,
-        "tokens": test.tokens if test else None,
+        "steps": before + trainer.step,
+        "total_steps": before + trainer.total_steps,
+        "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,
+        "pretraining": summarize_pretraining(config, trainer) if is_pretraining else pretrained,
+        "steps_per_second": trainer.metrics.steps_per_second,
+        "flops_per_step": trainer.metrics.flops_per_step,
+        "params": trainer.num_parameters,
+        "state_size": None if is_pretraining else count_state(trainer.model, info.max_length),
+        "length": info.max_length,
+        "micro_batch": trainer.gradient.micro_batch,
+        "train_seconds": (pretrained.seconds if pretrained else 0.0) + trainer.metrics.seconds,
+        "test_accuracy": test and test.accuracy,
+        "test_correct": test and test.correct,
+        "test_total": test and test.total,
+        "test_non_finite": test and test.non_finite,
+        "tokens": test and test.tokens,
         "positions": positions,
-        "val_accuracy": best["val_accuracy"] if best else None,
+        "val_accuracy": best and best["val_accuracy"],
         "selected_on": dataset.selected_on if best else None,
-        "best_step": phase.steps_before + best["step"] if best else None,
+        "best_step": before + best["step"] if best else None,
         "baselines": dict(dataset.baselines),
         "largest_class": largest_class(dataset.splits["test"].labels),
         "data": DataRecord.of(dataset),

@@ -26,9 +26,8 @@ class RunLength:
         self.limit = None if config.minutes is None else 60 * config.minutes
         """Seconds of training steps; None for a run of a number of steps."""
         self._steps = config.steps or math.ceil((config.epochs or 0) * batches_per_epoch)
-        self._every = config.evaluate_every
-        if self._every is None and self.limit is None:
-            self._every = batches_per_epoch
+        per_epoch = batches_per_epoch if self.limit is None else None
+        self._every = config.evaluate_every or per_epoch
 
     def total(self, step: int, seconds: float) -> int:
         """Return the steps of the whole run; for a run of minutes, an estimate.
@@ -42,12 +41,6 @@ class RunLength:
             return FIRST_ESTIMATE
         share = seconds / self.limit
         return step if share >= 1 else 1 + math.floor(step / share)
-
-    def validations(self) -> float:
-        """Return how many validations the whole run has."""
-        if self._every is None:
-            return VALIDATIONS_OF_TIME
-        return math.inf if self.limit is not None else math.ceil(self._steps / self._every)
 
     def is_due(self, step: int, seconds: float, validated: tuple[int, float]) -> bool:
         """Whether the model, last validated at such a step and time, must be validated now."""
@@ -111,17 +104,16 @@ class Plateau:
             logger.info(f"the learning rate falls to {self.factor:.3g} of its highest")
 
 
-def list_warnings(config: TrainConfig, total_steps: int, validations: float) -> list[str]:
+def list_warnings(config: TrainConfig, total_steps: int) -> list[str]:
     """List what a user should know of the schedule before the first of so many steps."""
-    has_steps = config.minutes is None
-    end, patience = config.schedule_steps or total_steps, config.plateau_patience
-    warnings = {
-        f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps":
-            has_steps and config.warmup_steps >= total_steps,
-        f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
-        f"train.schedule_steps=null": has_steps and config.warmup_steps < total_steps != end,
-        f"the learning rate never falls: the run has {validations:.0f} validations, and "
-        f"train.plateau_patience is {patience}; use --set train.evaluate_every=N, in steps":
-            patience is not None and validations <= patience + 1,
-    }  # fmt: skip
-    return [text for text, holds in warnings.items() if holds]
+    if config.minutes is not None:
+        return []
+    if config.warmup_steps >= total_steps:
+        return [
+            f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps"
+        ]
+    end = config.schedule_steps or total_steps
+    if end != total_steps:
+        return [f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
+                f"train.schedule_steps=null"]  # fmt: skip
+    return []
