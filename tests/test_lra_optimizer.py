@@ -115,7 +115,7 @@ def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
 @pytest.mark.parametrize("rate", [0.0, float("nan")])
 def test_impossible_learning_rates_are_refused(rate: float) -> None:
     for given in (rate, DecayingAt(rate)):
-        with pytest.raises(UserError, match="mixer apart: learning_rates has"):
+        with pytest.raises(UserError, match="learning_rates of a mixer has"):
             build_optimizer(apart([given]), train())
     mixer = apart([0.1])
     mixer.own = nn.ParameterList([nn.Parameter(torch.ones(2, 2))])

@@ -34,6 +34,9 @@ DAMAGED = ".damaged"
 """End of the names of checkpoints that could not be loaded."""
 VERSION = 3
 """Version of the content of a checkpoint; no other one is loaded."""
+OF_TRAINER = ("step", "validated_step", "validated_seconds", "best")
+OF_METRICS = ("seconds", "sums", "step_seconds", "step_flops")
+"""Plain values that later steps depend on: attributes of a trainer, and of its metrics."""
 NEW_RUN = "use --resume never to start a new run"
 RunState = dict[str, Any]
 """The content of a checkpoint, which `Run` and `RunFolder` put together."""
@@ -132,20 +135,13 @@ def capture(trainer: Trainer) -> dict[str, Any]:
     Raises: Diverged, see `Trainer.read`.
     """
     trainer.read()
-    metrics = trainer.metrics
     return {
-        "step": trainer.step,
-        "seconds": metrics.seconds,
-        "validated_step": trainer.validated_step,
-        "validated_seconds": trainer.validated_seconds,
+        **{name: getattr(trainer, name) for name in OF_TRAINER},
+        **{name: getattr(trainer.metrics, name) for name in OF_METRICS},
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
         "plateau": asdict(trainer.plateau),
         "random": trainer.group.gather(random_state(trainer.device)),
-        "best": trainer.best,
-        "sums": metrics.sums,
-        "step_seconds": metrics.step_seconds,
-        "step_flops": metrics.step_flops,
     }
 
 
@@ -174,9 +170,9 @@ def restore(trainer: Trainer, state: dict[str, Any]) -> None:
                 raise ValueError("moments of other parameters in the optimizer")
         trainer.optimizer.load_state_dict(state["optimizer"])
         trainer.plateau = Plateau(**state["plateau"])
-        for name in ("step", "validated_step", "validated_seconds", "best"):
+        for name in OF_TRAINER:
             setattr(trainer, name, state[name])
-        for name in ("seconds", "sums", "step_seconds", "step_flops"):
+        for name in OF_METRICS:
             setattr(trainer.metrics, name, state[name])
         is_same = len(state["random"]) == group.world_size
         restore_random_state(state["random"][group.rank if is_same else 0], trainer.device)

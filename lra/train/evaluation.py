@@ -73,11 +73,7 @@ class Evaluator:
         A warning says for how many targets the logits are not finite.
         """
         outputs: list[Output] = []
-
-        def receive(indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
-            outputs.append(keep_output(indices, logits, batch, info))
-
-        self.compute_logits(split, receive)
+        self.compute_logits(split, lambda *of: outputs.append(keep_output(*of, info)))
         score = score_outputs(outputs, split, info, self.group)
         if score.non_finite:
             logger.warning(

@@ -22,12 +22,20 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     Raises: UserError for learning rates of a mixer that cannot be.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    own = _own_rates(model)
+    own: dict[nn.Parameter, float | DecayingAt | None] = {}
+    for mixer in model.modules():
+        if isinstance(mixer, Mixer):
+            own |= mixer.learning_rates()
+    if own.keys() - set(model.parameters()):
+        raise UserError("learning_rates of a mixer names what it does not own")
     undecayed = UNDECAYED[config.weight_decay_on](model)
     for parameter in model.parameters():
         rate = own.get(parameter, DecayingAt(config.lr))
         decays = isinstance(rate, DecayingAt) and parameter not in undecayed
-        lr = rate.lr if isinstance(rate, DecayingAt) else rate or config.lr
+        lr = rate.lr if isinstance(rate, DecayingAt) else rate
+        lr = config.lr if lr is None else lr
+        if not 0 < lr < math.inf:
+            raise UserError(f"learning_rates of a mixer has {lr}, expected > 0")
         decay = config.weight_decay if decays else 0.0
         groups.setdefault((lr, decay), []).append(parameter)
     return torch.optim.AdamW(
@@ -39,23 +47,6 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         eps=config.epsilon,
         fused=True,
     )
-
-
-def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | DecayingAt | None]:
-    """Collect the learning rates that mixers give to their own parameters."""
-    rates: dict[nn.Parameter, float | DecayingAt | None] = {}
-    for mixer in model.modules():
-        if not isinstance(mixer, Mixer):
-            continue
-        own = set(mixer.parameters())
-        for parameter, rate in mixer.learning_rates().items():
-            if parameter not in own:
-                raise UserError(f"mixer {mixer.name}: learning_rates names what it does not own")
-            lr = rate.lr if isinstance(rate, DecayingAt) else rate
-            if lr is not None and not (math.isfinite(lr) and lr > 0):
-                raise UserError(f"mixer {mixer.name}: learning_rates has {lr}, expected > 0")
-            rates[parameter] = rate
-    return rates
 
 
 def _vectors_and_embeddings(model: nn.Module) -> set[nn.Parameter]:

@@ -60,27 +60,17 @@ class Run:
     folder: RunFolder = field(init=False)
     info: TaskInfo = field(init=False)
     dataset: Dataset = field(init=False)
-    pretrained: PretrainingRecord | None = field(init=False, default=None)
+    pretrained: PretrainingRecord | None = field(init=False)
     """Result of a pretraining that is over."""
+    is_pretraining: bool = field(init=False)
+    has_accuracy: bool = field(init=False)
+    """Whether predictions can be right: not if a pretraining predicts real numbers."""
+    steps_before: int = field(init=False)
+    """Steps of the phases before the present one."""
     trainer: Trainer = field(init=False)
     """The trainer of the present phase."""
     session: Session = field(init=False)
     last_checkpoint: float = field(init=False, default_factory=time.monotonic)
-
-    @property
-    def is_pretraining(self) -> bool:
-        """Whether the present phase is a pretraining."""
-        return self.config.is_pretrained and self.pretrained is None
-
-    @property
-    def has_accuracy(self) -> bool:
-        """Whether predictions can be right: not if a pretraining predicts real numbers."""
-        return not self.is_pretraining or self.info.vocab_size is not None
-
-    @property
-    def steps_before(self) -> int:
-        """Steps of the phases before the present one."""
-        return self.pretrained.steps if self.pretrained else 0
 
     @property
     def step(self) -> int:
@@ -130,10 +120,8 @@ class Run:
         logger.info(f"saved in {self.folder.path}")
         task = self.config.build_task()
         self.info, self.dataset = task.info, task.prepare(self.data_dir)
-        facts = {
-            "data source": self.dataset.source, "data fingerprint": self.dataset.fingerprint,
-        }  # fmt: skip
-        self.group.require_equal("data", facts)
+        facts = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
+        self.group.require_equal("data", {f"data {name}": fact for name, fact in facts.items()})
         sizes = ", ".join(f"{count:,} {split}" for split, count in self.dataset.sizes.items())
         logger.info(f"data: {sizes} examples, {self.dataset.source}, in {self.dataset.folder}")
         for line in describe_data(self.dataset):
@@ -156,6 +144,9 @@ class Run:
     def _begin_phase(self, pretrained: PretrainingRecord | None) -> None:
         """Build the trainer of the pretraining, or of what follows it."""
         self.pretrained = pretrained
+        self.is_pretraining = self.config.is_pretrained and pretrained is None
+        self.has_accuracy = not self.is_pretraining or self.info.vocab_size is not None
+        self.steps_before = pretrained.steps if pretrained else 0
         config, info, dataset = choose_phase(self.config, self.info, self.dataset, pretrained)
         self.trainer = Trainer(
             config, info, dataset, self.seed, self.device,

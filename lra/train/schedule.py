@@ -66,10 +66,7 @@ of warm-up, and all steps so far."""
 
 
 def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
-    """Return the learning rate of a 0-based step as a share of the highest, in [0, 1].
-
-    Schedule plateau multiplies it by `Plateau.factor`.
-    """
+    """Return the learning rate of a 0-based step as a share of the highest, in [0, 1]."""
     warmup = config.warmup_steps
     if config.warmup_share is not None:
         warmup = round(config.warmup_share * total_steps)

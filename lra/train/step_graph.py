@@ -26,7 +26,7 @@ class StepGraph:
         make_step: computes a batch's gradient, makes the optimizer's step, and returns numbers of
             the step on the device, and its targets. It must not wait for the device or copy from
             the CPU.
-        optimizer: the one that `make_step` uses; a state that is loaded into it ends the graph.
+        optimizer: the one that `make_step` uses; no state may be loaded into it after the capture.
     """
 
     def __init__(
@@ -35,11 +35,6 @@ class StepGraph:
         self.make_step = make_step
         self.optimizer = optimizer
         self._stream = torch.cuda.Stream()
-        self._forget()
-        optimizer.register_load_state_dict_post_hook(lambda _: self._forget())
-
-    def _forget(self) -> None:
-        """Begin again with ordinary steps."""
         self._warm_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         """The captured step; None before the capture."""
