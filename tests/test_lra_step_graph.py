@@ -75,12 +75,6 @@ def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
     return logged
 
 
-def graph_of(trainer: Trainer) -> RecordedGraph:
-    """Return the captured graph of a trainer."""
-    assert trainer.step_graph is not None
-    return cast("RecordedGraph", trainer.step_graph.graph)
-
-
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let a CPU capture graphs, and round learning rates as tensors on a GPU do."""
@@ -117,7 +111,9 @@ def test_replayed_steps_equal_ordinary_ones(mixer: str, changes: list[str]) -> N
     graphed = build_graphed_trainer(mixer, *changes)
     assert train(graphed, STEPS) == expected
     assert len({step["loss"] for step in expected}) == STEPS
-    assert graph_of(graphed).replays >= 2  # of five or six full batches, three are warm-up
+    assert graphed.step_graph is not None
+    graph = cast("RecordedGraph", graphed.step_graph.graph)
+    assert graph.replays >= 2  # of five or six full batches, three are warm-up
     assert_same(timeless(capture(usual)), timeless(capture(graphed)))
 
 
