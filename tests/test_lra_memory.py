@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,8 +35,9 @@ def trainer_of(dataset: Dataset, *changes: str, mixer: str = "tnn") -> Trainer:
     return Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
 
 
-def after_steps(trainer: Trainer) -> dict[str, Tensor]:
+def after_steps(trainer: Trainer, prepare: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
     torch.manual_seed(0)
+    prepare()
     for _ in range(3):
         trainer.train_step()
     return trainer.model.state_dict()
@@ -71,8 +73,7 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
 
     monkeypatch.setattr(Gradient, "backward", try_pass)
     batch = dataset.splits["train"].batch(range(trainer.full_batch))
-    monkeypatch.setattr(trainer, "prepare_first_step", lambda: trainer.gradient.fit_memory(batch))
-    for name, value in after_steps(trainer).items():
+    for name, value in after_steps(trainer, lambda: trainer.gradient.fit_memory(batch)).items():
         assert torch.equal(value, wanted[name]), name
     assert trainer.model.checkpoint_activations is expected
     assert tried == 4 * [trainer.train_config.batch_size]

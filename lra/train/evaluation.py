@@ -73,7 +73,7 @@ class Evaluator:
         A warning says for how many targets the logits are not finite.
         """
         outputs: list[Output] = []
-        self.compute_logits(split, lambda *of: outputs.append(keep_output(*of, info)))
+        self.compute_logits(split, lambda *of_batch: outputs.append(keep_output(info, *of_batch)))
         score = score_outputs(outputs, split, info, self.group)
         if score.non_finite:
             logger.warning(

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -26,7 +27,7 @@ from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_me
 from lra.train.checkpoint import RunState, capture, restore
 from lra.train.metrics import Diverged
 from lra.train.run_folder import RunFolder, choose_folder
-from lra.train.run_record import Session, describe_settings, describe_training
+from lra.train.run_record import Session
 from lra.train.schedule import list_warnings
 from lra.train.scores import Score
 from lra.train.self_pretraining import choose_phase, summarize_pretraining, transfer_weights
@@ -88,11 +89,7 @@ class Run:
         Raises: DataError for data that can neither be found nor made; UserError if the folder is in
             use or holds a run of other settings or data, or if processes have different data.
         """
-        self._prepare()
-        identity = {
-            "hash": self.config.hash, "seed": self.seed,
-            "source": self.dataset.source, "data": self.dataset.fingerprint,
-        }  # fmt: skip
+        identity = self._prepare()
         with self.stop, ExitStack() as held:
             found = self.group.on_main_process(
                 lambda: self.folder.start(identity, self.label, held)
@@ -103,12 +100,12 @@ class Run:
                 self._begin(found)
                 self._check_record()
                 self.group.on_main_process(
-                    lambda: self.folder.open_loggers(self.config, self.seed, self.step, held)
+                    lambda: self.folder.open(self.config, self.seed, self.step, held)
                 )
                 return self._train()
 
-    def _prepare(self) -> None:
-        """Choose the folder of the run, and prepare its data."""
+    def _prepare(self) -> dict[str, Any]:
+        """Choose the folder of the run, and prepare its data; return what identifies the run."""
         # With recomputed activations, kept memory would be fragmented.
         if self.device.type == "cpu" and self.config.train.checkpoint_activations is not True:
             keep_freed_memory()
@@ -120,16 +117,20 @@ class Run:
         logger.info(f"saved in {self.folder.path}")
         task = self.config.build_task()
         self.info, self.dataset = task.info, task.prepare(self.data_dir)
-        facts = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
-        self.group.require_equal("data", {f"data {name}": fact for name, fact in facts.items()})
+        source, data = self.dataset.source, self.dataset.fingerprint
+        self.group.require_equal("data", {"data source": source, "data fingerprint": data})
         sizes = ", ".join(f"{count:,} {split}" for split, count in self.dataset.sizes.items())
-        logger.info(f"data: {sizes} examples, {self.dataset.source}, in {self.dataset.folder}")
+        logger.info(f"data: {sizes} examples, {source}, in {self.dataset.folder}")
         for line in describe_data(self.dataset):
             logger.info(line)
+        return {"hash": self.config.hash, "seed": self.seed, "source": source, "data": data}
 
     def _begin(self, state: RunState | None) -> None:
         """Begin the present phase, from a state if there is one."""
-        self.session = Session(self.device, self.group, state)
+        self.session = Session(
+            config=self.config, info=self.info, dataset=self.dataset,
+            device=self.device, group=self.group, before=state,
+        )  # fmt: skip
         pretrained = None if state is None else state["pretraining"]
         self._begin_phase(pretrained and PretrainingRecord(**pretrained))
         if state is None:
@@ -173,11 +174,8 @@ class Run:
             return self._finish("done", None, self.trainer.test(self._check_signal))
         except Stopped as reason:
             self._checkpoint()
-            logger.info(
-                f"stopped by {reason} at step {self.step:,} of {self.total_steps:,}; everything is "
-                f"saved, the same command resumes it (without --resume never, and with a higher "
-                f"limit if it has one)"
-            )
+            where = f"step {self.step:,} of {self.total_steps:,}"
+            logger.info(f"stopped by {reason} at {where}; everything is saved")
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             logger.info(f"diverged: {error}")
@@ -206,10 +204,7 @@ class Run:
             logger.warning(text)
 
     def _loop(self) -> None:
-        """Train to the end of the present phase: step, log, validate, save.
-
-        Raises: Stopped if a signal or a limit says so; Diverged.
-        """
+        """Train to the end of the present phase: step, log, validate, save."""
         self._announce()
         trainer, start = self.trainer, self.trainer.step
         what = "pretraining" if self.is_pretraining else "training"
@@ -285,37 +280,20 @@ class Run:
         self.last_checkpoint = time.monotonic()
 
     def _check_record(self) -> None:
-        """Save the settings, and make sure that nothing can keep the run from being recorded.
-
-        Raises: UserError naming what cannot be recorded.
-        """
+        """Raise a UserError if something would keep the run from being recorded at its end."""
         try:
-            self._record("stopped", None, None)
+            self._record("stopped")
         except ValidationError as error:
             raise UserError(f"this run could not be recorded: {fault_of(error)}") from None
         with explain_errors(f"the metadata of {self.config.task_name}"):
             self.dataset.splits["test"].metadata()
-        if self.group.is_main_process:
-            self.folder.save_settings(self.config)
 
-    def _record(self, status: Status, message: str | None, test: Score | None) -> RunRecord:
-        return RunRecord(
-            run_id=self.folder.path.name,
-            label=self.label,
-            seed=self.seed,
-            status=status,
-            message=message,
-            **describe_settings(self.config),
-            **describe_training(
-                config=self.config,
-                info=self.info,
-                dataset=self.dataset,
-                trainer=self.trainer,
-                pretrained=self.pretrained,
-                test=test,
-            ),
-            **self.session.describe(),
-        )
+    def _record(
+        self, status: Status, message: str | None = None, test: Score | None = None
+    ) -> RunRecord:
+        facts = self.session.describe(self.trainer, self.pretrained, test)
+        facts |= {"run_id": self.folder.path.name, "label": self.label, "seed": self.seed}
+        return RunRecord(status=status, message=message, **facts)
 
     def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
         record = self._record(status, message, test)

@@ -150,17 +150,19 @@ class RunFolder:
         path = self.path / "result.json"
         return load_record(path) if path.exists() else None
 
-    def save_settings(self, config: RunConfig) -> None:
-        """Write the settings of the run, and copies of its plug-ins' files."""
+    def open(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
+        """Write the settings and copies of plug-ins' files, and open what metrics are written to.
+
+        Args:
+            step: where the run goes on.
+            held: closes what is opened.
+        """
         files = {"config.yaml": config.show().encode()}
         for kind, source in config.plug_ins.items():
             files[CODE_FILES[kind]] = read_regular(Path(str(source.file)))
         self.require_held()
         for name, content in files.items():
             write_atomically(self.path / name, content)
-
-    def open_loggers(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
-        """Let metrics from a step on be written to wherever the settings of `log` say, too."""
         self._loggers = list(open_loggers(config, seed, self.path, step, held))
 
     def log(self, step: int, seconds: float, numbers: Mapping[str, float]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,30 +28,31 @@ from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
 
+@dataclass(kw_only=True)
 class Session:
-    """What a run takes in this session, and took in those before it: time, memory, commits.
+    """A session of a run: what it takes, added to what the sessions before it took."""
 
-    Args:
-        before: the state that the run resumes.
-    """
+    config: RunConfig
+    info: TaskInfo
+    dataset: Dataset
+    device: torch.device
+    group: ProcessGroup
+    before: RunState | None
+    """The state that the session resumes."""
 
-    def __init__(self, device: torch.device, group: ProcessGroup, before: RunState | None) -> None:
-        self.device = device
-        self.group = group
+    def __post_init__(self) -> None:
         self.start = time.monotonic()
         self.git = git_state()
-        name = device_name(device)
-        self.hardware = name if group.world_size == 1 else f"{group.world_size} x {name}"
-        before = before or {
-            "wall_seconds": 0.0, "peak_memory_mib": 0.0, "device": self.hardware, "commits": [],
-        }  # fmt: skip
+        name, count = device_name(self.device), self.group.world_size
+        self.hardware = name if count == 1 else f"{count} x {name}"
+        before = self.before or {"device": self.hardware, "wall_seconds": 0.0, "commits": []}
         self.is_elsewhere = before["device"] != self.hardware
         """Whether the session before was on other hardware, so that memory and speed are new."""
         self._seconds_before = before["wall_seconds"]
-        self._peak_before = 0.0 if self.is_elsewhere else before["peak_memory_mib"]
+        self._peak_before = 0.0 if self.is_elsewhere else before.get("peak_memory_mib", 0.0)
         self.commits = list(dict.fromkeys([*before["commits"], str(self.git["commit"])]))
         """The commits at which the run's steps were made, in order."""
-        reset_peak_memory(device)
+        reset_peak_memory(self.device)
 
     def seconds(self) -> float:
         """Return the time of this session."""
@@ -70,11 +72,52 @@ class Session:
             "commits": self.commits,
         }
 
-    def describe(self) -> dict[str, Any]:
-        """List the fields of a record that are about the machine; all processes must take part."""
+    def describe(
+        self, trainer: Trainer, pretrained: PretrainingRecord | None, test: Score | None
+    ) -> dict[str, Any]:
+        """List the fields of the run's record; all processes must take part.
+
+        Args:
+            trainer: of the present phase.
+            pretrained: result of the pretraining before it.
+        """
+        config, length = self.config, self.info.max_length
+        is_pretraining = config.is_pretrained and pretrained is None
+        before = pretrained.steps if pretrained else 0
+        best = None if is_pretraining else trainer.best
+        positions = None
+        if self.info.targets == "position":
+            positions = compute_position_scores(test, self.dataset, best and best["val_loss"])
         state = self.state()
-        git = {**self.git, "all_commits": state.pop("commits")}
-        return {**describe_machine(self.device), **state, "git": git}
+        return {
+            **describe_settings(config),
+            **describe_machine(self.device),
+            "git": {**self.git, "all_commits": state.pop("commits")},
+            **state,
+            "steps": before + trainer.step,
+            "total_steps": before + trainer.total_steps,
+            "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,
+            "pretraining": summarize_pretraining(config, trainer) if is_pretraining else pretrained,
+            "steps_per_second": trainer.metrics.steps_per_second,
+            "flops_per_step": trainer.metrics.flops_per_step,
+            "params": trainer.num_parameters,
+            "state_size": None if is_pretraining else count_state(trainer.model, length),
+            "length": length,
+            "micro_batch": trainer.gradient.micro_batch,
+            "train_seconds": (pretrained.seconds if pretrained else 0.0) + trainer.metrics.seconds,
+            "test_accuracy": test and test.accuracy,
+            "test_correct": test and test.correct,
+            "test_total": test and test.total,
+            "test_non_finite": test and test.non_finite,
+            "tokens": test and test.tokens,
+            "positions": positions,
+            "val_accuracy": best and best["val_accuracy"],
+            "selected_on": self.dataset.selected_on if best else None,
+            "best_step": before + best["step"] if best else None,
+            "baselines": dict(self.dataset.baselines),
+            "largest_class": largest_class(self.dataset.splits["test"].labels),
+            "data": DataRecord.of(self.dataset),
+        }
 
 
 def describe_settings(config: RunConfig) -> dict[str, Any]:
@@ -95,55 +138,6 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
         "batch_size": config.train.batch_size,
         "precision": config.train.precision,
         "config_hash": config.hash,
-    }
-
-
-def describe_training(
-    *,
-    config: RunConfig,
-    info: TaskInfo,
-    dataset: Dataset,
-    trainer: Trainer,
-    pretrained: PretrainingRecord | None,
-    test: Score | None,
-) -> dict[str, Any]:
-    """List the fields of a record that are about steps, data and scores.
-
-    Args:
-        config: settings of the run; its task's info and data are those of the labels.
-        trainer: of the present phase.
-        pretrained: result of the pretraining before it.
-    """
-    is_pretraining = config.is_pretrained and pretrained is None
-    before = pretrained.steps if pretrained else 0
-    best = None if is_pretraining else trainer.best
-    positions = None
-    if info.targets == "position":
-        positions = compute_position_scores(test, dataset, best and best["val_loss"])
-    return {
-        "steps": before + trainer.step,
-        "total_steps": before + trainer.total_steps,
-        "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,
-        "pretraining": summarize_pretraining(config, trainer) if is_pretraining else pretrained,
-        "steps_per_second": trainer.metrics.steps_per_second,
-        "flops_per_step": trainer.metrics.flops_per_step,
-        "params": trainer.num_parameters,
-        "state_size": None if is_pretraining else count_state(trainer.model, info.max_length),
-        "length": info.max_length,
-        "micro_batch": trainer.gradient.micro_batch,
-        "train_seconds": (pretrained.seconds if pretrained else 0.0) + trainer.metrics.seconds,
-        "test_accuracy": test and test.accuracy,
-        "test_correct": test and test.correct,
-        "test_total": test and test.total,
-        "test_non_finite": test and test.non_finite,
-        "tokens": test and test.tokens,
-        "positions": positions,
-        "val_accuracy": best and best["val_accuracy"],
-        "selected_on": dataset.selected_on if best else None,
-        "best_step": before + best["step"] if best else None,
-        "baselines": dict(dataset.baselines),
-        "largest_class": largest_class(dataset.splits["test"].labels),
-        "data": DataRecord.of(dataset),
     }
 
 

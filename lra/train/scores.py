@@ -74,7 +74,7 @@ class Output(NamedTuple):
     """(labels,) of positions whether they are targets; of tokens their positions in the batch."""
 
 
-def keep_output(indices: np.ndarray, logits: Tensor, batch: Batch, info: TaskInfo) -> Output:
+def keep_output(info: TaskInfo, indices: np.ndarray, logits: Tensor, batch: Batch) -> Output:
     """Keep what scores need of the logits of a batch."""
     loss, is_right = compute_losses(logits, batch.labels)
     if info.targets == "example":

@@ -94,13 +94,17 @@ class Trainer:
         self.full_batch = min(train.batch_size, len(lengths))
         """Examples of every batch but the last one of an epoch."""
         self.length = RunLength(train, self.order.batches_per_epoch)
-        self.step_graph: StepGraph | None = None
-        """Makes the steps of full batches if they are a CUDA graph."""
-        self._is_prepared = False
         self.best: Best | None = None
         self.step = 0
         self.validated_step, self.validated_seconds = 0, 0.0
         self.metrics = StepMetrics(group)
+        # With several processes, one that tries alone would wait for the gradients of the others.
+        is_single_gpu = device.type == "cuda" and group.world_size == 1
+        if is_single_gpu and train.checkpoint_activations == "auto":
+            longest = np.argsort(-lengths, kind="stable")[: self.gradient.micro_batch]
+            self.gradient.fit_memory(dataset.splits["train"].batch(longest).to(device))
+        self.step_graph = self.build_step_graph() if train.cuda_graphs else None
+        """Makes the steps of full batches if they are a CUDA graph."""
         group.seed_rank(seed, self.step)
 
     @property
@@ -120,9 +124,6 @@ class Trainer:
 
     def train_step(self) -> None:
         """Make one optimizer step; its numbers stay on the device until `read`."""
-        if not self._is_prepared:
-            self._is_prepared = True
-            self.prepare_first_step()
         self.metrics.begin_step()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
         set_rate_factor(self.optimizer, factor)
@@ -141,16 +142,6 @@ class Trainer:
         self.step += 1
         flops = None if counter is None else float(counter.total)
         self.metrics.add(Step(self.step, factor * self.train_config.lr, targets, numbers, flops))
-
-    def prepare_first_step(self) -> None:
-        """Find out by the longest examples if activations fit, and how full batches are made."""
-        # With several processes, one that tries alone would wait for the gradients of the others.
-        is_single_gpu = self.device.type == "cuda" and self.group.world_size == 1
-        if is_single_gpu and self.train_config.checkpoint_activations == "auto":
-            longest = np.argsort(-self.order.lengths, kind="stable")[: self.gradient.micro_batch]
-            self.gradient.fit_memory(self.dataset.splits["train"].batch(longest).to(self.device))
-        if self.train_config.cuda_graphs:
-            self.step_graph = self.build_step_graph()
 
     def make_step(
         self, batch: Batch, examples: int | None = None, targets: int | None = None
