@@ -8,8 +8,8 @@ from torch import nn
 
 from common.errors import UserError
 from lra.config.schema import TrainConfig
-from lra.train.optimizer import build_optimizer, set_rate_factor
-from lra.train.schedule import list_warnings, rate_factor
+from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
+from lra.train.training_time import list_warnings
 from models.base import DecayingAt, Mixer, MixerContext
 
 

@@ -19,7 +19,7 @@ from common.errors import DataError, KnownError, UserError
 from common.files import stream_atomically
 from common.untrusted import explain_errors, open_regular, read_regular
 from lra.runtime.environment import random_state, restore_random_state
-from lra.train.schedule import Plateau
+from lra.train.optimizer import Plateau
 from lra.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)

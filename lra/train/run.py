@@ -27,13 +27,12 @@ from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_me
 from lra.train.checkpoint import RunState, capture, restore
 from lra.train.metrics import Diverged
 from lra.train.run_folder import RunFolder, choose_folder
-from lra.train.run_record import Session
-from lra.train.schedule import list_warnings
+from lra.train.run_record import Session, summarize_pretraining
 from lra.train.scores import Score
-from lra.train.self_pretraining import choose_phase, summarize_pretraining, transfer_weights
+from lra.train.self_pretraining import choose_phase, transfer_weights
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Trainer
-from lra.train.training_time import estimate_time
+from lra.train.training_time import estimate_time, list_warnings
 from tasks.base import Dataset, TaskInfo
 
 logger = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ class Run:
                 self._begin(found)
                 self._check_record()
                 self.group.on_main_process(
-                    lambda: self.folder.open(self.config, self.seed, self.step, held)
+                    lambda: self.folder.begin(self.config, self.seed, self.step, held)
                 )
                 return self._train()
 

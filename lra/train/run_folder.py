@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 import logging
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,17 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from common.errors import HeldError, UserError
-from common.files import is_locked, open_to_append, remove_leftovers, write_atomically
-from common.untrusted import read_regular
+from common.files import (
+    is_locked,
+    name_file_in_errors,
+    open_to_append,
+    remove_leftovers,
+    write_atomically,
+)
+from common.untrusted import read_regular, read_text
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
-from lra.train.loggers import WriteMetrics, open_loggers
 from tasks.base import OUTCOMES, Split
 
 logger = logging.getLogger(__name__)
@@ -31,6 +38,8 @@ CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Names of the copies of plug-ins' files in the folder of a run."""
 FINISHED = ("done", "diverged")
 """How a run ended that is not resumed."""
+WriteMetrics = Callable[[int, Mapping[str, float]], None]
+"""Writes the numbers of a step."""
 
 
 def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
@@ -55,7 +64,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self._lock: int | None = None
         self._identity: Mapping[str, Any] = {}
-        self._loggers: list[WriteMetrics] = []
+        self._writers: list[WriteMetrics] = []
 
     def start(
         self, identity: Mapping[str, Any], label: str | None, held: ExitStack
@@ -150,7 +159,7 @@ class RunFolder:
         path = self.path / "result.json"
         return load_record(path) if path.exists() else None
 
-    def open(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
+    def begin(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
         """Write the settings and copies of plug-ins' files, and open what metrics are written to.
 
         Args:
@@ -163,7 +172,7 @@ class RunFolder:
         self.require_held()
         for name, content in files.items():
             write_atomically(self.path / name, content)
-        self._loggers = list(open_loggers(config, seed, self.path, step, held))
+        self._writers = list(_open_writers(config, seed, self.path, step, held))
 
     def log(self, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
@@ -175,7 +184,7 @@ class RunFolder:
             f"validation/{name[4:]}" if name.startswith("val_") else f"training/{name}": number
             for name, number in numbers.items()
         }
-        for write in self._loggers:
+        for write in self._writers:
             write(step, grouped)
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
@@ -202,3 +211,49 @@ class RunFolder:
         size = self._metrics.stat().st_size if self._metrics.exists() else 0
         whole = {**state, "identity": self._identity, "metrics_bytes": size}
         save_checkpoint(self.checkpoints, step, whole)
+
+
+def _open_writers(
+    config: RunConfig, seed: int, folder: Path, step: int, held: ExitStack
+) -> Iterator[WriteMetrics]:
+    """Open what the settings of `log` ask for: event files in a run's folder, or a run of wandb.
+
+    Args:
+        step: where the run goes on; what a killed session wrote to event files after it is dropped.
+        held: closes the files, and ends the run of wandb.
+    Raises: UserError without the package or an account.
+    """
+    if config.log.tensorboard:
+        events = folder / "tensorboard"
+        package = _load("torch.utils.tensorboard", "tensorboard")
+        writer = package.SummaryWriter(str(events), purge_step=step + 1)
+        held.callback(name_file_in_errors(events)(writer.close))
+
+        @name_file_in_errors(events)
+        def write(step: int, numbers: Mapping[str, float]) -> None:
+            for name, number in numbers.items():
+                writer.add_scalar(name, number, step)
+
+        yield write
+    if config.log.wandb:
+        wandb = _load("wandb", "wandb")
+        kept = folder / "wandb-id"  # by which the run resumes
+        if not kept.exists():
+            write_atomically(kept, secrets.token_hex(8).encode())
+        try:
+            run: Any = wandb.init(
+                project="lra", id=read_text(kept), resume="allow", dir=str(folder),
+                name=f"{config.task_name}-{config.mixer_name}-{folder.name}",
+                config={**config.values(), "seed": seed},
+            )  # fmt: skip
+        except wandb.Error as error:
+            raise UserError(f"log.wandb=true: {' '.join(str(error).split())}") from None
+        held.callback(run.finish)
+        yield lambda step, numbers: run.log(numbers, step=step)
+
+
+def _load(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UserError(f"log.{package}=true needs the package: pip install {package}") from None

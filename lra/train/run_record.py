@@ -23,7 +23,6 @@ from lra.runtime.environment import (
 from lra.runtime.repository import code_digest, git_state
 from lra.train.checkpoint import RunState
 from lra.train.scores import Score, compute_position_scores
-from lra.train.self_pretraining import summarize_pretraining
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
@@ -139,6 +138,20 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
         "precision": config.train.precision,
         "config_hash": config.hash,
     }
+
+
+def summarize_pretraining(config: RunConfig, trainer: Trainer) -> PretrainingRecord:
+    """Describe the pretraining of a run so far, by its trainer."""
+    pretrain = config.pretrain
+    return PretrainingRecord(
+        objective=pretrain.objective,
+        masked_share=pretrain.masked_share if pretrain.objective == "masked" else None,
+        steps=trainer.step,
+        epochs=trainer.step / trainer.order.batches_per_epoch,
+        seconds=trainer.metrics.seconds,
+        flops_per_step=trainer.metrics.flops_per_step,
+        val_loss=trainer.best and trainer.best["val_loss"],
+    )
 
 
 def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord
-from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo
 from tasks.unlabelled import build_pretraining_data
 
@@ -72,17 +71,3 @@ def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
         else weights[name][tuple(slice(size) for size in value.shape)]
         for name, value in own.items()
     }
-
-
-def summarize_pretraining(config: RunConfig, trainer: Trainer) -> PretrainingRecord:
-    """Describe the pretraining of a run so far, by its trainer."""
-    pretrain = config.pretrain
-    return PretrainingRecord(
-        objective=pretrain.objective,
-        masked_share=pretrain.masked_share if pretrain.objective == "masked" else None,
-        steps=trainer.step,
-        epochs=trainer.step / trainer.order.batches_per_epoch,
-        seconds=trainer.metrics.seconds,
-        flops_per_step=trainer.metrics.flops_per_step,
-        val_loss=trainer.best and trainer.best["val_loss"],
-    )

@@ -27,9 +27,9 @@ from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
 from lra.train.gradient import Gradient
 from lra.train.metrics import Diverged, Step, StepMetrics
-from lra.train.optimizer import build_optimizer, set_rate_factor
-from lra.train.schedule import Plateau, RunLength, rate_factor
+from lra.train.optimizer import Plateau, build_optimizer, rate_factor, set_rate_factor
 from lra.train.step_graph import StepGraph
+from lra.train.training_time import RunLength
 from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.order import BatchOrder

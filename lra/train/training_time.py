@@ -1,4 +1,4 @@
-"""The estimated training time of a run, from the measured speeds in results/speeds.csv."""
+"""The length of a run: its steps, its validations, and its time by speeds in results/speeds.csv."""
 
 from __future__ import annotations
 
@@ -7,14 +7,67 @@ import math
 from pathlib import Path
 
 from common.progress import duration
-from lra.config.schema import RunConfig
+from lra.config.schema import RunConfig, TrainConfig
 from lra.record.schema import is_cpu, select_sections
-from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
 from lra.train.stopping import StopRequest
 
 SPEEDS = Path(__file__).resolve().parents[2] / "results" / "speeds.csv"
 """Speeds of training steps, which `report.py --write-readme` collects from the shipped records."""
+VALIDATIONS_OF_TIME = 4
+"""Validations of a run of minutes, evenly over its time, unless a setting says how many."""
+FIRST_ESTIMATE = 1000
+"""Assumed length of a run of minutes, in steps, before any step was timed."""
+
+
+class RunLength:
+    """The number of steps of a run, and the steps after which it is validated."""
+
+    def __init__(self, config: TrainConfig, batches_per_epoch: int) -> None:
+        self.limit = None if config.minutes is None else 60 * config.minutes
+        """Seconds of training steps; None for a run of a number of steps."""
+        self._steps = config.steps or math.ceil((config.epochs or 0) * batches_per_epoch)
+        per_epoch = batches_per_epoch if self.limit is None else None
+        self._every = config.evaluate_every or per_epoch
+
+    def total(self, step: int, seconds: float) -> int:
+        """Return the steps of the whole run; for a run of minutes, an estimate.
+
+        Args:
+            step: steps made so far, which took so many seconds.
+        """
+        if self.limit is None:
+            return self._steps
+        if not seconds:
+            return FIRST_ESTIMATE
+        share = seconds / self.limit
+        return step if share >= 1 else 1 + math.floor(step / share)
+
+    def is_due(self, step: int, seconds: float, validated: tuple[int, float]) -> bool:
+        """Whether the model, last validated at such a step and time, must be validated now."""
+        if step in (0, validated[0]):
+            return False
+        if step == self.total(step, seconds):
+            return True
+        if self._every is not None:
+            return step % self._every == 0
+        part = (self.limit or math.inf) / VALIDATIONS_OF_TIME
+        return seconds // part > validated[1] // part
+
+
+def list_warnings(config: TrainConfig, total_steps: int) -> list[str]:
+    """List what a user should know of the schedule before the first of so many steps."""
+    if config.minutes is not None:
+        return []
+    if config.warmup_steps >= total_steps:
+        return [
+            f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps"
+        ]
+    end = config.schedule_steps or total_steps
+    if end != total_steps:
+        return [f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
+                f"train.schedule_steps=null"]  # fmt: skip
+    return []
 
 
 def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
