@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -169,10 +170,7 @@ def test_when_numbers_are_read_changes_none_of_them(dataset: Dataset) -> None:
     assert late.metrics.sums["steps"] == 0
     late.read()
     late.read()
-    found = late.metrics.means()
-    assert {n: found[n] for n in ("loss", "accuracy", "lr", "grad_norm")} == {
-        n: expected[n] for n in ("loss", "accuracy", "lr", "grad_norm")
-    }
+    assert late.metrics.means() == {**expected, "steps_per_second": mock.ANY}
     late.train_step()
     assert capture(late)["sums"]["steps"] == 5
 

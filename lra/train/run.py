@@ -196,9 +196,9 @@ class Run:
         kind = "pretraining steps" if self.is_pretraining else "steps"
         steps = f"{self.total_steps:,} {kind}, " if trainer.length.limit is None else ""
         logger.info(f"{steps}{trainer.num_parameters:,} parameters")
-        made = self.step, trainer.metrics.seconds
-        _, text = estimate_time(self.config, self.session.hardware, self.stop, *made)
-        logger.info(f"estimated time: {text}")
+        here, seconds = self.session.hardware, trainer.metrics.seconds
+        _, time_left = estimate_time(self.config, here, self.stop, self.step, seconds)
+        logger.info(f"estimated time: {time_left}")
         for text in list_warnings(trainer.train_config, trainer.total_steps):
             logger.warning(text)
 
@@ -263,8 +263,7 @@ class Run:
 
     def _check_signal(self) -> None:
         """Let a signal end an evaluation, unless other processes would wait for this one's part."""
-        reason = self.stop.stop_now() if self.group.world_size == 1 else None
-        if reason is not None:
+        if self.group.world_size == 1 and (reason := self.stop.stop_now()) is not None:
             raise Stopped(reason)
 
     def _checkpoint(self) -> None:

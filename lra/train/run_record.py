@@ -159,11 +159,10 @@ def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str
 
     It includes settings of `log`, which determine when processes exchange something.
     """
-    names = {key: value for key, value in config.values().items() if isinstance(value, str)}
     return {
         "seed": seed,
-        **names,
         **config.settings,
+        "the hash of settings": config.hash,
         "the device": device.type,
         **{f"the version of {name}": number for name, number in versions().items()},
         "the code of lra": code_digest(),

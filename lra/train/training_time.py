@@ -64,10 +64,8 @@ def list_warnings(config: TrainConfig, total_steps: int) -> list[str]:
             f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps"
         ]
     end = config.schedule_steps or total_steps
-    if end != total_steps:
-        return [f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
-                f"train.schedule_steps=null"]  # fmt: skip
-    return []
+    text = f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
+    return [] if end == total_steps else [f"{text}train.schedule_steps=null"]
 
 
 def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
