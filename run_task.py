@@ -103,14 +103,14 @@ def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     from common.errors import UserError
     from lra.runtime.environment import choose_device, device_name
     from lra.train.stopping import StopRequest
-    from lra.train.training_time import TrainingTime
+    from lra.train.training_time import estimate_time
 
     try:
         here = device_name(choose_device(options.device))
     except UserError as error:  # the settings can be shown for a device of another machine
         return f"not known: {error}"
     stop = StopRequest(options.max_minutes, options.max_steps)
-    return TrainingTime(config, here, stop).describe()
+    return estimate_time(config, here, stop)[1]
 
 
 def run(options: argparse.Namespace, classifier: type[Classifier] | None = None) -> int:

@@ -14,7 +14,7 @@ from lra.report.data import Data
 from lra.report.repeats import find_speed, repeats, reproduce_table, speeds_csv
 from lra.train import training_time
 from lra.train.stopping import StopRequest
-from lra.train.training_time import TrainingTime
+from lra.train.training_time import estimate_time
 from made_results import bench_record, record, save_all
 from requested import compose
 from tasks.base import BENCHMARK
@@ -67,21 +67,20 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("timed")
 def test_an_estimate_ends_where_the_run_does() -> None:
-    here = TrainingTime(CONFIG, HERE)
-    assert here.describe() == "4.2 h of training (earlier runs made 2 steps/s)"
-    assert here.describe(15_000).startswith("2.1 h of training left (")
-    assert here.seconds(40_000) == 0
+    free = StopRequest()
+    text = "4.2 h of training (earlier runs made 2 steps/s)"
+    assert estimate_time(CONFIG, HERE, free) == (15_000, text)
+    assert estimate_time(CONFIG, HERE, free, 15_000)[1].startswith("2.1 h of training left (")
+    assert estimate_time(CONFIG, HERE, free, 40_000)[0] == 0
     halved = compose("listops", "tnn", overrides=[f"train.batch_size={BATCH // 2}", "model.dim=16"])
-    assert "with the preset's settings made 4 steps/s" in TrainingTime(halved, HERE).describe()
-    other = TrainingTime(compose("listops", "s4"), HERE).describe()
-    assert other.startswith("not known, because no such step was timed")
-    elsewhere = TrainingTime(CONFIG, "CPU C").describe()
-    assert "earlier runs on CPU A, 2 threads made" in elsewhere
-    assert TrainingTime(CONFIG, HERE, StopRequest(max_steps=3000)).seconds() == 1500
-    assert TrainingTime(CONFIG, HERE, StopRequest(max_minutes=2)).seconds() == 120
-    limited = TrainingTime(compose("listops", "tnn", overrides=["train.minutes=10"]), HERE)
-    assert limited.describe() == "10 min of training"
-    assert limited.seconds(100, 480.0) == 120
+    assert "with the preset's settings made 4 steps/s" in estimate_time(halved, HERE, free)[1]
+    assert estimate_time(compose("listops", "s4"), HERE, free)[0] is None
+    assert "earlier runs on CPU A, 2 threads made" in estimate_time(CONFIG, "CPU C", free)[1]
+    assert estimate_time(CONFIG, HERE, StopRequest(max_steps=3000))[0] == 1500
+    assert estimate_time(CONFIG, HERE, StopRequest(max_minutes=2))[0] == 120
+    limited = compose("listops", "tnn", overrides=["train.minutes=10"])
+    assert estimate_time(limited, HERE, free) == (600, "10 min of training")
+    assert estimate_time(limited, HERE, free, 100, 480.0)[0] == 120
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import resource
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,24 +16,6 @@ from lra.runtime.cli import OUT_OF_MEMORY
 from lra.train.checkpoint import save_checkpoint
 
 MIB = 2**20
-
-
-def files_of(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def no_memory(*_: object, **__: object) -> None:
-    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
 
 def test_no_copy_of_a_checkpoint_is_held_in_memory(tmp_path: Path) -> None:
@@ -50,20 +30,26 @@ def test_no_copy_of_a_checkpoint_is_held_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_names_the_checkpoint_and_keeps_the_last(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, 1, {"step": 1})
-    before = files_of(tmp_path)
-    with files_of_at_most(100_000), pytest.raises(OSError) as caught:
-        save_checkpoint(tmp_path, 2, {"weight": torch.zeros(MIB)})
+    kept = save_checkpoint(tmp_path, 1, {"step": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError) as caught:
+            save_checkpoint(tmp_path, 2, {"weight": torch.zeros(MIB)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.errno == errno.EFBIG
     assert caught.value.filename == str(tmp_path / "step-000000002.pt")
-    assert files_of(tmp_path) == before
+    assert [*tmp_path.iterdir()] == [kept]
 
 
 def test_a_run_without_memory_for_a_checkpoint_ends_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(torch, "save", no_memory)
+    def fail(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(torch, "save", fail)
     assert run_task.main(tiny_arguments(tmp_path, "--max-steps", "5")) == OUT_OF_MEMORY
-    told = capsys.readouterr().err
-    assert "out of memory" in told
-    assert "Traceback" not in told
+    said = capsys.readouterr().err
+    assert "out of memory" in said and "Traceback" not in said

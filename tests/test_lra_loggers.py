@@ -12,29 +12,20 @@ import pytest
 import run_task
 from conftest import tiny_arguments
 
-TENSORBOARD = ("--set", "log.tensorboard=true")
-WANDB = ("--set", "log.wandb=true")
-
-
-def events_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    (run,) = folder.glob("results/runs/*/*/*/tensorboard")
-    found = EventAccumulator(str(run)).Reload()
-    return {
-        tag: [(event.step, event.value) for event in found.Scalars(tag)]
-        for tag in found.Tags()["scalars"]
-    }
-
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_has_what_the_metrics_have_after_a_resume_too(tmp_path: Path) -> None:
-    run_task.main(tiny_arguments(tmp_path, *TENSORBOARD, "--max-steps", "10"))
-    assert run_task.main(tiny_arguments(tmp_path, *TENSORBOARD)) == 0
-    found = events_of(tmp_path)
-    assert [step for step, _ in found["training/loss"]] == [4, 8, 12, 16, 20]
-    assert [step for step, _ in found["validation/accuracy"]] == [10, 20]
-    assert found.keys() >= {"training/lr", "training/grad_norm", "validation/loss"}
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    arguments = tiny_arguments(tmp_path, "--set", "log.tensorboard=true")
+    run_task.main([*arguments, "--max-steps", "10"])
+    assert run_task.main(arguments) == 0
+    (run,) = tmp_path.glob("results/runs/*/*/*/tensorboard")
+    found = EventAccumulator(str(run)).Reload()
+    assert [event.step for event in found.Scalars("training/loss")] == [4, 8, 12, 16, 20]
+    assert [event.step for event in found.Scalars("validation/accuracy")] == [10, 20]
+    tags = set(found.Tags()["scalars"])
+    assert tags >= {"training/lr", "training/grad_norm", "validation/loss"}
 
 
 def test_weights_and_biases_gets_the_same_numbers(
@@ -57,7 +48,7 @@ def test_weights_and_biases_gets_the_same_numbers(
     module = types.ModuleType("wandb")
     module.__dict__.update(init=init, Error=RuntimeError)
     monkeypatch.setitem(sys.modules, "wandb", module)
-    assert run_task.main(tiny_arguments(tmp_path, *WANDB)) == 0
+    assert run_task.main(tiny_arguments(tmp_path, "--set", "log.wandb=true")) == 0
     (_, started), *logged, (last, _) = calls
     assert last == "finish"
     assert started["resume"] == "allow"

@@ -1,39 +1,43 @@
-"""Activations that are computed again where memory does not suffice."""
+"""The forward passes of a step: what they have in common, and activations computed again."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from conftest import TINY
-from lra.config.schema import RunConfig
+from conftest import tiny_settings
+from lra.classifier import packing
 from lra.train.gradient import Gradient
 from lra.train.trainer import Trainer
+from models.linear import Linear
 from requested import resolve
 from tasks.base import Dataset
 
-CPU = torch.device("cpu")
-
-
-def config_of(*changes: str) -> RunConfig:
-    return resolve("listops", "tnn", preset="quick", overrides=[*TINY, *changes])
+RANDOM_DIRECTIONS = [
+    "mixer.feature=favor", "mixer.decay=none", "mixer.num_random=4", "mixer.redraw_steps=2",
+    "model.dropout=0.2", "train.batch_size=64",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return config_of().build_task().prepare(tmp_path_factory.mktemp("data"))
+    config = resolve("listops", "tnn", preset="quick", overrides=tiny_settings())
+    return config.build_task().prepare(tmp_path_factory.mktemp("data"))
 
 
-def trainer_of(dataset: Dataset, *changes: str) -> Trainer:
-    config = config_of(*changes)
-    return Trainer(config, config.build_task().info, dataset, 0, CPU)
+def trainer_of(dataset: Dataset, *changes: str, mixer: str = "tnn") -> Trainer:
+    config = resolve("listops", mixer, preset="quick", overrides=tiny_settings(*changes))
+    return Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
 
 
-def after_steps(trainer: Trainer) -> dict[str, Tensor]:
+def after_steps(trainer: Trainer, prepare: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
     torch.manual_seed(0)
+    prepare()
     for _ in range(3):
         trainer.train_step()
     return trainer.model.state_dict()
@@ -49,21 +53,16 @@ def test_computing_activations_again_changes_no_number(dataset: Dataset, norm: s
     wanted = after_steps(usual)
     for name, value in after_steps(again).items():
         assert torch.equal(value, wanted[name]), name
-    for trainer in (usual, again):
-        trainer.read()
-    seconds = again.metrics.sums["seconds"]
-    assert again.metrics.sums == {**usual.metrics.sums, "seconds": seconds}
+    assert again.model.checkpoint_activations and not usual.model.checkpoint_activations
 
 
 @pytest.mark.parametrize(("fits", "expected"), [(True, False), (False, True)])
 def test_blocks_are_computed_again_if_memory_does_not_suffice(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fits: bool, expected: bool
 ) -> None:
-    """On a GPU alone, and without a trace but the memory."""
+    """Without a trace but the memory."""
     wanted = after_steps(trainer_of(dataset, "model.dropout=0.3"))
     trainer = trainer_of(dataset, "model.dropout=0.3")
-    assert trainer.config.train.checkpoint_activations == "auto"
-    monkeypatch.setattr(trainer.gradient, "_may_checkpoint", True)
     backward, tried = Gradient.backward, []
 
     def try_pass(self: Gradient, *arguments: Any) -> Any:
@@ -73,14 +72,27 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
         return backward(self, *arguments)
 
     monkeypatch.setattr(Gradient, "backward", try_pass)
-    for name, value in after_steps(trainer).items():
+    batch = dataset.splits["train"].batch(range(trainer.full_batch))
+    for name, value in after_steps(trainer, lambda: trainer.gradient.fit_memory(batch)).items():
         assert torch.equal(value, wanted[name]), name
     assert trainer.model.checkpoint_activations is expected
     assert tried == 4 * [trainer.train_config.batch_size]
 
 
-@pytest.mark.parametrize("setting", ["auto", "false", "true"])
-def test_a_cpu_computes_blocks_again_only_if_asked(dataset: Dataset, setting: str) -> None:
-    trainer = trainer_of(dataset, f"train.checkpoint_activations={setting}")
-    trainer.train_step()
-    assert trainer.model.checkpoint_activations is (setting == "true")
+@pytest.mark.parametrize("change", ["train.micro_batch=24", "train.checkpoint_activations=true"])
+def test_directions_are_drawn_once_in_so_many_steps(
+    dataset: Dataset, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many groups of like length and micro-batches a step has."""
+    monkeypatch.setattr(packing, "SMALLEST_GROUP", 50)
+    trainer = trainer_of(dataset, *RANDOM_DIRECTIONS, change, mixer="linear")
+    mixer = next(module for module in trainer.model.modules() if isinstance(module, Linear))
+    steps: list[list[Tensor]] = []
+    mixer.register_forward_pre_hook(lambda *_: steps[-1].append(mixer.directions.clone()))
+    for _ in range(6):
+        steps.append([])
+        trainer.train_step()
+    assert all(len(calls) > 1 for calls in steps)
+    assert all(torch.equal(calls[0], used) for calls in steps for used in calls)
+    same = [torch.equal(one[0], two[0]) for one, two in itertools.pairwise(steps)]
+    assert same == [True, False, True, False, True]

@@ -8,8 +8,8 @@ from torch import nn
 
 from common.errors import UserError
 from lra.config.schema import TrainConfig
-from lra.train.optimizer import build_optimizer, set_rate_factor
-from lra.train.schedule import list_warnings, rate_factor
+from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
+from lra.train.training_time import list_warnings
 from models.base import DecayingAt, Mixer, MixerContext
 
 
@@ -33,16 +33,11 @@ def test_the_factors_of_schedules() -> None:
 
 
 def test_a_schedule_that_does_not_fit_the_run_is_remarked_upon() -> None:
-    def warn(config: TrainConfig, steps: int, validations: float = 9) -> str:
-        return " ".join(list_warnings(config, steps, validations))
-
     published = train(schedule_steps=50000, warmup_steps=1000)
-    assert "ends at step 50000, but the run has 30000" in warn(published, 30000)
-    assert "outlasts" in warn(train(warmup_steps=100), 100)
-    assert warn(train(), 100) == ""
-    plateau = train(schedule="plateau", plateau_patience=3)
-    assert "never falls: the run has 4 validations" in warn(plateau, 100, validations=4)
-    assert warn(plateau, 100, validations=5) == ""
+    (warning,) = list_warnings(published, 30000)
+    assert "ends at step 50000, but the run has 30000" in warning
+    assert "outlasts" in list_warnings(train(warmup_steps=100), 100)[0]
+    assert list_warnings(train(), 100) == []
 
 
 def test_biases_norms_and_embeddings_do_not_decay() -> None:
@@ -120,7 +115,7 @@ def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
 @pytest.mark.parametrize("rate", [0.0, float("nan")])
 def test_impossible_learning_rates_are_refused(rate: float) -> None:
     for given in (rate, DecayingAt(rate)):
-        with pytest.raises(UserError, match="mixer apart: learning_rates has"):
+        with pytest.raises(UserError, match="learning_rates of a mixer has"):
             build_optimizer(apart([given]), train())
     mixer = apart([0.1])
     mixer.own = nn.ParameterList([nn.Parameter(torch.ones(2, 2))])

@@ -10,10 +10,8 @@ import pytest
 import run_task
 from conftest import tiny_arguments
 from lra.record.run import load_record
-from lra.runtime.cli import HELD, USER_ERROR
+from lra.runtime.cli import USER_ERROR
 from lra.train.checkpoint import load_newest, save_checkpoint
-from lra.train.run_folder import choose_folder
-from requested import resolve
 from run_checks import assert_same_run
 
 STOPPED = run_task.EXIT_CODES["stopped"]
@@ -35,9 +33,8 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 DROPOUT = ("--set", "model.dropout=0.2", "--set", "model.embedding_dropout=0.1")
 
 
-@pytest.mark.parametrize("stops", [[1, 9, 10, 20]], ids=str)
-def test_stops_change_nothing(tmp_path: Path, unbroken: Path, stops: list[int]) -> None:
-    for stop in stops:
+def test_stops_change_nothing(tmp_path: Path, unbroken: Path) -> None:
+    for stop in (1, 9, 10, 20):
         arguments = tiny_arguments(tmp_path, *DROPOUT, "--max-steps", str(stop))
         assert run_task.main(arguments) == (STOPPED if stop < 20 else 0)
     assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
@@ -45,33 +42,13 @@ def test_stops_change_nothing(tmp_path: Path, unbroken: Path, stops: list[int]) 
 
 
 def test_a_stopped_run_goes_on_where_a_limit_is_shorter_than_the_start_of_a_session(
-    tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for session in (1, 2):
-        arguments = tiny_arguments(tmp_path, *DROPOUT, "--max-minutes", "0")
-        assert run_task.main(arguments) == STOPPED
+        assert run_task.main(tiny_arguments(tmp_path, "--max-minutes", "0")) == STOPPED
         record = load_record(only_folder(tmp_path) / "result.json")
         assert (record.status, record.steps, record.total_steps) == ("stopped", session, 20)
-    shown = capsys.readouterr().err
-    assert "stopped by --max-minutes at step 1 of 20; everything is saved, the same" in shown
-    assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
-    assert_same_run(only_folder(tmp_path), unbroken)
-
-
-def test_attempts_are_numbered_on(tmp_path: Path) -> None:
-    config = resolve("listops", "tnn", preset="quick")
-
-    def choose(resume: str) -> str:
-        return choose_folder(tmp_path, config, 5, resume).path.name
-
-    name = choose("auto")
-    assert name == choose("never") == f"{config.hash[:8]}-s5"
-    parent = tmp_path / "runs/listops/tnn"
-    (parent / f"{name}-r3").mkdir(parents=True)
-    (parent / f"{name}-r3.bak").mkdir()
-    (parent / f"{name}0").mkdir()
-    assert choose("auto") == f"{name}-r3"
-    assert choose("never") == f"{name}-r4"
+    assert "stopped by --max-minutes at step 1 of 20;" in capsys.readouterr().err
 
 
 def test_an_unfinished_run_without_checkpoints_is_kept(
@@ -100,26 +77,24 @@ def test_a_finished_run_is_not_made_again(
     folders = sorted((tmp_path / "results/runs/listops/tnn").iterdir())
     assert [folder.name for folder in folders] == [folders[0].name, f"{folders[0].name}-r2"]
     assert_same_run(*folders)
+    # Nor is one of other data shown as this one.
+    record = load_record(folders[1] / "result.json")
+    other = record.data.model_copy(update={"fingerprint": "0123"})
+    record.model_copy(update={"data": other}).save(folders[1])
+    assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
+    assert "data was '0123', is '" in capsys.readouterr().err
 
 
-def damage(path: Path, how: str) -> None:
-    content = bytearray(path.read_bytes())
-    if how == "empty":
-        path.write_bytes(b"")
-    else:
-        content[len(content) // 2] ^= 255
-        path.write_bytes(bytes(content))
-
-
-@pytest.mark.parametrize(("how", "both"), [("corrupt", False), ("empty", True)])
+@pytest.mark.parametrize("both", [False, True])
 def test_damaged_checkpoints_fall_back(
-    tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str], how: str, both: bool
+    tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str], both: bool
 ) -> None:
     run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "13"))
     newest_first = sorted((only_folder(tmp_path) / "checkpoints").iterdir(), reverse=True)
     for path in newest_first if both else newest_first[:1]:
-        damage(path, how)
-    capsys.readouterr()
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 255
+        path.write_bytes(bytes(content))
     assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
     shown = capsys.readouterr().err
     assert "is damaged (its content does not have the checksum in its name)" in shown
@@ -136,35 +111,9 @@ def test_other_settings_or_data_refuse_to_resume(
     assert state is not None
     state["identity"] |= {"hash": "89ab", "data": "0123"}
     save_checkpoint(checkpoints, 4, state)
-    capsys.readouterr()
     assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
     message = capsys.readouterr().err
-    assert "hash was '89ab', is '" in message
-    assert "data was '0123', is '" in message
-    assert "--resume never" in message
-
-
-def test_a_finished_run_of_other_data_is_not_shown_as_this_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_task.main(tiny_arguments(tmp_path)) == 0
-    path = only_folder(tmp_path) / "result.json"
-    record = load_record(path)
-    other = record.data.model_copy(update={"fingerprint": "0123"})
-    record.model_copy(update={"data": other}).save(path.parent)
-    assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
-    assert "data was '0123', is '" in capsys.readouterr().err
-
-
-def test_two_processes_do_not_share_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from filelock import FileLock
-
-    run_task.main(tiny_arguments(tmp_path, "--max-steps", "3"))
-    with FileLock(only_folder(tmp_path) / "lock"):
-        assert run_task.main(tiny_arguments(tmp_path)) == HELD
-    assert "another process is at work on" in capsys.readouterr().err
+    assert "hash was '89ab', is '" in message and "data was '0123', is '" in message
 
 
 def test_out_of_memory_names_a_batch_size(
@@ -188,11 +137,9 @@ def test_a_diverging_run_stops_and_says_where(
     more = (*norm, "--set", "train.schedule=constant", "--set", "train.lr=1e30")
     assert run_task.main(tiny_arguments(tmp_path, *more)) == run_task.EXIT_CODES["diverged"]
     message = capsys.readouterr().err
-    assert "is not finite (task listops, mixer tnn, learning rate 1e+30)" in message
+    assert "is not finite (learning rate 1e+30)" in message
     record = load_record(only_folder(tmp_path) / "result.json")
-    assert record.status == "diverged"
-    assert record.test_accuracy is None
-    assert "not finite" in (record.message or "")
+    assert (record.status, record.test_accuracy) == ("diverged", None)
     assert run_task.main(tiny_arguments(tmp_path, *more)) == run_task.EXIT_CODES["diverged"]
 
 

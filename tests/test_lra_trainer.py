@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.runtime.environment import set_arithmetic
 from lra.train.checkpoint import capture, restore
-from lra.train.schedule import Plateau
 from lra.train.scores import Score
 from lra.train.trainer import Diverged, Trainer
 from models.ops.reference import KERNEL_CHOICE
@@ -167,10 +167,7 @@ def test_when_numbers_are_read_changes_none_of_them(dataset: Dataset) -> None:
     assert late.metrics.sums["steps"] == 0
     late.read()
     late.read()
-    found = late.metrics.means()
-    assert {n: found[n] for n in ("loss", "accuracy", "lr", "grad_norm")} == {
-        n: expected[n] for n in ("loss", "accuracy", "lr", "grad_norm")
-    }
+    assert late.metrics.means() == {**expected, "steps_per_second": mock.ANY}
     late.train_step()
     assert capture(late)["sums"]["steps"] == 5
 
@@ -280,43 +277,31 @@ def test_a_run_of_minutes_ends_when_they_are_over_and_its_schedule_with_it(
     assert rates[-1] < 0.1 * trainer.train_config.lr
 
 
-PLATEAU = ("train.schedule=plateau", "train.plateau_patience=2", "train.plateau_factor=0.5")
-
-
-def test_plateaus_are_those_of_torch() -> None:
+def test_a_rate_falls_on_plateaus_as_that_of_torch(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a resume between two validations."""
+    changes = ("train.schedule=plateau", "train.plateau_patience=1", "train.plateau_factor=0.5")
+    changes += ("train.warmup_steps=0", "train.lr=1e-3")
     generator = np.random.default_rng(1)
     accuracies = np.maximum.accumulate(generator.normal(50, 5, 20)) - generator.choice([0, 1], 20)
     # Better, but by less than counts, and by just more.
     accuracies = [*accuracies, *(80 + 1e-3 * np.arange(9)), *(90 + 1e-2 * np.arange(4))]
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1e-3)
     torchs = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer, mode="max", factor=0.5, patience=1
     )
-    settings = {"schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.5}
-    config, ours = TrainConfig.model_validate({"steps": 9, **settings}), Plateau()
+    trainer = trainer_of(dataset, *changes)
+    rate = float("inf")
     for accuracy in accuracies:
-        torchs.step(accuracy)
-        ours.update(accuracy, config)
-        assert ours.factor == pytest.approx(optimizer.param_groups[0]["lr"])
-    assert ours.factor < 0.5
-
-
-def test_a_rate_falls_where_validation_stays_and_nothing_is_lost_on_the_way(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = trainer_of(dataset, *PLATEAU, "train.warmup_steps=0", "train.lr=1e-3")
-
-    def validate(trainer: Trainer, correct: int) -> None:
-        score = Score(correct=correct, total=100, loss=1.0, predictions=np.zeros(0))
-        monkeypatch.setattr(trainer, "score", lambda split, check: score)
+        score = Score(accuracy, 100, loss=1.0, predictions=np.zeros(0))  # pyright: ignore
+        resumed = trainer_of(dataset, *changes)
+        restore(resumed, capture(trainer))
+        trainer = resumed
+        monkeypatch.setattr(trainer, "score", lambda *_, score=score: score)
         trainer.validate(lambda: None)
-
-    for correct in (50, 50, 49):
-        validate(trainer, correct)
-    assert make_step(trainer)["lr"] == pytest.approx(1e-3)
-    resumed = trainer_of(dataset, *PLATEAU, "train.warmup_steps=0", "train.lr=1e-3")
-    restore(resumed, capture(trainer))
-    for each in (trainer, resumed):
-        validate(each, 50)
-        assert make_step(each)["lr"] == pytest.approx(5e-4)
-        assert each.optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
+        torchs.step(accuracy)
+        trainer.train_step()
+        rate = optimizer.param_groups[0]["lr"]
+        assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+    assert rate < 5e-4

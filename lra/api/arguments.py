@@ -49,7 +49,8 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             return checked(*args, **kwargs)
         except ValidationError as error:
             first = error.errors()[0]
-            place, message = first["loc"][0], first["msg"].replace("Input should be", "expected")
+            place, message = first["loc"][0], first["msg"].removeprefix("Value error, ")
+            message = message.replace("Input should be", "expected")
             is_position = isinstance(place, int) and place < len(parameters)
             argument = parameters[int(place)] if is_position else place
             if not first["type"].startswith(("missing", "unexpected")):

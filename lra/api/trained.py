@@ -17,13 +17,13 @@ from common.files import write_atomically
 from lra.api.arguments import AnyPath, Indices, check_arguments
 from lra.api.recompose import find_changed_code, recompose
 from lra.classifier.classifier import Classifier
-from lra.classifier.loss import is_scored
 from lra.config.schema import RunConfig
 from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, set_arithmetic
-from lra.train.checkpoint import describe_missing, read_newest
+from lra.train.checkpoint import read_newest
 from lra.train.evaluation import Evaluator
+from lra.train.gradient import is_scored
 from lra.train.trainer import Best
 from tasks.base import Batch, Dataset, TaskInfo, check_indices
 
@@ -81,7 +81,10 @@ class TrainedRun:
         """
         state = read_newest(self.folder / "checkpoints")
         if state is None:
-            raise UserError(f"{self.folder}: {describe_missing(self.folder / 'checkpoints')}")
+            raise UserError(
+                f"{self.folder}: there is no checkpoint of this run that can be loaded; train it "
+                f"again with --resume never, or copy its checkpoints again from where they are"
+            )
         if self.config.is_pretrained and state.get("pretraining") is None:
             raise UserError(
                 f"{self.folder}: the run was stopped in its pretraining, and its model has learned "

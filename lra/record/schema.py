@@ -137,7 +137,7 @@ def write_changes(changes: Mapping[str, Any]) -> tuple[str, ...]:
 def fault_of(error: ValidationError) -> str:
     """Name the first field that is wrong, and what is wrong with it."""
     first = error.errors()[0]
-    return ": ".join([*map(str, first["loc"]), first["msg"]])
+    return ": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])
 
 
 def row_label(text: str, flag: str) -> None:

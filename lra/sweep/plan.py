@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import signal
@@ -22,7 +21,7 @@ from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.train.checkpoint import read_newest
-from lra.train.run_folder import RunFolder, choose_folder, newest_attempts
+from lra.train.run_folder import RunFolder, choose_folder
 
 State = Literal[
     "new", "unfinished", "running", "done", "at its limit", "diverged", "out of memory", "failed"
@@ -207,7 +206,6 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
 
     Raises: UserError naming a run that is not possible.
     """
-    attempts = functools.cache(newest_attempts)  # each folder is listed once
     configurations = list(_configurations(options))
     return [
         PlannedRun(
@@ -215,7 +213,7 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
             mixer=request.mixer,
             seed=seed,
             changes=request.changes,
-            folder=choose_folder(options.results_dir, config, seed, "auto", attempts),
+            folder=choose_folder(options.results_dir, config, seed, "auto"),
             data_dir=options.data_dir,
             results_dir=options.results_dir,
         )

@@ -14,7 +14,7 @@ from lra.report.screen import summarize
 from lra.runtime.tables import MISSING, cut, plain_table
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, varied_settings
 from lra.train.stopping import StopRequest
-from lra.train.training_time import TrainingTime
+from lra.train.training_time import estimate_time
 
 COLUMNS = ("run", "settings", "state", "validation", "test", "time left")
 """Columns of the table of runs; one without any text is left out."""
@@ -43,8 +43,9 @@ def seconds_left(run: PlannedRun, limits: Limits, device: str) -> float | None:
     minutes = limits.minutes
     if minutes is not None and record is not None:
         minutes = max(0.0, minutes - record.wall_seconds / 60)
-    time = TrainingTime(run.config, device, StopRequest(minutes, limits.max_steps))
-    return time.seconds(record.steps, record.train_seconds or 0.0) if record else time.seconds()
+    stop = StopRequest(minutes, limits.max_steps)
+    steps, seconds = (record.steps, record.train_seconds or 0.0) if record else (0, 0.0)
+    return estimate_time(run.config, device, stop, steps, seconds)[0]
 
 
 def describe_time(seconds: Sequence[float | None]) -> str:

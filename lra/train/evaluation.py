@@ -13,17 +13,13 @@ from tqdm import tqdm
 
 from common.progress import is_live
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.train.scores import Output, Score, score_outputs
+from lra.train.gradient import autocast_of
+from lra.train.scores import Output, Score, keep_output, score_outputs
 from models.layers.long_convolution import cache_kernels
 from tasks.base import Batch, Split, TaskInfo
 from tasks.order import evaluation_batches
 
 logger = logging.getLogger(__name__)
-
-
-def autocast_of(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context that forward passes of a precision run in: fp32 or bf16."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +73,7 @@ class Evaluator:
         A warning says for how many targets the logits are not finite.
         """
         outputs: list[Output] = []
-
-        def receive(indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
-            outputs.append(Output.of(indices, logits, batch, info))
-
-        self.compute_logits(split, receive)
+        self.compute_logits(split, lambda *of_batch: outputs.append(keep_output(info, *of_batch)))
         score = score_outputs(outputs, split, info, self.group)
         if score.non_finite:
             logger.warning(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from lra.classifier.classifier import Classifier
-from lra.classifier.loss import is_scored, sum_losses
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
@@ -19,43 +18,65 @@ from lra.runtime.environment import (
     reset_peak_memory,
     restore_random_state,
 )
-from lra.train.evaluation import autocast_of
-from tasks.base import Batch, Split, TaskInfo
+from tasks.base import NOT_SCORED, Batch, TaskInfo
 
 logger = logging.getLogger(__name__)
+
+
+def autocast_of(precision: str, device: torch.device) -> torch.autocast:
+    """Return the context that forward passes of a precision run in: fp32 or bf16."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+def is_scored(labels: Tensor) -> Tensor:
+    """Return which rows of labels are targets.
+
+    Args:
+        labels: (rows,) classes, NOT_SCORED where there is no target; or (rows, channels) real
+            numbers, NaN where there is no target.
+    Returns: (rows,) bool.
+    """
+    if labels.is_floating_point():
+        return ~labels[:, 0].isnan()
+    return labels != NOT_SCORED
+
+
+def compute_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the loss of each row: cross-entropy in nats, or mean absolute error of real numbers.
+
+    Args:
+        logits: (rows, classes), or (rows, channels) for real numbers.
+        labels: see `is_scored`.
+    Returns: losses (rows,) float32, 0 where there is no target; and whether the predicted class is
+        right, (rows,) bool.
+    """
+    logits = logits.float()
+    if labels.is_floating_point():
+        scored = is_scored(labels)
+        errors = (logits - labels.masked_fill(~scored[:, None], 0)).abs().mean(dim=1)
+        return errors.masked_fill(~scored, 0), torch.zeros_like(scored)
+    losses = functional.cross_entropy(logits, labels, reduction="none", ignore_index=NOT_SCORED)
+    return losses, logits.argmax(dim=-1) == labels
 
 
 class Gradient:
     """Computes the gradients of a model, in micro-batches, each process a part of every batch."""
 
     def __init__(
-        self,
-        model: Classifier,
-        config: RunConfig,
-        info: TaskInfo,
-        split: Split,
-        *,
-        device: torch.device,
-        group: ProcessGroup,
+        self, model: Classifier, config: RunConfig, info: TaskInfo, group: ProcessGroup
     ) -> None:
         self.model = model
         self.parameters = list(model.parameters())
         self.parallel = group.parallel(model, has_plug_in="mixer" in config.plug_ins)
         self.train_config = config.train
         self.targets = info.targets
-        self.split = split
-        self.device = device
         self.group = group
         self.micro_batch = config.train.micro_batch or config.train.batch_size
         """Examples per forward pass."""
-        # A process that tries alone would wait for the gradients of the others.
-        self._may_checkpoint = (
-            device.type == "cuda"
-            and group.world_size == 1
-            and config.train.checkpoint_activations == "auto"
-        )
 
-    def compute(self, batch: Batch, examples: int, targets: int | None) -> tuple[Tensor, int]:
+    def compute(
+        self, batch: Batch, examples: int | None, targets: int | None
+    ) -> tuple[Tensor, int]:
         """Compute the clipped gradient of a batch; see `backward`.
 
         Returns: (3,) this process's part of the loss and of the right predictions, and the norm;
@@ -81,43 +102,36 @@ class Gradient:
         Returns: (2,) float32 on the device, this process's part of the loss and of the number of
             right predictions; and how many targets the whole batch has. Without any the loss is 0.
         """
-        examples = examples or len(batch.lengths)
-        sums = torch.zeros(2, device=self.device)
+        examples, device = examples or len(batch.lengths), batch.labels.device
+        sums = torch.zeros(2, device=device)
         passes = list(self.group.local_passes(examples, self.micro_batch))
+        parts = [batch.rows(start, stop) for start, stop, _ in passes]
+        weights = [weight for *_, weight in passes]
         if self.targets == "example":
             targets = examples
         elif targets is None:
-            targets = self._count_targets(batch, passes)
-        for number, (start, stop, weight) in enumerate(passes, start=1):
-            part = batch.rows(start, stop)
-            with self.group.gradients_synchronized(self.parallel, number == len(passes)):
-                with autocast_of(self.train_config.precision, self.device):
+            counts = [int(is_scored(part.labels).sum()) for part in parts]
+            own = sum(weight * count for weight, count in zip(weights, counts, strict=True))
+            targets = round(self.group.sums_of([own])[0])
+        for part, weight in zip(parts, weights, strict=True):
+            with self.group.gradients_synchronized(self.parallel, part is parts[-1]):
+                with autocast_of(self.train_config.precision, device):
                     logits = self.parallel(*part.model_inputs)
-                total, correct = sum_losses(logits, part.labels)
-                loss = total * weight / max(1, targets)
+                losses, is_right = compute_losses(logits, part.labels)
+                loss = losses.sum() * weight / max(1, targets)
                 # Gradients are averaged over processes, so their sum needs this factor.
                 (loss * self.group.world_size).backward()
             sums[0] += loss.detach()
-            sums[1] += weight * correct
+            sums[1] += weight * is_right.sum()
         return sums, targets
 
-    def _count_targets(self, batch: Batch, passes: list[tuple[int, int, float]]) -> int:
-        """Count the targets of a whole batch, of which this process has a part."""
-        parts = [is_scored(batch.rows(start, stop).labels).sum() for start, stop, _ in passes]
-        counts = torch.stack(parts).tolist()
-        own = sum(weight * count for (_, _, weight), count in zip(passes, counts, strict=True))
-        return round(self.group.sums_of([own])[0])
-
-    def fit_memory(self) -> None:
-        """Find out once, by the longest examples, whether blocks must be computed again."""
-        if not self._may_checkpoint:
-            return
-        self._may_checkpoint = False
+    def fit_memory(self, batch: Batch) -> None:
+        """Let blocks be computed again in the backward pass if a batch does not fit otherwise."""
+        device = batch.labels.device
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
-        drawn = random_state(self.device)
-        longest = np.argsort(-self.split.lengths, kind="stable")[: self.micro_batch]
+        drawn = random_state(device)
         try:
-            self.backward(self.split.batch(longest).to(self.device))
+            self.backward(batch)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -129,5 +143,5 @@ class Gradient:
         finally:
             self.model.zero_grad()
             self.model.load_state_dict(before)
-            restore_random_state(drawn, self.device)
-            reset_peak_memory(self.device)  # the peak of a trial is not the run's
+            restore_random_state(drawn, device)
+            reset_peak_memory(device)  # the peak of a trial is not the run's

@@ -7,7 +7,6 @@ import statistics
 import time
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,9 +87,12 @@ class StepMetrics:
             return None
         own = torch.stack([step.numbers for step in steps]).tolist()
         seconds = (time.perf_counter() - self._unread_since) / len(steps)
-        parts = [[n[0], n[1], step.flops or 0.0] for n, step in zip(own, steps, strict=True)]
-        sums, seconds = self._add_up(parts, seconds)
-        for step, (loss, correct, flops), (*_, norm) in zip(steps, sums, own, strict=True):
+        clock = seconds * self.group.is_main_process
+        parts = [[n[0], n[1], step.flops or 0.0, clock] for n, step in zip(own, steps, strict=True)]
+        sums = self.group.all_reduce_sum(torch.tensor(parts, dtype=torch.float64))
+        sums[:, :2] = sums[:, :2].float()  # as precise as those of one process
+        for step, numbers, (*_, norm) in zip(steps, sums.tolist(), own, strict=True):
+            loss, correct, flops, seconds = numbers
             if not math.isfinite(loss) or not math.isfinite(norm):
                 return step
             if step.flops is not None:
@@ -105,16 +107,6 @@ class StepMetrics:
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds += [seconds] * len(steps)
         return None
-
-    def _add_up(self, parts: list[list[float]], seconds: float) -> tuple[list[list[float]], float]:
-        """Add up the processes' parts of each step; return also the main process's seconds."""
-        if self.group.world_size == 1:
-            return parts, seconds
-        numbers = [number for part in parts for number in part]
-        *sums, seconds = self.group.sums_of([*numbers, seconds * self.group.is_main_process])
-        by_step = np.reshape(sums, (-1, 3))
-        by_step[:, :2] = by_step[:, :2].astype(np.float32)  # as precise as those of one process
-        return by_step.tolist(), seconds
 
     def means(self) -> dict[str, float]:
         """Return the means over the steps read since the last `clear`, and the last rate."""

@@ -1,9 +1,11 @@
-"""AdamW with groups of parameters that differ in learning rate and weight decay."""
+"""AdamW, whose groups of parameters differ in learning rate and weight decay, and its schedules."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -11,6 +13,11 @@ from torch import nn
 from common.errors import UserError
 from lra.config.schema import TrainConfig
 from models.base import DecayingAt, Mixer
+
+logger = logging.getLogger(__name__)
+
+PLATEAU_THRESHOLD = 1e-4
+"""Share of the best accuracy by which a better one must exceed it."""
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
@@ -22,12 +29,20 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     Raises: UserError for learning rates of a mixer that cannot be.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    own = _own_rates(model)
+    own: dict[nn.Parameter, float | DecayingAt | None] = {}
+    for mixer in model.modules():
+        if isinstance(mixer, Mixer):
+            own |= mixer.learning_rates()
+    if own.keys() - set(model.parameters()):
+        raise UserError("learning_rates of a mixer names what it does not own")
     undecayed = UNDECAYED[config.weight_decay_on](model)
     for parameter in model.parameters():
         rate = own.get(parameter, DecayingAt(config.lr))
         decays = isinstance(rate, DecayingAt) and parameter not in undecayed
-        lr = rate.lr if isinstance(rate, DecayingAt) else rate or config.lr
+        lr = rate.lr if isinstance(rate, DecayingAt) else rate
+        lr = config.lr if lr is None else lr
+        if not 0 < lr < math.inf:
+            raise UserError(f"learning_rates of a mixer has {lr}, expected > 0")
         decay = config.weight_decay if decays else 0.0
         groups.setdefault((lr, decay), []).append(parameter)
     return torch.optim.AdamW(
@@ -39,23 +54,6 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         eps=config.epsilon,
         fused=True,
     )
-
-
-def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | DecayingAt | None]:
-    """Collect the learning rates that mixers give to their own parameters."""
-    rates: dict[nn.Parameter, float | DecayingAt | None] = {}
-    for mixer in model.modules():
-        if not isinstance(mixer, Mixer):
-            continue
-        own = set(mixer.parameters())
-        for parameter, rate in mixer.learning_rates().items():
-            if parameter not in own:
-                raise UserError(f"mixer {mixer.name}: learning_rates names what it does not own")
-            lr = rate.lr if isinstance(rate, DecayingAt) else rate
-            if lr is not None and not (math.isfinite(lr) and lr > 0):
-                raise UserError(f"mixer {mixer.name}: learning_rates has {lr}, expected > 0")
-            rates[parameter] = rate
-    return rates
 
 
 def _vectors_and_embeddings(model: nn.Module) -> set[nn.Parameter]:
@@ -88,3 +86,50 @@ def set_rate_factor(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Set every group to a factor times its highest learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = factor * group["peak_lr"]
+
+
+SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
+    "cosine": lambda done, warmup, steps: 0.5 * (1.0 + math.cos(math.pi * done)),
+    "linear": lambda done, warmup, steps: 1.0 - done,
+    "rsqrt": lambda done, warmup, steps: math.sqrt(max(warmup, 1) / max(warmup, steps)),
+    "constant": lambda done, warmup, steps: 1.0,
+    "plateau": lambda done, warmup, steps: 1.0,
+}
+"""Factor of the learning rate after warm-up, from the share of the schedule that is done, the steps
+of warm-up, and all steps so far."""
+
+
+def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
+    """Return the learning rate of a 0-based step as a share of the highest, in [0, 1]."""
+    warmup = config.warmup_steps
+    if config.warmup_share is not None:
+        warmup = round(config.warmup_share * total_steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    end = config.schedule_steps or total_steps
+    done = min(1.0, (step - warmup) / max(1, end - warmup))
+    return SCHEDULES[config.schedule](done, warmup, step + 1)
+
+
+@dataclass
+class Plateau:
+    """The state of schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max."""
+
+    factor: float = 1.0
+    """Factor of the learning rate; with other schedules it stays 1."""
+    best: float | None = None
+    waited: int = 0
+    """Validations since the best one, or since the rate fell."""
+
+    def update(self, merit: float, config: TrainConfig) -> None:
+        """Take the result of a validation, in percent: more is better."""
+        if config.plateau_patience is None:
+            return
+        if self.best is None or merit > self.best * (1 + PLATEAU_THRESHOLD):
+            self.best, self.waited = merit, 0
+            return
+        self.waited += 1
+        if self.waited > config.plateau_patience:
+            self.factor *= config.plateau_factor
+            self.waited = 0
+            logger.info(f"the learning rate falls to {self.factor:.3g} of its highest")

@@ -9,6 +9,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -25,19 +26,14 @@ from lra.runtime.cli import is_launched
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
 from lra.train.checkpoint import RunState, capture, restore
+from lra.train.metrics import Diverged
 from lra.train.run_folder import RunFolder, choose_folder
-from lra.train.run_record import Session, describe_result, describe_settings, describe_training
-from lra.train.schedule import list_warnings
+from lra.train.run_record import Session, summarize_pretraining
 from lra.train.scores import Score
-from lra.train.self_pretraining import (
-    Phase,
-    choose_phase,
-    summarize_pretraining,
-    transfer_weights,
-)
+from lra.train.self_pretraining import choose_phase, transfer_weights
 from lra.train.stopping import Stopped, StopRequest
-from lra.train.trainer import Diverged, Trainer
-from lra.train.training_time import TrainingTime
+from lra.train.trainer import Trainer
+from lra.train.training_time import estimate_time, list_warnings
 from tasks.base import Dataset, TaskInfo
 
 logger = logging.getLogger(__name__)
@@ -65,7 +61,13 @@ class Run:
     folder: RunFolder = field(init=False)
     info: TaskInfo = field(init=False)
     dataset: Dataset = field(init=False)
-    phase: Phase = field(init=False)
+    pretrained: PretrainingRecord | None = field(init=False)
+    """Result of a pretraining that is over."""
+    is_pretraining: bool = field(init=False)
+    has_accuracy: bool = field(init=False)
+    """Whether predictions can be right: not if a pretraining predicts real numbers."""
+    steps_before: int = field(init=False)
+    """Steps of the phases before the present one."""
     trainer: Trainer = field(init=False)
     """The trainer of the present phase."""
     session: Session = field(init=False)
@@ -74,12 +76,12 @@ class Run:
     @property
     def step(self) -> int:
         """Steps made in all phases."""
-        return self.phase.steps_before + self.trainer.step
+        return self.steps_before + self.trainer.step
 
     @property
     def total_steps(self) -> int:
         """Step at which the present phase ends."""
-        return self.phase.steps_before + self.trainer.total_steps
+        return self.steps_before + self.trainer.total_steps
 
     def execute(self) -> RunRecord:
         """Make the run, or resume it, to its end or to a stop; a finished run is only read.
@@ -87,28 +89,23 @@ class Run:
         Raises: DataError for data that can neither be found nor made; UserError if the folder is in
             use or holds a run of other settings or data, or if processes have different data.
         """
-        self._prepare()
-        identity = {
-            "hash": self.config.hash, "seed": self.seed,
-            "source": self.dataset.source, "data": self.dataset.fingerprint,
-        }  # fmt: skip
+        identity = self._prepare()
         with self.stop, ExitStack() as held:
             found = self.group.on_main_process(
                 lambda: self.folder.start(identity, self.label, held)
             )
             if isinstance(found, RunRecord):
                 return found
-            self.session = Session(self.device, self.group)
             with self.config.mixer_component.explain_errors("the run failed"):
                 self._begin(found)
                 self._check_record()
                 self.group.on_main_process(
-                    lambda: self.folder.open_writers(self.config, self.seed, self.step, held)
+                    lambda: self.folder.begin(self.config, self.seed, self.step, held)
                 )
                 return self._train()
 
-    def _prepare(self) -> None:
-        """Choose the folder of the run, and prepare its data."""
+    def _prepare(self) -> dict[str, Any]:
+        """Choose the folder of the run, and prepare its data; return what identifies the run."""
         # With recomputed activations, kept memory would be fragmented.
         if self.device.type == "cpu" and self.config.train.checkpoint_activations is not True:
             keep_freed_memory()
@@ -120,15 +117,20 @@ class Run:
         logger.info(f"saved in {self.folder.path}")
         task = self.config.build_task()
         self.info, self.dataset = task.info, task.prepare(self.data_dir)
-        facts = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
-        self.group.require_equal("data", {f"data {name}": fact for name, fact in facts.items()})
+        source, data = self.dataset.source, self.dataset.fingerprint
+        self.group.require_equal("data", {"data source": source, "data fingerprint": data})
         sizes = ", ".join(f"{count:,} {split}" for split, count in self.dataset.sizes.items())
-        logger.info(f"data: {sizes} examples, {self.dataset.source}, in {self.dataset.folder}")
+        logger.info(f"data: {sizes} examples, {source}, in {self.dataset.folder}")
         for line in describe_data(self.dataset):
             logger.info(line)
+        return {"hash": self.config.hash, "seed": self.seed, "source": source, "data": data}
 
     def _begin(self, state: RunState | None) -> None:
         """Begin the present phase, from a state if there is one."""
+        self.session = Session(
+            config=self.config, info=self.info, dataset=self.dataset,
+            device=self.device, group=self.group, before=state,
+        )  # fmt: skip
         pretrained = None if state is None else state["pretraining"]
         self._begin_phase(pretrained and PretrainingRecord(**pretrained))
         if state is None:
@@ -136,15 +138,19 @@ class Run:
         restore(self.trainer, state["trainer"])
         logger.info(f"resumed at step {self.step} of {self.total_steps}")
         self.label = self.label or state["label"]
-        if not self.session.resume(state):
+        if self.session.is_elsewhere:
             self.trainer.metrics.step_seconds.clear()
             logger.info(f"the run was on {state['device']} before: its speed is measured again")
 
     def _begin_phase(self, pretrained: PretrainingRecord | None) -> None:
         """Build the trainer of the pretraining, or of what follows it."""
-        self.phase = choose_phase(self.config, self.info, self.dataset, pretrained)
+        self.pretrained = pretrained
+        self.is_pretraining = self.config.is_pretrained and pretrained is None
+        self.has_accuracy = not self.is_pretraining or self.info.vocab_size is not None
+        self.steps_before = pretrained.steps if pretrained else 0
+        config, info, dataset = choose_phase(self.config, self.info, self.dataset, pretrained)
         self.trainer = Trainer(
-            self.phase.config, self.phase.info, self.phase.dataset, self.seed, self.device,
+            config, info, dataset, self.seed, self.device,
             classifier=self.classifier, group=self.group,
         )  # fmt: skip
 
@@ -162,17 +168,14 @@ class Run:
         """Go on to the end or to a stop."""
         try:
             self._loop()
-            if self.phase.is_pretraining:
+            if self.is_pretraining:
                 self._begin_fine_tuning()
                 self._loop()
             return self._finish("done", None, self.trainer.test(self._check_signal))
         except Stopped as reason:
             self._checkpoint()
-            logger.info(
-                f"stopped by {reason} at step {self.step:,} of {self.total_steps:,}; everything is "
-                f"saved, the same command resumes it (without --resume never, and with a higher "
-                f"limit if it has one)"
-            )
+            where = f"step {self.step:,} of {self.total_steps:,}"
+            logger.info(f"stopped by {reason} at {where}; everything is saved")
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             logger.info(f"diverged: {error}")
@@ -191,24 +194,20 @@ class Run:
     def _announce(self) -> None:
         """Log the size of the present phase, its estimated time, and what a user should know."""
         trainer = self.trainer
-        kind = "pretraining steps" if self.phase.is_pretraining else "steps"
+        kind = "pretraining steps" if self.is_pretraining else "steps"
         steps = f"{self.total_steps:,} {kind}, " if trainer.length.limit is None else ""
         logger.info(f"{steps}{trainer.num_parameters:,} parameters")
-        left = TrainingTime(self.config, self.session.hardware(), self.stop)
-        logger.info(f"estimated time: {left.describe(self.step, trainer.metrics.seconds)}")
-        for text in list_warnings(
-            trainer.train_config, trainer.total_steps, trainer.length.validations()
-        ):
+        here, seconds = self.session.hardware, trainer.metrics.seconds
+        _, time_left = estimate_time(self.config, here, self.stop, self.step, seconds)
+        logger.info(f"estimated time: {time_left}")
+        for text in list_warnings(trainer.train_config, trainer.total_steps):
             logger.warning(text)
 
     def _loop(self) -> None:
-        """Train to the end of the present phase: step, log, validate, save.
-
-        Raises: Stopped if a signal or a limit says so; Diverged.
-        """
+        """Train to the end of the present phase: step, log, validate, save."""
         self._announce()
         trainer, start = self.trainer, self.trainer.step
-        what = "pretraining" if self.phase.is_pretraining else "training"
+        what = "pretraining" if self.is_pretraining else "training"
         with closing(Progress(start, trainer.total_steps, what)) as progress:
             while True:
                 if trainer.validation_is_due():
@@ -222,7 +221,7 @@ class Run:
                 if is_logged or is_last or trainer.metrics.read_is_due():
                     trainer.read()
                     means = trainer.metrics.means()
-                    accuracy = means["accuracy"] if self.phase.has_accuracy else None
+                    accuracy = means["accuracy"] if self.has_accuracy else None
                     progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
                     if is_logged:
                         self._log(means)
@@ -241,7 +240,7 @@ class Run:
             self._checkpoint()
 
     def _log(self, facts: dict[str, float]) -> None:
-        if self.phase.is_pretraining:
+        if self.is_pretraining:
             facts = {f"pretrain_{name}": number for name, number in facts.items()}
         if self.group.is_main_process:
             self.folder.log(self.step, self.session.wall_seconds(), facts)
@@ -258,22 +257,21 @@ class Run:
             facts["val_bits"] = score.loss / math.log(2)
             bits = f", {facts['val_bits']:.3f} bits per token"
         self._log(facts)
-        accuracy = f"accuracy {score.accuracy:.2f} %, " if self.phase.has_accuracy else ""
-        of = "validation of the pretraining" if self.phase.is_pretraining else "validation"
+        accuracy = f"accuracy {score.accuracy:.2f} %, " if self.has_accuracy else ""
+        of = "validation of the pretraining" if self.is_pretraining else "validation"
         logger.info(f"step {self.step}: {of} {accuracy}loss {score.loss:.3f}{bits}")
         self._checkpoint()
 
     def _check_signal(self) -> None:
         """Let a signal end an evaluation, unless other processes would wait for this one's part."""
-        if self.group.world_size == 1:
-            self.stop.check_signal()
+        if self.group.world_size == 1 and (reason := self.stop.stop_now()) is not None:
+            raise Stopped(reason)
 
     def _checkpoint(self) -> None:
-        pretrained = self.phase.pretrained
         state = {
             "label": self.label,
             "trainer": capture(self.trainer),
-            "pretraining": pretrained and pretrained.model_dump(),
+            "pretraining": self.pretrained and self.pretrained.model_dump(),
             **self.session.state(),
         }
         if self.group.is_main_process:
@@ -281,31 +279,20 @@ class Run:
         self.last_checkpoint = time.monotonic()
 
     def _check_record(self) -> None:
-        """Save the settings, and make sure that nothing can keep the run from being recorded.
-
-        Raises: UserError naming what cannot be recorded.
-        """
+        """Raise a UserError if something would keep the run from being recorded at its end."""
         try:
-            self._record("stopped", None, None)
+            self._record("stopped")
         except ValidationError as error:
             raise UserError(f"this run could not be recorded: {fault_of(error)}") from None
         with explain_errors(f"the metadata of {self.config.task_name}"):
             self.dataset.splits["test"].metadata()
-        if self.group.is_main_process:
-            self.folder.save_settings(self.config)
 
-    def _record(self, status: Status, message: str | None, test: Score | None) -> RunRecord:
-        return RunRecord(
-            run_id=self.folder.path.name,
-            label=self.label,
-            seed=self.seed,
-            status=status,
-            message=message,
-            **describe_settings(self.config),
-            **describe_training(self.trainer, self.phase, self.config, self.info.max_length),
-            **describe_result(test, self.trainer, self.phase, self.info, self.dataset),
-            **self.session.describe(),
-        )
+    def _record(
+        self, status: Status, message: str | None = None, test: Score | None = None
+    ) -> RunRecord:
+        facts = self.session.describe(self.trainer, self.pretrained, test)
+        facts |= {"run_id": self.folder.path.name, "label": self.label, "seed": self.seed}
+        return RunRecord(status=status, message=message, **facts)
 
     def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
         record = self._record(status, message, test)

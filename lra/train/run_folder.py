@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 import logging
-import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,17 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from common.errors import HeldError, UserError
-from common.files import is_locked, open_to_append, remove_leftovers, write_atomically
-from common.untrusted import read_regular
+from common.files import (
+    is_locked,
+    name_file_in_errors,
+    open_to_append,
+    remove_leftovers,
+    write_atomically,
+)
+from common.untrusted import read_regular, read_text
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
-from lra.train.loggers import WriteMetrics, open_tensorboard, open_wandb
 from tasks.base import OUTCOMES, Split
 
 logger = logging.getLogger(__name__)
@@ -30,32 +36,21 @@ LOCK_SECONDS = 1.0
 """Time to wait for a lock, because others hold it for a moment to test whether it is free."""
 CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Names of the copies of plug-ins' files in the folder of a run."""
+FINISHED = ("done", "diverged")
+"""How a run ended that is not resumed."""
+WriteMetrics = Callable[[int, Mapping[str, float]], None]
+"""Writes the numbers of a step."""
 
 
-def newest_attempts(parent: Path) -> dict[str, int]:
-    """Return the number of the newest attempt of every run in a folder, by the run's name."""
-    newest: dict[str, int] = {}
-    for path in parent.iterdir() if parent.is_dir() else ():
-        if match := re.fullmatch(r"(.+?)(?:-r(\d+))?", path.name):
-            newest[match[1]] = max(newest.get(match[1], 0), int(match[2] or 1))
-    return newest
-
-
-def choose_folder(
-    results_dir: Path,
-    config: RunConfig,
-    seed: int,
-    resume: str,
-    attempts: Callable[[Path], Mapping[str, int]] = newest_attempts,
-) -> RunFolder:
-    """Choose the folder of a run: the newest of its attempts, or with `never` a new one.
-
-    Args:
-        attempts: lists the attempts in a folder; a plan of many runs caches the result.
-    """
+def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
+    """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
     parent = results_dir / "runs" / config.task_name / config.mixer_name
     name = f"{config.hash[:8]}-s{seed}"
-    newest = attempts(parent).get(name, 0)
+    numbers = [path.name.removeprefix(f"{name}-r") for path in parent.glob(f"{name}-r*")]
+    newest = max(
+        [int(number) for number in numbers if number.isdecimal()],
+        default=int((parent / name).exists()),
+    )
     attempt = newest + 1 if resume == "never" else max(newest, 1)
     return RunFolder(parent / (name if attempt == 1 else f"{name}-r{attempt}"))
 
@@ -85,12 +80,12 @@ class RunFolder:
         Raises: HeldError if another process works on the run, UserError if it is another run.
         """
         self._identity = identity
-        record = self.finished()
-        if record is None or label not in (None, record.label):
-            held.enter_context(self.locked())
-            record = self.finished()
-        if record is None:
-            return self._resume()
+        record = self.record()
+        if record is None or record.status not in FINISHED or label not in (None, record.label):
+            self._take_lock(held)
+            record = self.record()
+        if record is None or record.status not in FINISHED:
+            return self._resume(record)
         self._require_same({"data": record.data.fingerprint, "source": record.data.source})
         if label not in (None, record.label):
             record = record.model_copy(update={"label": label})
@@ -100,27 +95,24 @@ class RunFolder:
         logger.info(f"this run {end} already; --resume never starts another one beside it")
         return record
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def _take_lock(self, held: ExitStack) -> None:
         """Make the folder if it is missing, and lock it."""
         self.path.mkdir(parents=True, exist_ok=True)
         try:
-            held = FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS)
+            held.enter_context(FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS))
         except Timeout:
             raise HeldError(f"another process is at work on {self.path}") from None
-        with held:
-            remove_leftovers(self.path)
-            self._lock = (self.path / "lock").stat().st_ino
-            yield
+        remove_leftovers(self.path)
+        self._lock = (self.path / "lock").stat().st_ino
 
-    def _resume(self) -> RunState | None:
+    def _resume(self, record: RunRecord | None) -> RunState | None:
         """Load the newest valid checkpoint, and drop metrics that were written after it."""
         state = load_newest(self.checkpoints)
         if state is not None:
             self._require_same(state["identity"])
         elif any(self.checkpoints.glob(f"*{DAMAGED}")):
             logger.warning("all checkpoints are damaged; the run starts again at step 0")
-        elif (record := self.record()) is not None and record.status == "stopped":
+        elif record is not None and record.status == "stopped":
             raise UserError(
                 f"{self.path} is a run that was stopped, without its checkpoints; use "
                 f"--resume never to start a new one beside it"
@@ -167,26 +159,20 @@ class RunFolder:
         path = self.path / "result.json"
         return load_record(path) if path.exists() else None
 
-    def finished(self) -> RunRecord | None:
-        """Read result.json, if it is that of a finished run."""
-        record = self.record()
-        return record if record is not None and record.status in ("done", "diverged") else None
+    def begin(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
+        """Write the settings and copies of plug-ins' files, and open what metrics are written to.
 
-    def save_settings(self, config: RunConfig) -> None:
-        """Write the settings of the run, and copies of its plug-ins' files."""
+        Args:
+            step: where the run goes on.
+            held: closes what is opened.
+        """
         files = {"config.yaml": config.show().encode()}
         for kind, source in config.plug_ins.items():
             files[CODE_FILES[kind]] = read_regular(Path(str(source.file)))
         self.require_held()
         for name, content in files.items():
             write_atomically(self.path / name, content)
-
-    def open_writers(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
-        """Let metrics from a step on be written to wherever the settings of `log` say, too."""
-        if config.log.tensorboard:
-            self._writers.append(open_tensorboard(self.path, step, held))
-        if config.log.wandb:
-            self._writers.append(open_wandb(config, seed, self.path, held))
+        self._writers = list(_open_writers(config, seed, self.path, step, held))
 
     def log(self, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
@@ -194,8 +180,12 @@ class RunFolder:
         line = {"step": step, "seconds": seconds, **numbers}
         with open_to_append(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
+        grouped = {
+            f"validation/{name[4:]}" if name.startswith("val_") else f"training/{name}": number
+            for name, number in numbers.items()
+        }
         for write in self._writers:
-            write(step, numbers)
+            write(step, grouped)
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
         """Write a line for every example: label, prediction, length, and its metadata.
@@ -204,10 +194,9 @@ class RunFolder:
             predictions: (examples,) classes; or (examples, 3), see `Score.predictions`, which are
                 written in place of label and prediction.
         """
-        names, results = ("label", "prediction"), [split.labels, predictions]
+        columns = {"label": split.labels, "prediction": predictions}
         if predictions.ndim > 1:
-            names, results = OUTCOMES, [*predictions.T]
-        columns = dict(zip(names, results, strict=True))
+            columns = dict(zip(OUTCOMES, predictions.T, strict=True))
         columns |= {"length": split.lengths, **split.metadata()}
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -216,9 +205,55 @@ class RunFolder:
         self.require_held()
         write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 
-    def save(self, step: int, state: dict[str, Any]) -> None:
+    def save(self, step: int, state: RunState) -> None:
         """Write a checkpoint, with the run's identity and the size of its metrics."""
         self.require_held()
         size = self._metrics.stat().st_size if self._metrics.exists() else 0
         whole = {**state, "identity": self._identity, "metrics_bytes": size}
         save_checkpoint(self.checkpoints, step, whole)
+
+
+def _open_writers(
+    config: RunConfig, seed: int, folder: Path, step: int, held: ExitStack
+) -> Iterator[WriteMetrics]:
+    """Open what the settings of `log` ask for: event files in a run's folder, or a run of wandb.
+
+    Args:
+        step: where the run goes on; what a killed session wrote to event files after it is dropped.
+        held: closes the files, and ends the run of wandb.
+    Raises: UserError without the package or an account.
+    """
+    if config.log.tensorboard:
+        events = folder / "tensorboard"
+        package = _load("torch.utils.tensorboard", "tensorboard")
+        writer = package.SummaryWriter(str(events), purge_step=step + 1)
+        held.callback(name_file_in_errors(events)(writer.close))
+
+        @name_file_in_errors(events)
+        def write(step: int, numbers: Mapping[str, float]) -> None:
+            for name, number in numbers.items():
+                writer.add_scalar(name, number, step)
+
+        yield write
+    if config.log.wandb:
+        wandb = _load("wandb", "wandb")
+        kept = folder / "wandb-id"  # by which the run resumes
+        if not kept.exists():
+            write_atomically(kept, secrets.token_hex(8).encode())
+        try:
+            run: Any = wandb.init(
+                project="lra", id=read_text(kept), resume="allow", dir=str(folder),
+                name=f"{config.task_name}-{config.mixer_name}-{folder.name}",
+                config={**config.values(), "seed": seed},
+            )  # fmt: skip
+        except wandb.Error as error:
+            raise UserError(f"log.wandb=true: {' '.join(str(error).split())}") from None
+        held.callback(run.finish)
+        yield lambda step, numbers: run.log(numbers, step=step)
+
+
+def _load(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UserError(f"log.{package}=true needs the package: pip install {package}") from None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from lra.classifier.classifier import count_state
 from lra.config.schema import RunConfig
+from lra.record.run import PretrainingRecord
 from lra.record.schema import DataRecord
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
@@ -21,37 +23,35 @@ from lra.runtime.environment import (
 from lra.runtime.repository import code_digest, git_state
 from lra.train.checkpoint import RunState
 from lra.train.scores import Score, compute_position_scores
-from lra.train.self_pretraining import Phase, summarize_pretraining
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
 
+@dataclass(kw_only=True)
 class Session:
-    """One session of a run, which knows what the sessions before it took."""
+    """A session of a run: what it takes, added to what the sessions before it took."""
 
-    def __init__(self, device: torch.device, group: ProcessGroup) -> None:
-        self.device = device
-        self.group = group
+    config: RunConfig
+    info: TaskInfo
+    dataset: Dataset
+    device: torch.device
+    group: ProcessGroup
+    before: RunState | None
+    """The state that the session resumes."""
+
+    def __post_init__(self) -> None:
         self.start = time.monotonic()
         self.git = git_state()
-        self.commits = [str(self.git["commit"])]
+        name, count = device_name(self.device), self.group.world_size
+        self.hardware = name if count == 1 else f"{count} x {name}"
+        before = self.before or {"device": self.hardware, "wall_seconds": 0.0, "commits": []}
+        self.is_elsewhere = before["device"] != self.hardware
+        """Whether the session before was on other hardware, so that memory and speed are new."""
+        self._seconds_before = before["wall_seconds"]
+        self._peak_before = 0.0 if self.is_elsewhere else before.get("peak_memory_mib", 0.0)
+        self.commits = list(dict.fromkeys([*before["commits"], str(self.git["commit"])]))
         """The commits at which the run's steps were made, in order."""
-        self._seconds_before = self._peak_before = 0.0
-        reset_peak_memory(device)
-
-    def resume(self, state: RunState) -> bool:
-        """Continue the measures of earlier sessions; return whether the hardware is the same."""
-        self._seconds_before = state["wall_seconds"]
-        self.commits = list(dict.fromkeys([*state["commits"], *self.commits]))
-        is_same = state["device"] == self.hardware()
-        if is_same:
-            self._peak_before = state["peak_memory_mib"]
-        return is_same
-
-    def hardware(self) -> str:
-        """Name the devices of the run as records show them."""
-        name = device_name(self.device)
-        return name if self.group.world_size == 1 else f"{self.group.world_size} x {name}"
+        reset_peak_memory(self.device)
 
     def seconds(self) -> float:
         """Return the time of this session."""
@@ -67,15 +67,56 @@ class Session:
         return {
             "wall_seconds": self.wall_seconds(),
             "peak_memory_mib": max(self._peak_before, peak),
-            "device": self.hardware(),
+            "device": self.hardware,
             "commits": self.commits,
         }
 
-    def describe(self) -> dict[str, Any]:
-        """List the fields of a record that are about the machine; all processes must take part."""
+    def describe(
+        self, trainer: Trainer, pretrained: PretrainingRecord | None, test: Score | None
+    ) -> dict[str, Any]:
+        """List the fields of the run's record; all processes must take part.
+
+        Args:
+            trainer: of the present phase.
+            pretrained: result of the pretraining before it.
+        """
+        config, length = self.config, self.info.max_length
+        is_pretraining = config.is_pretrained and pretrained is None
+        before = pretrained.steps if pretrained else 0
+        best = None if is_pretraining else trainer.best
+        positions = None
+        if self.info.targets == "position":
+            positions = compute_position_scores(test, self.dataset, best and best["val_loss"])
         state = self.state()
-        git = {**self.git, "all_commits": state.pop("commits")}
-        return {**describe_machine(self.device), **state, "git": git}
+        return {
+            **describe_settings(config),
+            **describe_machine(self.device),
+            "git": {**self.git, "all_commits": state.pop("commits")},
+            **state,
+            "steps": before + trainer.step,
+            "total_steps": before + trainer.total_steps,
+            "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,
+            "pretraining": summarize_pretraining(config, trainer) if is_pretraining else pretrained,
+            "steps_per_second": trainer.metrics.steps_per_second,
+            "flops_per_step": trainer.metrics.flops_per_step,
+            "params": trainer.num_parameters,
+            "state_size": None if is_pretraining else count_state(trainer.model, length),
+            "length": length,
+            "micro_batch": trainer.gradient.micro_batch,
+            "train_seconds": (pretrained.seconds if pretrained else 0.0) + trainer.metrics.seconds,
+            "test_accuracy": test and test.accuracy,
+            "test_correct": test and test.correct,
+            "test_total": test and test.total,
+            "test_non_finite": test and test.non_finite,
+            "tokens": test and test.tokens,
+            "positions": positions,
+            "val_accuracy": best and best["val_accuracy"],
+            "selected_on": self.dataset.selected_on if best else None,
+            "best_step": before + best["step"] if best else None,
+            "baselines": dict(self.dataset.baselines),
+            "largest_class": largest_class(self.dataset.splits["test"].labels),
+            "data": DataRecord.model_validate(self.dataset),
+        }
 
 
 def describe_settings(config: RunConfig) -> dict[str, Any]:
@@ -99,49 +140,18 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def describe_training(
-    trainer: Trainer, phase: Phase, config: RunConfig, length: int
-) -> dict[str, Any]:
-    """List the fields of a record that are about the steps of a run's phase, and before it."""
-    before = phase.pretrained
-    pretraining = summarize_pretraining(config, trainer) if phase.is_pretraining else before
-    return {
-        "steps": phase.steps_before + trainer.step,
-        "total_steps": phase.steps_before + trainer.total_steps,
-        "epochs": 0.0 if phase.is_pretraining else trainer.step / trainer.order.batches_per_epoch,
-        "pretraining": pretraining,
-        "steps_per_second": trainer.metrics.steps_per_second,
-        "flops_per_step": trainer.metrics.flops_per_step,
-        "params": trainer.num_parameters,
-        "state_size": None if phase.is_pretraining else count_state(trainer.model, length),
-        "length": length,
-        "micro_batch": trainer.gradient.micro_batch,
-        "train_seconds": (before.seconds if before else 0.0) + trainer.metrics.seconds,
-    }
-
-
-def describe_result(
-    test: Score | None, trainer: Trainer, phase: Phase, info: TaskInfo, dataset: Dataset
-) -> dict[str, Any]:
-    """List the fields of a record that are about data and scores."""
-    best = None if phase.is_pretraining else trainer.best
-    positions = None
-    if info.targets == "position":
-        positions = compute_position_scores(test, dataset, best and best["val_loss"])
-    return {
-        "test_accuracy": test.accuracy if test else None,
-        "test_correct": test.correct if test else None,
-        "test_total": test.total if test else None,
-        "test_non_finite": test.non_finite if test else None,
-        "tokens": test.tokens if test else None,
-        "positions": positions,
-        "val_accuracy": best["val_accuracy"] if best else None,
-        "selected_on": dataset.selected_on if best else None,
-        "best_step": phase.steps_before + best["step"] if best else None,
-        "baselines": dict(dataset.baselines),
-        "largest_class": largest_class(dataset.splits["test"].labels),
-        "data": DataRecord.model_validate(dataset),
-    }
+def summarize_pretraining(config: RunConfig, trainer: Trainer) -> PretrainingRecord:
+    """Describe the pretraining of a run so far, by its trainer."""
+    pretrain = config.pretrain
+    return PretrainingRecord(
+        objective=pretrain.objective,
+        masked_share=pretrain.masked_share if pretrain.objective == "masked" else None,
+        steps=trainer.step,
+        epochs=trainer.step / trainer.order.batches_per_epoch,
+        seconds=trainer.metrics.seconds,
+        flops_per_step=trainer.metrics.flops_per_step,
+        val_loss=trainer.best and trainer.best["val_loss"],
+    )
 
 
 def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str, Any]:
@@ -149,11 +159,10 @@ def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str
 
     It includes settings of `log`, which determine when processes exchange something.
     """
-    names = {key: value for key, value in config.values().items() if isinstance(value, str)}
     return {
         "seed": seed,
-        **names,
         **config.settings,
+        "the hash of settings": config.hash,
         "the device": device.type,
         **{f"the version of {name}": number for name, number in versions().items()},
         "the code of lra": code_digest(),

@@ -11,19 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lra.classifier.loss import compute_losses, is_scored
 from lra.record.run import NO_PREDICTION
 from lra.record.scores import PositionLoss, PositionScores, SegmentScore, TokenScores
 from lra.runtime.distributed import ProcessGroup
+from lra.train.gradient import compute_losses, is_scored
 from tasks.base import Batch, Dataset, Split, TaskInfo
 
 MOST_VALUES = 32
 """Most different values of a field by which losses are told apart."""
 LARGEST_PERPLEXITY = 1e18
 """Perplexity that no record holds: such a model predicts nothing."""
-EMPTY = torch.empty(0)
-SEGMENT = "segment"
-"""Field of metadata whose values divide a split into segments, which have equal weight."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Score:
 
 
 class Output(NamedTuple):
-    """What is kept of a model's logits for a batch. Tensors stay on the device, which computes."""
+    """What is kept of a model's logits for a batch; tensors stay on the device that computes."""
 
     indices: np.ndarray
     """(examples,) in the split."""
@@ -73,32 +70,20 @@ class Output(NamedTuple):
     """(labels,)"""
     answer: Tensor
     """(labels,) the predicted class, or NO_PREDICTION; or of positions whether it is right."""
-    where: Tensor = EMPTY
+    where: Tensor
     """(labels,) of positions whether they are targets; of tokens their positions in the batch."""
 
-    @classmethod
-    def of(cls, indices: np.ndarray, logits: Tensor, batch: Batch, info: TaskInfo) -> Output:
-        """Keep what scores need of the logits of a batch."""
-        loss, is_right = compute_losses(logits, batch.labels)
-        lengths, counts = batch.lengths.sum(dim=1).numpy(), batch.label_counts.numpy()
-        if info.targets == "example":
-            is_finite = logits.isfinite().all(dim=-1)
-            answer = torch.where(is_finite, logits.argmax(dim=-1), NO_PREDICTION)
-            return cls(indices, lengths, counts, loss, answer)
+
+def keep_output(info: TaskInfo, indices: np.ndarray, logits: Tensor, batch: Batch) -> Output:
+    """Keep what scores need of the logits of a batch."""
+    loss, is_right = compute_losses(logits, batch.labels)
+    if info.targets == "example":
+        answer = logits.argmax(dim=-1).where(logits.isfinite().all(dim=-1), NO_PREDICTION)
+    else:
         answer = is_right & loss.isfinite()  # NaN has an argmax, too
-        where = is_scored(batch.labels) if batch.scored is None else batch.scored
-        return cls(indices, lengths, counts, loss, answer, where)
-
-
-def read_outputs(outputs: Sequence[Output]) -> list[Output]:
-    """Copy the tensors of all outputs to the CPU, together, as each copy waits for a GPU."""
-    columns: list[Sequence[Tensor]] = []
-    for tensors in zip(*((one.loss, one.answer, one.where) for one in outputs), strict=True):
-        columns.append(torch.cat(tensors).cpu().split([len(tensor) for tensor in tensors]))
-    read = zip(outputs, *columns, strict=True)
-    return [
-        one._replace(loss=loss, answer=answer, where=where) for one, loss, answer, where in read
-    ]
+    where = is_scored(batch.labels) if batch.scored is None else batch.scored
+    lengths, counts = batch.lengths.sum(dim=1).numpy(), batch.label_counts.numpy()
+    return Output(indices, lengths, counts, loss, answer, where)
 
 
 def score_outputs(
@@ -106,20 +91,24 @@ def score_outputs(
 ) -> Score:
     """Score the examples of a split, of which each process has some; the score is the same to all.
 
-    Reading outputs waits for a GPU, so it is done here, after the last batch.
+    Outputs are copied to the CPU here, together, because each copy waits for a GPU.
     """
+    columns: list[Sequence[Tensor]] = []
+    for tensors in zip(*(one[3:] for one in outputs), strict=True):
+        columns.append(torch.cat(tensors).cpu().split([len(tensor) for tensor in tensors]))
+    read = [Output(*one[:3], *tensors) for one, *tensors in zip(outputs, *columns, strict=True)]
     score = {"example": _score_examples, "position": _score_positions, "token": _score_tokens}
-    return score[info.targets](read_outputs(outputs), split, info, group)
+    return score[info.targets](read, split, info, group)
 
 
 def _score_examples(
     outputs: Sequence[Output], split: Split, info: TaskInfo, group: ProcessGroup
 ) -> Score:
-    own, own_loss = np.full(len(split), NO_PREDICTION, dtype=np.int64), 0.0
+    own, own_loss = np.zeros(len(split), dtype=np.int64), 0.0
     for one in outputs:
-        own[one.indices] = one.answer.numpy()
+        own[one.indices] = one.answer.numpy() - NO_PREDICTION
         own_loss += one.loss.sum().item()
-    predictions = NO_PREDICTION + _add(own - NO_PREDICTION, group)
+    predictions = _add(own, group) + NO_PREDICTION
     correct = int((predictions == split.labels).sum())
     non_finite = int((predictions == NO_PREDICTION).sum())
     (loss,) = group.sums_of([own_loss])
@@ -192,14 +181,14 @@ def bin_of(positions: np.ndarray) -> np.ndarray:
 
 def bin_range(number: int) -> tuple[int, int]:
     """Return the first and the last position of a range; see `bin_of`."""
-    return (0, 0) if number == 0 else (2 ** (number - 1), 2**number - 1)
+    return 2**number // 2, 2**number - 1
 
 
 def position_losses(
     losses: np.ndarray,
     targets: np.ndarray,
     fields: Mapping[str, np.ndarray],
-    ideal: np.ndarray | None = None,
+    ideal: np.ndarray | None,
 ) -> list[PositionLoss]:
     """Summarise losses by position, over all windows and by their metadata.
 
@@ -208,8 +197,7 @@ def position_losses(
         targets: (windows, ranges) numbers of targets.
         fields: metadata of the windows, (windows,) each; fields of more than MOST_VALUES
             different values are left out.
-        ideal: (windows, ranges) losses of the ideal predictor, as sums in nats; None where it is
-            not known.
+        ideal: losses of the ideal predictor, like `losses`; None where it is not known.
     """
     chosen: list[tuple[str, str, Any]] = [("", "", slice(None))]
     for name, column in fields.items():
@@ -217,8 +205,8 @@ def position_losses(
         if len(values) <= MOST_VALUES:
             chosen += [(name, str(value), column == value) for value in values]
 
-    def mean(sums: np.ndarray, count: float) -> float | None:
-        found = float(sums.sum()) / count
+    def mean(sums: np.ndarray, rows: Any, number: int, count: float) -> float | None:
+        found = float(sums[rows, number].sum()) / count
         return found if math.isfinite(found) else None
 
     return [
@@ -228,8 +216,8 @@ def position_losses(
             first=bin_range(number)[0],
             last=bin_range(number)[1],
             targets=int(count),
-            loss=mean(losses[rows, number], count),
-            ideal=None if ideal is None else mean(ideal[rows, number], count),
+            loss=mean(losses, rows, number, count),
+            ideal=None if ideal is None else mean(ideal, rows, number, count),
         )
         for name, value, rows in chosen
         for number, count in enumerate(targets[rows].sum(axis=0).tolist())
@@ -242,22 +230,19 @@ def token_scores(outcomes: np.ndarray, metadata: Mapping[str, np.ndarray]) -> To
 
     Args:
         outcomes: (examples, 3) labelled positions, those predicted right, and the first wrong one.
-        metadata: fields of the examples, of which "segment" divides them.
+        metadata: fields of the examples, of which "segment" divides them into segments, which have
+            equal weight.
     """
-    names = metadata.get(SEGMENT, np.full(len(outcomes), "")).astype(str)
-    parts = {name: outcomes[names == name] for name in dict.fromkeys(names.tolist())}
-    return TokenScores(
-        segments=[
-            SegmentScore(
-                name=name,
-                examples=len(part),
-                correct_examples=int((part[:, 0] == part[:, 1]).sum()),
-                targets=int(part[:, 0].sum()),
-                correct=int(part[:, 1].sum()),
-            )
-            for name, part in parts.items()
-        ]
-    )
+    names = metadata.get("segment", np.full(len(outcomes), "")).astype(str)
+    segments: list[SegmentScore] = []
+    for name in dict.fromkeys(names.tolist()):
+        targets, correct, _ = outcomes[names == name].T
+        counts = {"targets": int(targets.sum()), "correct": int(correct.sum())}
+        whole = int((targets == correct).sum())
+        segments.append(
+            SegmentScore(name=name, examples=len(targets), correct_examples=whole, **counts)
+        )
+    return TokenScores(segments=segments)
 
 
 def perplexity_of(loss: float) -> float | None:
@@ -275,13 +260,13 @@ def compute_position_scores(
         val_loss: of the validation set, in nats.
     """
     text_bytes = dataset.splits["test"].text_bytes
-    loss = score.loss if score and math.isfinite(score.loss) else None
-    bits = None if loss is None or score is None else loss * score.total / math.log(2)
+    finite = score if score and math.isfinite(score.loss) else None
+    bits = finite and finite.loss * finite.total / math.log(2)
     return PositionScores(
         val_loss=val_loss,
-        loss=loss,
-        bits_per_byte=bits / text_bytes if bits is not None and text_bytes else None,
-        perplexity=score and perplexity_of(score.loss),
+        loss=finite and finite.loss,
+        bits_per_byte=bits and text_bytes and bits / text_bytes,
+        perplexity=finite and perplexity_of(finite.loss),
         text_bytes=text_bytes,
         baseline_bits=dict(dataset.baseline_bits),
         lowest_bits=dict(dataset.lowest_bits),

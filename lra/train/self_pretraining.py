@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor
 
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord
-from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo
 from tasks.unlabelled import build_pretraining_data
 
@@ -42,44 +41,23 @@ def pretraining_config(config: RunConfig) -> RunConfig:
     return replace(config, train=train.model_copy(update=changes))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Phase:
-    """What a run trains with: in its pretraining, on labels from the start, or after it."""
-
-    config: RunConfig
-    info: TaskInfo
-    dataset: Dataset
-    is_pretraining: bool = False
-    pretrained: PretrainingRecord | None = None
-    """Result of the pretraining before it."""
-
-    @property
-    def steps_before(self) -> int:
-        """Steps of the pretraining before it."""
-        return self.pretrained.steps if self.pretrained else 0
-
-    @property
-    def has_accuracy(self) -> bool:
-        """Whether predictions can be right: not if a pretraining predicts real numbers."""
-        return not self.is_pretraining or self.info.vocab_size is not None
-
-
 def choose_phase(
     config: RunConfig, info: TaskInfo, dataset: Dataset, pretrained: PretrainingRecord | None
-) -> Phase:
-    """Choose the phase of a run, whose minutes include a pretraining, by the result of that."""
+) -> tuple[RunConfig, TaskInfo, Dataset]:
+    """Choose what the present phase of a run trains with; its minutes include a pretraining.
+
+    Args:
+        pretrained: result of the pretraining before it.
+    """
+    pretrain, minutes = config.pretrain, config.train.minutes
     if config.is_pretrained and pretrained is None:
-        pretrain = config.pretrain
-        info, dataset = build_pretraining_data(
-            info, dataset, pretrain.objective, pretrain.masked_share
-        )
-        config = pretraining_config(config)
-        return Phase(config=config, info=info, dataset=dataset, is_pretraining=True)
-    minutes = config.train.minutes
+        share = pretrain.masked_share
+        info, dataset = build_pretraining_data(info, dataset, pretrain.objective, share)
+        return pretraining_config(config), info, dataset
     if pretrained is not None and minutes is not None:
         left = max(minutes - pretrained.seconds / 60, minutes / 1000)
         config = replace(config, train=config.train.model_copy(update={"minutes": left}))
-    return Phase(config=config, info=info, dataset=dataset, pretrained=pretrained)
+    return config, info, dataset
 
 
 def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -93,17 +71,3 @@ def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
         else weights[name][tuple(slice(size) for size in value.shape)]
         for name, value in own.items()
     }
-
-
-def summarize_pretraining(config: RunConfig, trainer: Trainer) -> PretrainingRecord:
-    """Describe the pretraining of a run so far, by its trainer."""
-    pretrain = config.pretrain
-    return PretrainingRecord(
-        objective=pretrain.objective,
-        masked_share=pretrain.masked_share if pretrain.objective == "masked" else None,
-        steps=trainer.step,
-        epochs=trainer.step / trainer.order.batches_per_epoch,
-        seconds=trainer.metrics.seconds,
-        flops_per_step=trainer.metrics.flops_per_step,
-        val_loss=trainer.best and trainer.best["val_loss"],
-    )

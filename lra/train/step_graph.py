@@ -24,56 +24,48 @@ class StepGraph:
 
     Args:
         make_step: computes a batch's gradient, makes the optimizer's step, and returns numbers of
-            the step on the device. It must not wait for the device or copy from the CPU.
-        optimizer: the one that `make_step` uses; a state that is loaded into it ends the graph.
+            the step on the device, and its targets. It must not wait for the device or copy from
+            the CPU.
+        optimizer: the one that `make_step` uses; no state may be loaded into it after the capture.
     """
 
     def __init__(
-        self, make_step: Callable[[Batch], Tensor], optimizer: torch.optim.Optimizer
+        self, make_step: Callable[[Batch], tuple[Tensor, int]], optimizer: torch.optim.Optimizer
     ) -> None:
         self.make_step = make_step
         self.optimizer = optimizer
         self._stream = torch.cuda.Stream()
-        self._forget()
-        optimizer.register_load_state_dict_post_hook(lambda _: self._forget())
-
-    def _forget(self) -> None:
-        """Begin again with ordinary steps."""
         self._warm_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         """The captured step; None before the capture."""
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """Make a step.
+    def __call__(self, batch: Batch) -> tuple[Tensor, int]:
+        """Make a step for a batch on the device, always of the same shape and lengths.
 
-        Args:
-            batch: on the device; always of the same shape and lengths.
-        Returns: the numbers of `make_step`, which the next step overwrites.
         Raises: UserError for a model whose step cannot be captured.
         """
         if self._warm_steps < WARMUP_STEPS:
             self._warm_steps += 1
             return self._warm_up(batch)
         if self.graph is None:
-            self._capture(batch)
-        assert self.graph is not None
+            self.graph = self._capture(batch)
         self._batch.inputs.copy_(batch.inputs)
         self._batch.labels.copy_(batch.labels)
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             rate.fill_(group["lr"])
         self.graph.replay()
-        return self._numbers
+        return self._numbers.clone(), self._targets
 
-    def _warm_up(self, batch: Batch) -> Tensor:
+    def _warm_up(self, batch: Batch) -> tuple[Tensor, int]:
         """Make an ordinary step on the stream of the capture."""
         current = torch.cuda.current_stream()
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            numbers = self.make_step(batch)
+            made = self.make_step(batch)
         current.wait_stream(self._stream)
-        return numbers
+        return made
 
-    def _capture(self, batch: Batch) -> None:
+    def _capture(self, batch: Batch) -> torch.cuda.CUDAGraph:
         """Record the kernels of a step without running them."""
         self._batch = Batch(batch.inputs.clone(), batch.lengths, batch.labels.clone())
         first = self.optimizer.param_groups[0]["params"][0]
@@ -84,7 +76,7 @@ class StepGraph:
                 _capturable(self.optimizer, self._rates),
                 torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
             ):
-                self._numbers = self.make_step(self._batch)
+                self._numbers, self._targets = self.make_step(self._batch)
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
@@ -93,7 +85,7 @@ class StepGraph:
                 f"train.cuda_graphs: a step of this model cannot be captured ({what}); use --set "
                 f"train.cuda_graphs=false"
             ) from error
-        self.graph = graph
+        return graph
 
 
 @contextlib.contextmanager

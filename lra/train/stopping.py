@@ -23,8 +23,8 @@ class Stopped(KnownError):
 class StopRequest:
     """Remembers that a signal came or a limit passed, for the loop to act on between steps.
 
-    While used as a context, SIGINT, SIGTERM and SIGHUP are remembered, unless they were ignored
-    before; a second SIGINT interrupts at once. Only the main thread can handle signals.
+    While used as a context, the signals are remembered, unless they were ignored before; a second
+    SIGINT interrupts at once. Only the main thread can handle signals.
 
     Args:
         max_minutes: limit of this session.
@@ -89,8 +89,3 @@ class StopRequest:
         if self.max_seconds is not None and made > 0 and seconds >= self.max_seconds:
             return self.time_flag
         return None
-
-    def check_signal(self) -> None:
-        """Raise Stopped if something stops even an evaluation."""
-        if (found := self.stop_now()) is not None:
-            raise Stopped(found)

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import TypedDict
@@ -23,9 +24,9 @@ from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
 from lra.train.gradient import Gradient
 from lra.train.metrics import Diverged, Step, StepMetrics
-from lra.train.optimizer import build_optimizer, set_rate_factor
-from lra.train.schedule import Plateau, RunLength, rate_factor
+from lra.train.optimizer import Plateau, build_optimizer, rate_factor, set_rate_factor
 from lra.train.step_graph import StepGraph
+from lra.train.training_time import RunLength
 from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.order import BatchOrder
@@ -66,7 +67,7 @@ class Trainer:
         classifier: type[Classifier] = Classifier,
         group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        train, split = config.train, dataset.splits["train"]
+        train = config.train
         seed_everything(seed)
         set_arithmetic(
             device, tf32=train.tf32, kernels=train.kernels, deterministic=train.deterministic
@@ -83,21 +84,24 @@ class Trainer:
         self.model = classifier(config, info).to(device)
         self.model.train()
         self.optimizer = build_optimizer(self.model, train)
-        self.gradient = Gradient(self.model, config, info, split, device=device, group=group)
+        self.gradient = Gradient(self.model, config, info, group)
         self.plateau = Plateau()
-        self.order = BatchOrder(
-            split.lengths, train.batch_size, seed=seed, bucketing=train.bucketing
-        )
-        self.full_batch = min(train.batch_size, len(split.lengths))
+        lengths = dataset.splits["train"].lengths
+        self.order = BatchOrder(lengths, train.batch_size, seed=seed, bucketing=train.bucketing)
+        self.full_batch = min(train.batch_size, len(lengths))
         """Examples of every batch but the last one of an epoch."""
         self.length = RunLength(train, self.order.batches_per_epoch)
-        self.step_graph: StepGraph | None = None
-        """Makes the steps of full batches if they are a CUDA graph."""
-        self._is_first_step = True
         self.best: Best | None = None
         self.step = 0
         self.validated_step, self.validated_seconds = 0, 0.0
         self.metrics = StepMetrics(group)
+        # With several processes, one that tries alone would wait for the gradients of the others.
+        is_single_gpu = device.type == "cuda" and group.world_size == 1
+        if is_single_gpu and train.checkpoint_activations == "auto":
+            longest = np.argsort(-lengths, kind="stable")[: self.gradient.micro_batch]
+            self.gradient.fit_memory(dataset.splits["train"].batch(longest).to(device))
+        self.step_graph = self.build_step_graph() if train.cuda_graphs else None
+        """Makes the steps of full batches if they are a CUDA graph."""
         group.seed_rank(seed, self.step)
 
     @property
@@ -117,46 +121,32 @@ class Trainer:
 
     def train_step(self) -> None:
         """Make one optimizer step; its numbers stay on the device until `read`."""
-        self.gradient.fit_memory()
-        if self._is_first_step and self.train_config.cuda_graphs:
-            self.step_graph = self.build_step_graph()
-        self._is_first_step = False
         self.metrics.begin_step()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
+        set_rate_factor(self.optimizer, factor)
         indices = self.order.at(self.step)
         own = self.group.local_indices(indices, self.gradient.micro_batch)
         split = self.dataset.splits["train"]
         batch, known = split.batch(own).to(self.device), split.count_targets(indices)
         if begin_step(self.model):
             self.group.share_buffers(self.model)
-        set_rate_factor(self.optimizer, factor)
-        graph = self.step_graph if len(indices) == self.full_batch else None
         is_counted = self.step < COUNTED_STEPS
         with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
-            if graph is not None:
-                numbers, targets = graph(batch).clone(), len(indices)
+            if self.step_graph is not None and len(indices) == self.full_batch:
+                numbers, targets = self.step_graph(batch)
             else:
-                numbers, targets = self.gradient.compute(batch, len(indices), known)
-        if graph is None:
-            self.optimizer.step()
+                numbers, targets = self.make_step(batch, len(indices), known)
         self.step += 1
         flops = None if counter is None else float(counter.total)
         self.metrics.add(Step(self.step, factor * self.train_config.lr, targets, numbers, flops))
 
-    def read(self) -> None:
-        """Read the numbers of the steps since the last call; see `StepMetrics.read`.
-
-        Raises: Diverged for the first step whose loss or gradient is not finite. It does not count.
-        """
-        bad = self.metrics.read()
-        if bad is None:
-            return
-        self.step = bad.number - 1
-        what = "gradient" if bad.numbers[0].isfinite() else "loss"
-        raise Diverged(
-            f"the {what} of step {bad.number} is not finite (task {self.config.task_name}, mixer "
-            f"{self.config.mixer_name}, learning rate {bad.rate:.3g})"
-        )
+    def make_step(
+        self, batch: Batch, examples: int | None = None, targets: int | None = None
+    ) -> tuple[Tensor, int]:
+        """Compute a gradient and make an optimizer step; see `Gradient.compute`."""
+        numbers, targets = self.gradient.compute(batch, examples, targets)
+        self.optimizer.step()
+        return numbers, targets
 
     def build_step_graph(self) -> StepGraph | None:
         """Build what makes the steps of full batches, or warn why they are no CUDA graph."""
@@ -164,7 +154,7 @@ class Trainer:
         obstacles = {
             "the device is not CUDA": self.device.type != "cuda",
             "several processes train together": self.group.world_size > 1,
-            "the number of targets differs between batches": self.info.targets == "position",
+            "the number of targets differs between batches": self.info.targets != "example",
             "sequences have different lengths":
                 self.info.towers > 1 or lengths.min() != lengths.max(),
             f"micro-batches of {part} do not divide a batch of {self.full_batch} evenly":
@@ -172,16 +162,23 @@ class Trainer:
             "blocks that are computed again set the state of random numbers during a step":
                 self.model.checkpoint_activations,
         }  # fmt: skip
-        for obstacle in [text for text, holds in obstacles.items() if holds][:1]:
-            logger.warning(f"train.cuda_graphs has no effect: {obstacle}")
-            return None
-        return StepGraph(self.make_whole_step, self.optimizer)
+        found = [text for text, holds in obstacles.items() if holds]
+        if found:
+            logger.warning(f"train.cuda_graphs has no effect: {found[0]}")
+        return None if found else StepGraph(self.make_step, self.optimizer)
 
-    def make_whole_step(self, batch: Batch) -> Tensor:
-        """Make an optimizer step for a whole batch; return the numbers of `Gradient.compute`."""
-        numbers, _ = self.gradient.compute(batch, len(batch.lengths), None)
-        self.optimizer.step()
-        return numbers
+    def read(self) -> None:
+        """Read the numbers of the steps since the last call; see `StepMetrics.read`.
+
+        Raises: Diverged for the first step whose loss or gradient is not finite. It does not count.
+        """
+        bad = self.metrics.read()
+        if bad is not None:
+            self.step = bad.number - 1
+            what = "gradient" if bad.numbers[0].isfinite() else "loss"
+            raise Diverged(
+                f"the {what} of step {bad.number} is not finite (learning rate {bad.rate:.3g})"
+            )
 
     def score(self, split: str, check: Callable[[], None]) -> Score:
         """Evaluate the model on a split; see `Evaluator`."""

@@ -1,40 +1,81 @@
-"""The estimated training time of a run, from the measured speeds in results/speeds.csv."""
+"""The length of a run: its steps, its validations, and its time by speeds in results/speeds.csv."""
 
 from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 from common.progress import duration
-from lra.config.schema import RunConfig
+from lra.config.schema import RunConfig, TrainConfig
 from lra.record.schema import select_sections
-from lra.train.schedule import RunLength
 from lra.train.self_pretraining import pretraining_config
 from lra.train.stopping import StopRequest
 
 SPEEDS = Path(__file__).resolve().parents[2] / "results" / "speeds.csv"
 """Speeds of training steps, which `report.py --write-readme` collects from the shipped records."""
+VALIDATIONS_OF_TIME = 4
+"""Validations of a run of minutes, evenly over its time, unless a setting says how many."""
+FIRST_ESTIMATE = 1000
+"""Assumed length of a run of minutes, in steps, before any step was timed."""
 
 
-@dataclass(frozen=True)
-class MeasuredSpeed:
-    """The measured speed of training steps."""
+class RunLength:
+    """The number of steps of a run, and the steps after which it is validated."""
 
-    steps_per_second: float
-    device: str
-    has_settings: bool
-    """Whether the model had the settings of the run; otherwise it had those of its preset."""
+    def __init__(self, config: TrainConfig, batches_per_epoch: int) -> None:
+        self.limit = None if config.minutes is None else 60 * config.minutes
+        """Seconds of training steps; None for a run of a number of steps."""
+        self._steps = config.steps or math.ceil((config.epochs or 0) * batches_per_epoch)
+        per_epoch = batches_per_epoch if self.limit is None else None
+        self._every = config.evaluate_every or per_epoch
+
+    def total(self, step: int, seconds: float) -> int:
+        """Return the steps of the whole run; for a run of minutes, an estimate.
+
+        Args:
+            step: steps made so far, which took so many seconds.
+        """
+        if self.limit is None:
+            return self._steps
+        if not seconds:
+            return FIRST_ESTIMATE
+        share = seconds / self.limit
+        return step if share >= 1 else 1 + math.floor(step / share)
+
+    def is_due(self, step: int, seconds: float, validated: tuple[int, float]) -> bool:
+        """Whether the model, last validated at such a step and time, must be validated now."""
+        if step in (0, validated[0]):
+            return False
+        if step == self.total(step, seconds):
+            return True
+        if self._every is not None:
+            return step % self._every == 0
+        part = (self.limit or math.inf) / VALIDATIONS_OF_TIME
+        return seconds // part > validated[1] // part
 
 
-def find_speed(config: RunConfig, here: str) -> MeasuredSpeed | None:
+def list_warnings(config: TrainConfig, total_steps: int) -> list[str]:
+    """List what a user should know of the schedule before the first of so many steps."""
+    if config.minutes is not None:
+        return []
+    if config.warmup_steps >= total_steps:
+        return [
+            f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps"
+        ]
+    end = config.schedule_steps or total_steps
+    text = f"the cosine ends at step {end}, but the run has {total_steps} steps; use --set "
+    return [] if end == total_steps else [f"{text}train.schedule_steps=null"]
+
+
+def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
     """Look up the speed of a run's steps on a device, by its name, or on another CPU or GPU.
 
-    A step is taken to last in proportion to its examples. None if none was measured at its preset.
+    A step is taken to last in proportion to its examples.
+
+    Returns: steps per second, and where and how they were measured; None if none were at its
+        preset.
     """
-    if config.plug_ins:
-        return None
     names = (config.task_name, config.mixer_name, config.preset, config.protocol)
     with SPEEDS.open(newline="", encoding="utf-8") as file:
         rows = [
@@ -43,13 +84,15 @@ def find_speed(config: RunConfig, here: str) -> MeasuredSpeed | None:
             if (row["task"], row["mixer"], row["preset"], row["protocol"]) == names
             and ("CPU" in row["device"]) == ("CPU" in here)
         ]
-    best = min(rows, key=lambda row: row["device"] != here, default=None)
-    if best is None:
+    if config.plug_ins or not rows:
         return None
-    share = int(best["batch_size"]) / config.train.batch_size
+    best = min(rows, key=lambda row: row["device"] != here)
+    speed = float(best["steps_per_second"]) * int(best["batch_size"]) / config.train.batch_size
+    text = "" if best["device"] == here else f" on {best['device']}"
     changed = select_sections(config.changes, "task", "mixer", "model")
-    has_settings = not changed and config.train.precision == "fp32"
-    return MeasuredSpeed(float(best["steps_per_second"]) * share, best["device"], has_settings)
+    if changed or config.train.precision != "fp32":
+        text += ", with the preset's settings"
+    return speed, f"earlier runs{text} made {speed:.3g} steps/s"
 
 
 def count_steps(config: RunConfig) -> int | None:
@@ -66,35 +109,32 @@ def count_steps(config: RunConfig) -> int | None:
     )
 
 
-class TrainingTime:
-    """The estimated time of a run's training steps, to its end or to where it is to stop."""
+def estimate_time(
+    config: RunConfig,
+    here: str,
+    stop: StopRequest,
+    steps_made: int = 0,
+    seconds_made: float = 0.0,
+) -> tuple[float | None, str]:
+    """Estimate the time that a run's training steps take, to its end or to where it is to stop.
 
-    def __init__(self, config: RunConfig, here: str, stop: StopRequest | None = None) -> None:
-        self.config = config
-        self.here = here
-        self.stop = stop or StopRequest()
-        self.total_steps = count_steps(config)
-        self.speed = find_speed(config, here)
-
-    def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
-        """Return the time that is left after some steps; None if it is not known."""
-        limits = [] if self.stop.max_seconds is None else [self.stop.max_seconds]
-        if self.config.train.minutes is not None:
-            limits.append(60 * self.config.train.minutes - seconds_made)
-        elif self.total_steps is not None and self.speed is not None:
-            last = min(self.total_steps, self.stop.max_steps or self.total_steps)
-            limits.append((last - steps_made) / self.speed.steps_per_second)
-        return max(0.0, min(limits)) if limits else None
-
-    def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
-        """Describe the time that is left, and the speed that it was estimated from."""
-        seconds = self.seconds(steps_made, seconds_made)
-        if seconds is None:
-            return "not known, because no such step was timed yet; the progress bar shows it"
-        text = f"{duration(seconds)} of training{' left' * bool(steps_made)}"
-        if self.speed is None or self.config.train.minutes is not None:
-            return text
-        place = "" if self.speed.device == self.here else f" on {self.speed.device}"
-        settings = "" if self.speed.has_settings else ", with the preset's settings"
-        speed = f"{self.speed.steps_per_second:.3g} steps/s"
-        return f"{text} (earlier runs{place}{settings} made {speed})"
+    Args:
+        here: name of the device.
+        steps_made: steps that the run has made, which took `seconds_made`.
+    Returns: seconds that are left, None if they are not known; and a text that also describes the
+        speed that they were estimated from.
+    """
+    limits = [] if stop.max_seconds is None else [stop.max_seconds]
+    source, total_steps, speed = "", count_steps(config), find_speed(config, here)
+    if config.train.minutes is not None:
+        limits.append(60 * config.train.minutes - seconds_made)
+    elif speed is not None:
+        steps_per_second, text = speed
+        source = f" ({text})"
+        if total_steps is not None:
+            last = min(total_steps, stop.max_steps or total_steps)
+            limits.append((last - steps_made) / steps_per_second)
+    if not limits:
+        return None, "not known, because no such step was timed yet; the progress bar shows it"
+    seconds = max(0.0, min(limits))
+    return seconds, f"{duration(seconds)} of training{' left' * bool(steps_made)}{source}"
