@@ -229,15 +229,6 @@ class Task(abc.ABC):
         """Return the number of training examples of official data; None if it is not known yet."""
         return self.counts.get("train") or self.default_counts.get("train")
 
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """Divide a number of examples between the splits, by the options that hold their sizes.
-
-        Raises: DataError if the examples are too few, or the task has no such options.
-        """
-        if not self.default_counts:
-            raise DataError(f"{self.info.name} itself says how many examples it has")
-        return split_proportionally(examples, self.default_counts)
-
 
 def accuracy_percent(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Share of predictions (n,) that equal labels (n,), in percent."""
@@ -252,17 +243,3 @@ def majority(train: np.ndarray, test: np.ndarray) -> float:
 def largest_class(labels: np.ndarray) -> float:
     """Percent of labels (n,) that are in the commonest class among them."""
     return 100.0 * int(np.unique(labels, return_counts=True)[1].max()) / len(labels)
-
-
-def split_proportionally(examples: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Divide a number of examples in the proportions of some sizes, at least 1 each.
-
-    Raises: DataError if the examples are fewer than the splits.
-    """
-    if examples < len(sizes):
-        raise DataError(f"got {examples} examples, expected at least {len(sizes)}")
-    total = sum(sizes.values())
-    counts = {name: max(1, examples * size // total) for name, size in sizes.items()}
-    largest = max(sizes, key=lambda name: sizes[name])
-    counts[largest] += examples - sum(counts.values())
-    return counts

@@ -247,12 +247,6 @@ def test_sizes_that_are_known_beforehand() -> None:
     assert LanguageModelling(train=1025).training_examples() == 2
     assert LanguageModelling(unit="word").training_examples() == math.ceil(2_088_627 / 512)
     assert LanguageModelling(corpus="own.txt").training_examples() is None
-    sizes = LanguageModelling(sequence_length=100).split_sizes(1000)
-    assert {name: (count - 1) / 100 for name, count in sizes.items()} == {
-        "train": 820, "val": 85, "test": 95
-    }  # fmt: skip
-    with pytest.raises(DataError, match="sizes that are known once it is read"):
-        LanguageModelling(corpus="own.txt").split_sizes(100)
 
 
 @pytest.fixture(scope="module")

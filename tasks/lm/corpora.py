@@ -31,16 +31,12 @@ class Corpus:
     """Found in the names of the files to read in an archive or folder."""
     digests: Mapping[str, str]
     """MD5, SHA-1 or SHA-256 of each file, by the split that it holds, or as WHOLE."""
-    tokens: Mapping[Unit, Mapping[str, int]]
-    """Tokens of each split, where they are known without the text."""
+    training_tokens: Mapping[Unit, int]
+    """Tokens of the training split, where their number is known without the text."""
     vocab_size: int = MORE_WORDS
     """Most words of its vocabulary."""
     held_out_once: bool = False
     """Whether one held-out part serves validation and test both."""
-
-
-def _sizes(train: int, val: int, test: int) -> dict[str, int]:
-    return {"train": train, "val": val, "test": test}
 
 
 def _has_splits(path: Path) -> Path | None:
@@ -51,7 +47,7 @@ def _has_splits(path: Path) -> Path | None:
 
 
 def _wikitext(
-    number: int, digests: dict[str, str], tokens: Mapping[Unit, dict[str, int]], vocab_size: int
+    number: int, digests: dict[str, str], training_tokens: Mapping[Unit, int], vocab_size: int
 ) -> Corpus:
     """Describe WikiText (Merity et al. 2016, arXiv:1609.07843), with <unk> for rare words."""
     name = f"wikitext-{number}"
@@ -68,7 +64,11 @@ def _wikitext(
         inside="*",
     )
     return Corpus(
-        release=release, files=SPLIT_FILE, digests=digests, tokens=tokens, vocab_size=vocab_size
+        release=release,
+        files=SPLIT_FILE,
+        digests=digests,
+        training_tokens=training_tokens,
+        vocab_size=vocab_size,
     )
 
 
@@ -85,12 +85,11 @@ def _hutter(name: str, md5: str) -> Corpus:
         accept=lambda path: path if path.is_file() else None,
         inside="*",
     )
-    million = 10**6
     return Corpus(
         release=release,
         files=re.compile(rf"(?:^|/){name}$"),
         digests={WHOLE: md5},
-        tokens={"byte": _sizes(90 * million, 5 * million, 5 * million)},
+        training_tokens={"byte": 90_000_000},
     )
 
 
@@ -104,10 +103,7 @@ CORPORA: Mapping[str, Corpus] = {
             "val": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
             "test": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
         },
-        {
-            "byte": _sizes(10_797_148, 1_121_681, 1_256_449),
-            "word": _sizes(2_088_628, 217_646, 245_569),
-        },
+        {"byte": 10_797_148, "word": 2_088_628},
         33_278,
     ),
     "wikitext-103": _wikitext(
@@ -118,7 +114,7 @@ CORPORA: Mapping[str, Corpus] = {
             "val": "c326ac59dc587676d58c422eb8a03e119582f92b",
             "test": "8a5befc548865cec54ed4273cf87dbbad60d1e47",
         },
-        {"word": _sizes(103_227_021, 217_646, 245_569)},
+        {"word": 103_227_021},
         267_735,
     ),
     "enwik8": _hutter("enwik8", "a1fa5ffddb56f4953e226637dabbb36a"),
@@ -147,7 +143,7 @@ CORPORA: Mapping[str, Corpus] = {
         ),
         files=re.compile(r"(?:^|/)(?:input|tinyshakespeare)\.txt$"),
         digests={WHOLE: _SHAKESPEARE},
-        tokens={"byte": _sizes(1_003_854, 111_540, 111_540)},
+        training_tokens={"byte": 1_003_854},
         held_out_once=True,
     ),
 }

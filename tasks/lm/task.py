@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.errors import DataError
-from tasks.base import SPLITS, Dataset, TaskInfo, split_proportionally
+from tasks.base import SPLITS, Dataset, TaskInfo
 from tasks.cache import Cache, read_cache
 from tasks.lm.baselines import View, open_baselines
 from tasks.lm.corpora import CORPORA, MORE_WORDS, Unit
@@ -222,20 +222,8 @@ class LanguageModelling(PreparedTask):
 
     def training_examples(self) -> int | None:
         """See `Task.training_examples`."""
-        sizes = None if self.known is None else self.known.tokens.get(self.unit)
-        if sizes is None:
+        known = None if self.known is None else self.known.training_tokens.get(self.unit)
+        if known is None:
             return None
-        tokens = min(sizes["train"], self.counts["train"] or sizes["train"])
+        tokens = min(known, self.counts["train"] or known)
         return len(windows(tokens, self.info.max_length)[0])
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`: the options count tokens, the examples are windows."""
-        sizes = None if self.known is None else self.known.tokens.get(self.unit)
-        if sizes is None:
-            raise DataError(
-                f"{self.corpus} in {self.unit}s has sizes that are known once it is read; use "
-                f"--set task.train, task.val and task.test, in tokens"
-            )
-        length = self.info.max_length
-        found = split_proportionally(examples, {n: size // length for n, size in sizes.items()})
-        return {name: count * length + 1 for name, count in found.items()}

@@ -264,10 +264,6 @@ class Pathfinder(PreparedTask):
         """See `Task.training_examples`."""
         return _split_bounds(self.examples or OFFICIAL_COUNT)[0]
 
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return {"examples": examples}
-
 
 class PathX(Pathfinder):
     """Pathfinder on 128 x 128 pixels, a sequence of 16,384; images of one size serve both tasks."""
