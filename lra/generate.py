@@ -30,8 +30,9 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
 from models.layers.long_convolution import cache_kernels
+from tasks.base import Vocabulary
+from tasks.lm.words import Words
 from tasks.random_words import RandomWords
-from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")
 
@@ -88,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
             f"expected a run that predicts the next token, of task lm for example"
         )
     with config.task_component.explain_errors("its vocabulary failed"):
-        vocabulary = task.vocabulary(lambda: trained.dataset)
+        numbers = Words([b"%d" % token for token in range(task.info.num_classes)])
+        vocabulary = task.vocabulary(lambda: trained.dataset) or numbers
         prompt = read_prompt(vocabulary, options.prompt)
     needed = len(prompt) + options.tokens - 1  # nothing follows the last token
     longest = max(task.info.max_length, needed)

@@ -1,4 +1,4 @@
-"""The interface of a task, and the splits and data sets that it is made of."""
+"""The interface of a task, its splits, its data sets and its vocabulary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pydantic import Field
 
 from common.errors import DataError, UserError
 from tasks.batch import Batch, check_indices
-from tasks.vocabulary import Numbers, Vocabulary
+from tasks.cache import Cache, canonical_hash, read_cache
+from tasks.preparation import Preparation
 
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
@@ -146,14 +147,55 @@ class Dataset:
     selected_on: Literal["val", "test"] = "val"
     """Split that the best model is selected on: test if val has the examples of the test split."""
 
+    @classmethod
+    def from_cache(
+        cls, cache: Cache, splits: Mapping[str, Split], *view: object, **facts: Any
+    ) -> Dataset:
+        """Describe the splits of a cache.
+
+        Args:
+            cache: the cache.
+            splits: its splits, by name.
+            view: whatever determines, beside the cache, what the splits hold.
+            facts: other fields of the data set.
+        """
+        manifest = cache.manifest
+        fingerprint = manifest.fingerprint
+        known = {
+            "source": manifest.source,
+            "unofficial_because": manifest.unofficial_because,
+            "fingerprint": canonical_hash([fingerprint, *view]) if view else fingerprint,
+            "baselines": manifest.baselines,
+            "folder": cache.folder,
+            "notes": manifest.notes,
+        }
+        return cls(splits=splits, **{**known, **facts})
+
     @property
     def sizes(self) -> dict[str, int]:
         """Number of examples per split."""
         return {name: len(split) for name, split in self.splits.items()}
 
 
+class Vocabulary(abc.ABC):
+    """What the tokens of a task are written as."""
+
+    @abc.abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text.
+
+        Args:
+            text: bytes that are not UTF-8 are surrogates, as in arguments of a command.
+        Raises: DataError naming what in it is no token.
+        """
+
+    @abc.abstractmethod
+    def decode(self, token: int) -> bytes:
+        """Return what a token adds to a text, in UTF-8; a character may need several tokens."""
+
+
 class Task(abc.ABC):
-    """A classification task.
+    """A classification task, whose data is prepared once and kept in a cache.
 
     A subclass sets `name`. Its options are typed keyword-only arguments of the constructor, whose
     names, types and defaults become the settings task.KEY.
@@ -170,25 +212,45 @@ class Task(abc.ABC):
     """Number of examples of each split, as the options say; None for all that there are."""
 
     @abc.abstractmethod
+    def plan(self, data_dir: Path) -> Preparation:
+        """Say where the data comes from, and how it is cached under data_dir.
+
+        Raises: DataError if the data is missing and can neither be downloaded nor generated.
+        """
+
+    @abc.abstractmethod
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """Open the splits of a cache, with what a user should know of them."""
+
+    @abc.abstractmethod
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """Check all that a cache holds; return a sentence for each check that passed.
+
+        Raises: DataError that says what is wrong.
+        """
+
     def prepare(self, data_dir: Path) -> Dataset:
         """Open the task's cache under data_dir; build it first if there is none.
 
         Raises: DataError if the data is missing and cannot be generated, or is damaged.
         """
+        return self.open_plan(self.plan(data_dir))
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """Say what `prepare` still has to do: "download ... (80.2 MiB)", or nothing.
+    def open_plan(self, plan: Preparation) -> Dataset:
+        """Open a cache, built if there is none, and check that the examples are as described."""
+        cache = plan.open_or_build()
+        with cache.explain_errors():
+            dataset = self.open_dataset(cache)
+            for split in dataset.splits.values():
+                split.check(self.info)
+        return dataset
 
-        Raises: DataError if files are missing that the task can neither download nor generate.
-        """
-        return ""
-
-    @abc.abstractmethod
     def verify(self, dataset: Dataset) -> list[str]:
-        """Check all of a prepared data set; return a sentence for each check that passed.
-
-        Raises: DataError that says what is wrong.
-        """
+        """Check all of a prepared data set, its checksums first; see `check`."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        checks = self.check(cache, dataset)
+        return ["sizes and checksums of all files match the manifest", *checks]
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """Write the data set in the official file format; return the files.
@@ -200,13 +262,13 @@ class Task(abc.ABC):
             f"made, so there is nothing to export; its arrays are in {dataset.folder}"
         )
 
-    def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary:
-        """Return the vocabulary, which writes tokens as text, or as numbers if they are not text.
+    def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary | None:
+        """Return the vocabulary, which writes tokens as text; None if they are no text.
 
         Args:
             prepared: prepares the task's data, for a vocabulary that is stored with it.
         """
-        return Numbers(self.info.num_classes)
+        return None
 
     @classmethod
     def fresh(

@@ -171,14 +171,14 @@ class LabelledTokens(PackedSequences):
         position_labels: np.ndarray,
         fields: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        self.given = position_labels
+        self.position_labels = position_labels
         self._targets = np.flatnonzero(position_labels != NOT_SCORED)
         self._ends = np.searchsorted(self._targets, sequences.offsets)
         super().__init__(sequences, position_labels[self._targets], fields=fields)
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
-        given = self.given
+        given = self.position_labels
         if given.dtype.kind != "i" or given.shape != self.sequences.tokens.shape:
             raise ValueError(
                 f"labels are {given.dtype} {given.shape}, expected a signed integer a position"

@@ -17,9 +17,8 @@ from common.errors import DataError, UserError
 from lra.classifier.decoders import RecurrentDecoder
 from lra.generate import draw_token, main, write_tokens
 from own_tasks import PARITY
-from tasks.lm.words import Words
+from tasks.lm.words import Bytes, Words
 from tasks.random_words import RandomWords
-from tasks.vocabulary import Bytes, Numbers
 
 LINE = "the cat sat on the mat . Él no !\n"
 
@@ -94,7 +93,7 @@ def test_words_have_a_vocabulary(text: Path, capsys: pytest.CaptureFixture[str])
     told = written(run, capsys, "--tokens", "8", "--temperature", "0", prompt="the  cat sat")
     assert told.out == "the cat sat on the mat . Él no ! \n\n"
     assert main(command(run, prompt="the dog sat")) == 2
-    assert "got 'dog', expected some of the 11 words that the corpus" in capsys.readouterr().err
+    assert "got 'dog', expected some of the 11 tokens that the model" in capsys.readouterr().err
 
 
 def test_nothing_is_written_before_the_prompt_is_read(
@@ -184,9 +183,14 @@ def test_a_model_may_have_more_words_than_its_text() -> None:
         words.encode("cat dog \udcff dog c d")
 
 
-def test_tokens_that_are_no_text_are_numbers() -> None:
-    assert Numbers(12).encode(" 0 11\n3 ") == [0, 11, 3]
-    assert b"".join(map(Numbers(12).decode, [8, 11])) == b"8 11 "
-    for wrong in ("12", "-1", "1.0", "a", "9" * 5000):
-        with pytest.raises(DataError, match="expected numbers of tokens, 0 to 11"):
-            Numbers(12).encode(wrong)
+def test_tokens_that_are_no_text_are_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smaller = [f"task.{name}=20" for name in ("train", "val", "test")]
+    run = train(tmp_path, "periodic", "conv", "train.steps=5", "train.warmup_steps=1", *smaller)
+    assert re.fullmatch(
+        r"0 11 3 (\d+ ){4}\n", written(run, capsys, "--tokens", "4", prompt=" 0 11  3").out
+    )
+    for wrong in ("16", "-1", "1.0", "a", "9" * 5000):
+        assert main([*command(run, prompt=f"1 {wrong}")]) == 2
+        assert f"got '{wrong[:40]}', expected some of the 16 tokens" in capsys.readouterr().err

@@ -112,9 +112,9 @@ def test_what_is_left_to_prepare_is_described_and_not_done(
 ) -> None:
     task, folder = made
     assert dataset.folder.exists()
-    assert task.describe_preparation(folder) == "", "the cache is there"
+    assert task.plan(folder).describe() == "", "the cache is there"
     try:
-        described = task.describe_preparation(tmp_path / "elsewhere")
+        described = task.plan(tmp_path / "elsewhere").describe()
     except DataError as error:
         assert task.name in ("retrieval", "lm") and "expected" in str(error)
     else:

@@ -281,8 +281,8 @@ def test_official_files_never_stand_in_for_other_settings(
 ) -> None:
     write_small(tmp_path)
     for _ in ("before and", "after they are read"):
-        assert ListOps().describe_preparation(tmp_path)[:4] in ("read", "")
-        assert ListOps(**options).describe_preparation(tmp_path).startswith("generate")
+        assert ListOps().plan(tmp_path).describe()[:4] in ("read", "")
+        assert ListOps(**options).plan(tmp_path).describe().startswith("generate")
         ListOps().prepare(tmp_path)
 
 

@@ -124,7 +124,7 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
         if isinstance(task, OwnTask):
             yield "examples(split, rng) returns sequences and labels", partial(_describe_own, task)
             _ = task.drawn  # without them, there is nothing else to check
-            yield "examples depend on the seed alone", partial(_check_seed, task)
+            yield "examples depend on the seed alone", task.check_drawn
             for split in SPLITS[1:]:
                 known = partial(_check_known, task, split, "train")
                 yield f"{split} examples are not in the training split", known
@@ -169,12 +169,6 @@ def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Datas
     trainer.train_step()
     trainer.read()
     return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
-
-
-def _check_seed(task: OwnTask) -> str | None:
-    if task.seed_has_effect():
-        return None
-    return "the examples are the same for every seed, so task.data_seed has no effect"
 
 
 def _check_known(task: OwnTask, split: str, other: str) -> str | None:

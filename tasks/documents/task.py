@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from common.errors import DataError
-from tasks.base import Dataset, TaskInfo, accuracy_percent, majority
+from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, majority
 from tasks.cache import Cache
 from tasks.documents.documents import END, UNKNOWN, Alphabet, Unit
-from tasks.preparation import Build, PreparedTask
+from tasks.preparation import Build
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import PackedSequences, Sequences
 
@@ -21,7 +21,7 @@ Rows = tuple[str, np.ndarray]
 """The name of a split as it was read, and (n,) indices of its examples."""
 
 
-class DocumentTask(PreparedTask):
+class DocumentTask(Task):
     """A task of two classes whose examples are one or more documents.
 
     For each split as it was read, the cache holds labels (n,) and documents (n, towers), which
@@ -101,7 +101,7 @@ class DocumentTask(PreparedTask):
         """
 
     def plan(self, data_dir: Path) -> ReleaseCache:
-        """See `PreparedTask.plan`."""
+        """See `Task.plan`."""
         return ReleaseCache(
             self.release,
             data_dir,
@@ -112,7 +112,7 @@ class DocumentTask(PreparedTask):
         )
 
     def open_dataset(self, cache: Cache) -> Dataset:
-        """See `PreparedTask.open_dataset`."""
+        """See `Task.open_dataset`."""
         alphabet, offsets = self.alphabet, np.asarray(cache.array("offsets"))
         first_id, end = alphabet.first_id, alphabet.end_token
         sequences = Sequences(cache.array("tokens"), offsets, first_id, end)
@@ -124,7 +124,8 @@ class DocumentTask(PreparedTask):
         }
         predictions = np.asarray(cache.array("test_predictions"))[chosen["test"][1]]
         view = {**self.counts, "data_seed": self.data_seed}
-        return cache.dataset(
+        return Dataset.from_cache(
+            cache,
             splits,
             view,
             vars(alphabet),
@@ -148,7 +149,7 @@ class DocumentTask(PreparedTask):
             made.save(f"{name}_documents", documents[name])
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: every stored token."""
+        """See `Task.check`: every stored token."""
         tokens, lengths = cache.array("tokens"), np.diff(cache.array("offsets"))
         low, high = 0, 255
         if self.alphabet.unit == "characters":

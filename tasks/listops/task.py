@@ -160,7 +160,7 @@ class ListOps(GeneratedTask):
         }
 
     def plan(self, data_dir: Path) -> Preparation:
-        """See `PreparedTask.plan`: reads the official files, if they are to be used."""
+        """See `Task.plan`: reads the official files, if they are to be used."""
         files = ReleaseCache(
             RELEASE,
             data_dir,
@@ -190,7 +190,7 @@ class ListOps(GeneratedTask):
                 f"task.sequence_length={self.info.max_length}; use task.sequence_length={longest}"
             )
         view = {"end_token": self.end_token, "sequence_length": self.info.max_length}
-        return cache.dataset(splits, view)
+        return Dataset.from_cache(cache, splits, view)
 
     def open_split(self, cache: Cache, split: str) -> PackedExpressions:
         """See `GeneratedTask.open_split`."""
@@ -212,7 +212,7 @@ class ListOps(GeneratedTask):
         return {**limits, "sequence_length": length + options["end_token"]}
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: answers, and that no example recurs."""
+        """See `Task.check`: answers, and that no example recurs."""
         seen: set[bytes] = set()
         total = 0
         for name in progress("checking", SPLITS, unit="splits"):

@@ -1,4 +1,4 @@
-"""Words of a text, and the vocabulary that numbers them.
+"""Tokens of a text as bytes or as words.
 
 Words stand between blanks, and each line end is one, `<eos>`, as WikiText's are counted; a word
 has the blanks before it.
@@ -15,12 +15,14 @@ import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
+from tasks.base import Vocabulary
 from tasks.lm.reading import TextFile
-from tasks.vocabulary import LONGEST_QUOTE, Vocabulary, bytes_of
 
 UNKNOWN, LINE_END = b"<unk>", b"<eos>"
 CHUNK = 2**20
 """Least bytes of a text that are taken at a time."""
+LONGEST_QUOTE = 40
+"""Most letters of a prompt that an error repeats."""
 
 _BLANK, _WORD = re.compile(rb"\s"), re.compile(rb"\n|\S+")
 
@@ -61,8 +63,28 @@ def first_words(text: np.ndarray, count: int) -> np.ndarray:
     return text if last is None else text[: last.end()]
 
 
+def _bytes_of(text: str) -> bytes:
+    """Return the bytes of a text, see `Vocabulary.encode`."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise DataError(f"got {text[error.start]!r}, which no bytes stand for") from None
+
+
+class Bytes(Vocabulary):
+    """Tokens that are the bytes of a text."""
+
+    def encode(self, text: str) -> list[int]:
+        """See `Vocabulary.encode`."""
+        return list(_bytes_of(text))
+
+    def decode(self, token: int) -> bytes:
+        """See `Vocabulary.decode`."""
+        return bytes([token])
+
+
 class Words(Vocabulary):
-    """Words and their numbers: the unknown one is 0, the end of a line 1.
+    """Words and their numbers. Of a text, the unknown word is 0 and the end of a line 1.
 
     Args:
         words: the words in order.
@@ -102,13 +124,13 @@ class Words(Vocabulary):
 
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary.encode`; words that are not known are refused, `<unk>` is one."""
-        words = words_of(bytes_of(text))
+        words = words_of(_bytes_of(text))
         unknown = next((word for word in words if word not in self.numbers), None)
         if unknown is not None:
             raise DataError(
                 f"got {unknown[:LONGEST_QUOTE].decode(errors='replace')!r}, expected some of the "
-                f"{len(self.words):,} words that the corpus is written in; use others, or "
-                f"{UNKNOWN.decode()}"
+                f"{len(self.words):,} tokens that the model knows, with blanks between, such as "
+                f"{self.words[0].decode()}"
             )
         return [self.numbers[word] for word in words]
 
