@@ -24,11 +24,10 @@ from tasks.base import SPLITS, DataSeed
 from tasks.baselines import LARGEST_FIT, logistic, pair_features
 from tasks.documents.documents import Documents, Unit
 from tasks.documents.task import DocumentTask, Rows
-from tasks.order import choose_rows
 from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import read_rows, walk
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, describe_size_difference
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, choose_rows, describe_size_difference
 
 logger = logging.getLogger(__name__)
 

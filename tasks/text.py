@@ -20,13 +20,12 @@ from tasks.base import DataSeed
 from tasks.baselines import logistic
 from tasks.documents.documents import Documents, Unit
 from tasks.documents.task import DocumentTask, Rows
-from tasks.order import choose_rows
 from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.downloads import Address
 from tasks.sources.parquet import NAME, SPLITS, read_table
-from tasks.sources.releases import Release
+from tasks.sources.releases import Release, choose_rows
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
 """The digest that `_reviews` computes for the original 50,000 reviews in their order."""

@@ -21,7 +21,7 @@ ORDER = (
     "lra.classifier", "lra.record", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",
     "tasks.recall", "tasks.languages", "tasks.groups",
-    "tasks.generated", "tasks.documents", "tasks.sources", "tasks.baselines", "tasks.order",
+    "tasks.generated", "tasks.documents", "tasks.sources", "tasks.baselines", "tasks.pixels",
     "tasks.next_token", "tasks.unlabelled", "tasks.splits", "tasks.base", "tasks.preparation",
     "tasks.cache", "tasks.batch", "tasks.random_words",
     "models", "models.layers", "models.base", "models.fast", "models.ops",

@@ -28,8 +28,8 @@ from tasks.base import Dataset
 from tasks.image import cifar
 from tasks.image.cifar import pillow_gray, tensorflow_gray
 from tasks.image.task import Image, tfds_order
+from tasks.pixels import Pixels
 from tasks.random_words import permutation
-from tasks.splits import Pixels
 
 PLANES = np.zeros((1, 3072), np.uint8)
 

@@ -19,8 +19,8 @@ from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.files import describe_unrelated_labels
 from tasks.pathfinder.generate import generate
 from tasks.pathfinder.markers import find_markers
+from tasks.pixels import Pixels
 from tasks.preparation import Build
-from tasks.splits import Pixels
 
 COUNT = 60
 FOLDER = "pathfinder32/curv_contour_length_14"

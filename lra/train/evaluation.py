@@ -16,7 +16,7 @@ from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.train.scores import Output, Score, score_outputs
 from models.layers.long_convolution import cache_kernels
 from tasks.base import Batch, Split, TaskInfo
-from tasks.order import evaluation_batches
+from tasks.batch import evaluation_batches
 
 logger = logging.getLogger(__name__)
 

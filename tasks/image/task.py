@@ -26,12 +26,11 @@ from tasks.image.cifar import (
     batch_digests,
     read_batches,
 )
-from tasks.order import choose_rows, random_split_order
+from tasks.pixels import Pixels, random_split_order, scale
 from tasks.preparation import Build
 from tasks.sources.downloads import Address
 from tasks.sources.parquet import NAME
-from tasks.sources.releases import Release, ReleaseCache
-from tasks.splits import Pixels, scale
+from tasks.sources.releases import Release, ReleaseCache, choose_rows
 
 OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
 

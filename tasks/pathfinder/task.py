@@ -20,7 +20,6 @@ from common.options import Added
 from tasks.base import SPLITS, DataSeed, Dataset, Task, TaskInfo, accuracy_percent, majority
 from tasks.baselines import cross_fitted_trees
 from tasks.cache import Cache, read_cache
-from tasks.order import random_split_order
 from tasks.pathfinder.files import (
     IMAGES_INSIDE,
     OFFICIAL_COUNT,
@@ -29,10 +28,10 @@ from tasks.pathfinder.files import (
     write_release,
 )
 from tasks.pathfinder.law import CONTOURS, find_law
+from tasks.pixels import Pixels, random_split_order, scale
 from tasks.preparation import Build, Preparation
 from tasks.sources.exports import Mark, determine_source, mark_export
 from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
-from tasks.splits import Pixels, scale
 
 IMAGES_REDRAWN = 500
 """Number of images that a verification draws a second time, to compare."""

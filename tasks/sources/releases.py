@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 from common.errors import DataError
 from common.files import format_bytes
 from common.untrusted import explain_errors
 from tasks.cache import Cache, OriginFacts
 from tasks.preparation import Build, Preparation
+from tasks.random_words import permutation
 from tasks.sources.downloads import Address, DownloadError, download
 from tasks.sources.parquet import SPLITS, accept_table, list_tables
 
@@ -259,3 +262,20 @@ def describe_size_difference(
         for counts in (sizes, official)
     )
     return f"it has other numbers of {unit} than the release: {has}; expected {expected}"
+
+
+def choose_rows(
+    seed: int, stream: int, available: int, count: int | None, option: str
+) -> np.ndarray:
+    """Choose `count` of the available examples at random, or all of them: (count,), rising.
+
+    Args:
+        stream: number that distinguishes choices of the same seed.
+        option: name of the option that holds the count, for the error.
+    Raises: DataError if there are too few.
+    """
+    if count is None:
+        return np.arange(available)
+    if count > available:
+        raise DataError(f"{option} is {count}, but there are {available} examples to choose from")
+    return np.sort(permutation(seed, stream, available)[:count])
