@@ -13,7 +13,7 @@ import pytest
 from common.errors import DataError
 from made_data import pair_lines, pairs, place_real_data, write_archive, write_files
 from tasks.base import Dataset
-from tasks.documents.documents import END
+from tasks.documents import END
 from tasks.retrieval import Retrieval
 
 TRAIN = "new_aan_pairs.train.tsv"

@@ -128,8 +128,8 @@ class Image(Task):
     def plan(self, data_dir: Path) -> ReleaseCache:
         """See `Task.plan`."""
         return ReleaseCache(
-            RELEASE,
-            data_dir,
+            release=RELEASE,
+            data_dir=data_dir,
             name=self.channels,
             option=self.source,
             request={"channels": self.channels},

@@ -162,8 +162,8 @@ class ListOps(GeneratedTask):
     def plan(self, data_dir: Path) -> Preparation:
         """See `Task.plan`: reads the official files, if they are to be used."""
         files = ReleaseCache(
-            RELEASE,
-            data_dir,
+            release=RELEASE,
+            data_dir=data_dir,
             name="files",
             option=self.source,
             request={"source": "official"},

@@ -101,8 +101,8 @@ class LanguageModelling(Task):
         """See `Task.plan`; a user's own text is requested by its content."""
         if self.known is not None:
             return ReleaseCache(
-                self.known.release,
-                data_dir,
+                release=self.known.release,
+                data_dir=data_dir,
                 name=f"{self.corpus}-{self.unit}",
                 option=self.source,
                 request=self._request(self.corpus),

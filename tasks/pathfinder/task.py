@@ -120,8 +120,8 @@ class Pathfinder(Task):
             inside=IMAGES_INSIDE,
         )
         files = ReleaseCache(
-            release,
-            data_dir,
+            release=release,
+            data_dir=data_dir,
             name=f"files-{self.size}-{self.contour}",
             option=self.source,
             request={"size": self.size, "contour": self.contour, "source": how},

@@ -6,9 +6,8 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
 
 import numpy as np
 
@@ -146,38 +145,23 @@ class Release:
         return " or ".join(f"{name} ({what})" for name, what in self.names.items())
 
 
+@dataclass(kw_only=True)
 class ReleaseCache(Preparation):
-    """The cache of a release's data, which is read into it from the official files.
+    """The cache of a release's data, which is read into it from the official files."""
 
-    Args:
-        release: the release.
-        data_dir: folder that holds the official files and the cache.
-        name: a word on the request, which begins the name of the cache's folder.
-        option: the task's option `source`: auto, official or download.
-        request: everything that the cache depends on, except the files.
-        read: function that reads an archive or folder into the cache, and sets the cache's source
-            if the data is not the official one.
-    """
+    task: str = field(init=False)
+    source: str = "official"
+    build: Callable[[Build], None] = field(init=False)
+    release: Release
+    option: str
+    """The task's option `source`: auto, official or download."""
+    read: Callable[[Build, Path], None]
+    """Reads an archive or folder into the cache, and sets the cache's source if the data is not the
+    official one."""
 
-    def __init__(
-        self,
-        release: Release,
-        data_dir: Path,
-        *,
-        name: str,
-        option: str,
-        request: dict[str, Any],
-        read: Callable[[Build, Path], None],
-    ) -> None:
-        super().__init__(
-            data_dir=data_dir,
-            task=release.task,
-            name=name,
-            source="official",
-            request=request,
-            build=self._read,
-        )
-        self.release, self.option, self.read = release, option, read
+    def __post_init__(self) -> None:
+        self.task = self.release.task
+        self.build = self._read
 
     def is_wanted(self) -> bool:
         """Whether to read files, by the option `source` of data that can also be generated.
