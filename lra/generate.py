@@ -30,8 +30,8 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
 from models.layers.long_convolution import cache_kernels
-from tasks.base import Vocabulary
-from tasks.lm.words import Words
+from tasks.lm.task import LanguageModelling
+from tasks.lm.words import Vocabulary, Words
 from tasks.random_words import RandomWords
 
 logger = logging.getLogger("lra.generate")
@@ -88,10 +88,11 @@ def run(options: argparse.Namespace) -> int:
             f"--run {options.run}: targets of {config.task_name} are {kind}: nothing to generate; "
             f"expected a run that predicts the next token, of task lm for example"
         )
-    with config.task_component.explain_errors("its vocabulary failed"):
-        numbers = Words([b"%d" % token for token in range(task.info.num_classes)])
-        vocabulary = task.vocabulary(lambda: trained.dataset) or numbers
-        prompt = read_prompt(vocabulary, options.prompt)
+    if isinstance(task, LanguageModelling):
+        vocabulary = task.vocabulary(lambda: trained.dataset)
+    else:
+        vocabulary = Words([b"%d" % token for token in range(task.info.num_classes)])
+    prompt = read_prompt(vocabulary, options.prompt)
     needed = len(prompt) + options.tokens - 1  # nothing follows the last token
     longest = max(task.info.max_length, needed)
     model = trained.load_model(replace(task.info, max_length=longest))
@@ -105,10 +106,7 @@ def run(options: argparse.Namespace) -> int:
         temperature=options.temperature,
         seed=options.seed,
     )
-    with (
-        config.task_component.explain_errors("its vocabulary failed"),
-        config.mixer_component.explain_errors("the generation failed"),
-    ):
+    with config.mixer_component.explain_errors("the generation failed"):
         write_tokens(vocabulary, prompt, tokens)
     return 0
 

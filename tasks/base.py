@@ -1,9 +1,9 @@
-"""The interface of a task, its splits, its data sets and its vocabulary."""
+"""The interface of a task, its splits and its data sets."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -154,44 +154,20 @@ class Dataset:
         """Describe the splits of a cache.
 
         Args:
-            cache: the cache.
-            splits: its splits, by name.
             view: whatever determines, beside the cache, what the splits hold.
-            facts: other fields of the data set.
+            facts: other fields of the data set, or in place of the cache's.
         """
-        manifest = cache.manifest
-        fingerprint = manifest.fingerprint
-        known = {
-            "source": manifest.source,
-            "unofficial_because": manifest.unofficial_because,
-            "fingerprint": canonical_hash([fingerprint, *view]) if view else fingerprint,
-            "baselines": manifest.baselines,
-            "folder": cache.folder,
-            "notes": manifest.notes,
-        }
-        return cls(splits=splits, **{**known, **facts})
+        fingerprint = cache.manifest.fingerprint
+        known = cache.manifest.model_dump(
+            include={"source", "unofficial_because", "baselines", "notes"}
+        )
+        known["fingerprint"] = canonical_hash([fingerprint, *view]) if view else fingerprint
+        return cls(splits=splits, folder=cache.folder, **{**known, **facts})
 
     @property
     def sizes(self) -> dict[str, int]:
         """Number of examples per split."""
         return {name: len(split) for name, split in self.splits.items()}
-
-
-class Vocabulary(abc.ABC):
-    """What the tokens of a task are written as."""
-
-    @abc.abstractmethod
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text.
-
-        Args:
-            text: bytes that are not UTF-8 are surrogates, as in arguments of a command.
-        Raises: DataError naming what in it is no token.
-        """
-
-    @abc.abstractmethod
-    def decode(self, token: int) -> bytes:
-        """Return what a token adds to a text, in UTF-8; a character may need several tokens."""
 
 
 class Task(abc.ABC):
@@ -261,14 +237,6 @@ class Task(abc.ABC):
             f"{self.info.name} data has no official file structure, or is read from it and never "
             f"made, so there is nothing to export; its arrays are in {dataset.folder}"
         )
-
-    def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary | None:
-        """Return the vocabulary, which writes tokens as text; None if they are no text.
-
-        Args:
-            prepared: prepares the task's data, for a vocabulary that is stored with it.
-        """
-        return None
 
     @classmethod
     def fresh(

@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.errors import DataError
-from tasks.base import SPLITS, Dataset, Task, TaskInfo, Vocabulary
+from tasks.base import SPLITS, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
 from tasks.lm.baselines import View, open_baselines
 from tasks.lm.corpora import CORPORA, MORE_WORDS, Unit
 from tasks.lm.reading import TextFiles, differences, divide, read_own, read_texts
-from tasks.lm.words import Bytes, Words, check_utf8, first_words
+from tasks.lm.words import Bytes, Vocabulary, Words, check_utf8, first_words
 from tasks.next_token import NextToken, windows
 from tasks.preparation import Build, Preparation
 from tasks.sources.releases import ReleaseCache
@@ -215,7 +215,7 @@ class LanguageModelling(Task):
         return checks
 
     def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary:
-        """See `Task.vocabulary`."""
+        """Return the vocabulary; that of words is stored with the data, so this is prepared."""
         if self.unit == "byte":
             return Bytes()
         return Words.of_array(read_cache(prepared().folder).array("vocabulary"))

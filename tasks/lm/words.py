@@ -6,6 +6,7 @@ has the blanks before it.
 
 from __future__ import annotations
 
+import abc
 import itertools
 import re
 from collections import Counter
@@ -15,7 +16,6 @@ import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.base import Vocabulary
 from tasks.lm.reading import TextFile
 
 UNKNOWN, LINE_END = b"<unk>", b"<eos>"
@@ -69,6 +69,23 @@ def _bytes_of(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise DataError(f"got {text[error.start]!r}, which no bytes stand for") from None
+
+
+class Vocabulary(abc.ABC):
+    """What the tokens of a task are written as."""
+
+    @abc.abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text.
+
+        Args:
+            text: bytes that are not UTF-8 are surrogates, as in arguments of a command.
+        Raises: DataError naming what in it is no token.
+        """
+
+    @abc.abstractmethod
+    def decode(self, token: int) -> bytes:
+        """Return what a token adds to a text, in UTF-8; a character may need several tokens."""
 
 
 class Bytes(Vocabulary):
