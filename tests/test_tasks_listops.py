@@ -18,8 +18,7 @@ from common.errors import DataError
 from made_data import write_archive
 from tasks.base import Dataset
 from tasks.listops.files import write_official
-from tasks.listops.generate import generate
-from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, evaluate, grow
+from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, evaluate, generate, grow
 from tasks.listops.task import ListOps, PackedExpressions
 from tasks.splits import Sequences
 

@@ -13,8 +13,16 @@ from common.errors import DataError
 from tasks.base import SPLITS, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
 from tasks.lm.baselines import View, open_baselines
-from tasks.lm.corpora import CORPORA, MORE_WORDS, Unit
-from tasks.lm.reading import TextFiles, differences, divide, read_own, read_texts
+from tasks.lm.corpora import (
+    CORPORA,
+    MORE_WORDS,
+    TextFiles,
+    Unit,
+    differences,
+    divide,
+    read_own,
+    read_texts,
+)
 from tasks.lm.words import Bytes, Vocabulary, Words, check_utf8, first_words
 from tasks.next_token import NextToken, windows
 from tasks.preparation import Build, Preparation

@@ -16,7 +16,7 @@ import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.lm.reading import TextFile
+from tasks.lm.corpora import TextFile
 
 UNKNOWN, LINE_END = b"<unk>", b"<eos>"
 CHUNK = 2**20
@@ -27,14 +27,16 @@ LONGEST_QUOTE = 40
 _BLANK, _WORD = re.compile(rb"\s"), re.compile(rb"\n|\S+")
 
 
-def chunks(text: np.ndarray) -> Iterator[tuple[int, bytes]]:
+def chunks(title: str, text: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """Cut a text, (bytes,) uint8, behind blanks; yield the places of the chunks and these."""
     start, view = 0, text.data
-    while start < len(view):
-        found = _BLANK.search(view, start + CHUNK)
-        stop = len(view) if found is None else found.end()
-        yield start, bytes(view[start:stop])
-        start = stop
+    with progress(title, total=len(view), unit="B") as bar:
+        while start < len(view):
+            found = _BLANK.search(view, start + CHUNK)
+            stop = len(view) if found is None else found.end()
+            yield start, bytes(view[start:stop])
+            bar.update(stop - start)
+            start = stop
 
 
 def check_utf8(text: TextFile) -> None:
@@ -42,7 +44,7 @@ def check_utf8(text: TextFile) -> None:
 
     Raises: DataError naming the file and the first byte that is no UTF-8.
     """
-    for start, chunk in chunks(np.frombuffer(text.content, dtype=np.uint8)):
+    for start, chunk in chunks("checking text", np.frombuffer(text.content, dtype=np.uint8)):
         try:
             chunk.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -115,7 +117,7 @@ class Words(Vocabulary):
     def of(cls, text: np.ndarray, size: int) -> Words:
         """Choose the commonest words of a text, of like ones the earlier."""
         counts: Counter[bytes] = Counter()
-        for chunk in _shown("counting words", text):
+        for _, chunk in chunks("counting words", text):
             counts.update(words_of(chunk))
         special = [UNKNOWN, LINE_END]
         common = [word for word, _ in counts.most_common(size) if word not in special]
@@ -135,7 +137,7 @@ class Words(Vocabulary):
         number_of, kind = self.numbers.get, np.min_scalar_type(len(self.words) - 1)
         parts = [
             np.array([number_of(word, 0) for word in words_of(chunk)], dtype=kind)
-            for chunk in _shown("numbering words", text)
+            for _, chunk in chunks("numbering words", text)
         ]
         return np.concatenate([np.empty(0, kind), *parts])
 
@@ -158,11 +160,3 @@ class Words(Vocabulary):
         """
         word = self.words[token] if token < len(self.words) else UNKNOWN
         return b"\n" if word == LINE_END else word + b" "
-
-
-def _shown(title: str, text: np.ndarray) -> Iterator[bytes]:
-    """Go through the chunks of a text behind a progress bar."""
-    with progress(title, total=len(text), unit="B") as bar:
-        for _, chunk in chunks(text):
-            yield chunk
-            bar.update(len(chunk))

@@ -30,7 +30,7 @@ from tasks.pathfinder.files import (
 from tasks.pathfinder.law import CONTOURS, find_law
 from tasks.pixels import Pixels, random_split_order, scale
 from tasks.preparation import Build, Preparation
-from tasks.sources.exports import Mark, determine_source, mark_export
+from tasks.sources.exports import determine_source, mark_export
 from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
 
 IMAGES_REDRAWN = 500
@@ -156,7 +156,7 @@ class Pathfinder(Task):
         determine_source(made, listing.mark, doubt)
 
     def _generate(self, made: Build) -> None:
-        from tasks.pathfinder.generate import generate
+        from tasks.pathfinder.draw import generate
 
         generate(made, self.law, self.data_seed, self.examples or OFFICIAL_COUNT)
         self._predict_by_markers(made)
@@ -253,9 +253,7 @@ class Pathfinder(Task):
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         rows = np.asarray(cache.array("rows"))
         place = folder / self.folder_name
-        source, because = cache.manifest.source, cache.manifest.unofficial_because
-        mark = Mark.model_validate({"source": source, "unofficial_because": because})
-        mark_export(place, mark, ["imgs", "metadata"])
+        mark_export(place, cache.manifest, ["imgs", "metadata"])
         write_release(place, images, labels, rows, self.law)
         return [place]
 
