@@ -38,11 +38,6 @@ class OriginFacts(FileFacts):
     modified_ns: int
     """When the file was last changed; the same content with another time is the same file."""
 
-    @classmethod
-    def of(cls, path: Path) -> OriginFacts:
-        """Read the facts of a file."""
-        return cls(**dict(file_facts(path)), modified_ns=path.stat().st_mtime_ns)
-
 
 class Manifest(BaseModel):
     """What a cache holds and where it came from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -27,7 +28,6 @@ from tasks.preparation import Build, Preparation
 from tasks.returned import (
     build_split,
     describe_kind,
-    hash_examples,
     is_same,
     list_arrays,
     list_keys,
@@ -107,31 +107,26 @@ class OwnTask(Task):
         """What the class states of its examples, and what they show."""
         known = self.declared.model_dump(exclude_none=True, exclude={"data_files"})
         kinds = {"vocab_size", "channels"} & known.keys()
+        if len(kinds) > 1:
+            raise DataError(
+                f"{self.task_name}: it has vocab_size and channels, expected one of both"
+            )
         if not ({"num_classes", "max_length"} <= known.keys() and kinds):
-            known = {**self._describe_drawn(), **known}
+            every, kind = self.drawn.values(), describe_kind(self.drawn["train"])
+            if kind["channels"] is None:
+                kind["vocab_size"] = 1 + max(int(one.sequences.tokens.max()) for one in every)
+            kind["num_classes"] = 1 + max(int(one.labels.max()) for one in every)
+            kind["max_length"] = max(int(one.lengths.max()) for one in every)
+            known = {**kind, **known}
+        if known["num_classes"] == 1:
+            raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
         info = TaskInfo(name=self.task_name, **known)
         if info.grid is not None and info.grid[0] * info.grid[1] != info.max_length:
             raise DataError(
                 f"{info.name}: a grid of {info.grid[0]} by {info.grid[1]} has other than "
                 f"{info.max_length} positions"
             )
-        if len(kinds) > 1:
-            raise DataError(f"{info.name}: it has vocab_size and channels, expected one of both")
         return info
-
-    def _describe_drawn(self) -> dict[str, Any]:
-        """Describe the examples: as many classes and tokens as they have."""
-        every, kind = self.drawn.values(), describe_kind(self.drawn["train"])
-        num_classes = 1 + max(int(one.labels.max()) for one in every)
-        if num_classes == 1:
-            raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
-        largest = max(int(one.sequences.tokens.max()) for one in every)
-        return {
-            "num_classes": num_classes,
-            "max_length": max(int(one.lengths.max()) for one in every),
-            "vocab_size": 1 + largest if kind["channels"] is None else None,
-            **kind,
-        }
 
     def draw(self, split: str) -> PackedSequences:
         """Make the examples of a split.
@@ -215,9 +210,9 @@ class OwnTask(Task):
                 f"{self.task_name}: its examples differ from those in {cache.folder}, so a file "
                 f"has changed that it reads; they get a cache of their own"
             )
-            plan = self.plan(
-                data_dir, examples={split: hash_examples(one) for split, one in self.drawn.items()}
-            )
+            arrays = [array for one in self.drawn.values() for array in list_arrays(one).values()]
+            digests = [hashlib.sha256(array.tobytes()).hexdigest() for array in arrays]
+            plan = self.plan(data_dir, examples=digests)
         return self.open_plan(plan)
 
     def _holds_drawn(self, cache: Cache) -> bool:

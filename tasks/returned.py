@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -121,15 +120,6 @@ def list_keys(examples: PackedSequences) -> list[bytes]:
         + tokens[offsets[first] : offsets[last + 1]].tobytes()
         for first, last in examples.which[:, [0, -1]].tolist()
     ]
-
-
-def hash_examples(examples: PackedSequences) -> str:
-    """Hash sequences, labels and metadata: 64 hexadecimal digits."""
-    found = hashlib.sha256(repr(list(examples.fields)).encode())
-    for array in list_arrays(examples).values():
-        found.update(f"{array.dtype} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
 
 
 def is_same(one: PackedSequences, other: PackedSequences) -> bool:

@@ -26,8 +26,6 @@ MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""
 CONVERTED = {torch.uint16: torch.int32, torch.uint32: torch.int32}
 """Types that a GPU hardly supports, and those that they become there."""
-Copies = dict[tuple[int, torch.Size], Tensor]
-"""Copies of tensors, by where an array lies and its shape."""
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
@@ -208,20 +206,18 @@ def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Datas
         device: where the inputs are put.
         limit: most bytes to put there.
     """
-    stored: Copies = {}
+    stored: dict[Any, Tensor] = {}
     for split in dataset.splits.values():
         _move(split, None, stored)
-    if (
-        sum(one.numel() * CONVERTED.get(one.dtype, one.dtype).itemsize for one in stored.values())
-        > limit
-    ):
+    kinds = [(one.numel(), CONVERTED.get(one.dtype, one.dtype)) for one in stored.values()]
+    if sum(count * kind.itemsize for count, kind in kinds) > limit:
         return dataset
-    copies: Copies = {}
+    copies: dict[Any, Tensor] = {}
     splits = {name: _move(split, device, copies) for name, split in dataset.splits.items()}
     return dataclasses.replace(dataset, splits=splits)
 
 
-def _move(value: Any, device: torch.device | None, copies: Copies) -> Any:
+def _move(value: Any, device: torch.device | None, copies: dict[Any, Tensor]) -> Any:
     """Copy a tensor, or a split with its stored inputs, and list the copies; None: do not copy.
 
     Tensors that share an array share a copy.

@@ -137,39 +137,30 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
 GIVEN = DRAW + "return s, s[:, 0]"
 RETURNED = {
     "return 3": "returned a int, expected (sequences, labels)",
-    "return [], []": "0 sequences and 0 labels",
-    "return (x for x in [[1]]), [0]": "its sequences are a generator, expected a list or array",
     "return [[1, 2], []], [0, 1]": "example 1 is an array of float64 (0,)",
     "return [[1, -2], [1]], [0, 1]": "tokens of example 0 reach from -2 to 1",
     "return [[1, 2], [.5]], [0, 1]": "example 1 has positions of shape (1,), and example 0 of ()",
     "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan at position 1, expe",
     "return numpy.asmatrix(rng.random((9, 5))), [0] * 9": "its sequences has a numpy matrix",
-    "return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]": "a numpy MaskedArray",
-    "return [[1, [2, 3]], [1]], [0, 1]": "example 0 is no array",
     "return rng.integers(0, 2, (9, 4, 3)), [0] * 9": "if the class states its channels",
     "return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]": "transpose arrays of shape",
     "return [([1], [2], [3])] * 2, [0, 1]": "are tuples of two sequences, and some are not",
     "return [[1], [2]], [0., .25]": "its labels include 0.0, expected whole numbers from 0 to 999",
-    "return [[1], [2]], [0, 10**6]": "its labels include 1000000",
     DRAW + "return s, s.sum(1) * 0": "all labels are 0",
     "return [[1, 2], [2, 1]], [[0], [1]]": "or labels of shape (examples,) for one each",
-    DRAW + "return s, s[:, 0], 3": "its metadata is a int",
     DRAW + "return s, s[:, 0], {'a': [1]}": "its metadata 'a' is int64 (1,)",
     DRAW + "return s, s[:, 0], {'label': s[:, 1]}": "cannot be called 'label'",
     DRAW + "return s, s[:, 0], ({'a': s[:, 1]} if split == 'test' else {})": "metadata ['a'], e",
     "return [[0, 1], [1, 1]], [0, 1]": "its val split is its training split",
     "s = numpy.random.rand(9, 3); return s, s[:, 0] > .5": "its train split differs if drawn again",
     "return 1 / 0": "examples('train', rng): ZeroDivisionError",
-    "raise SystemExit": "examples('train', rng): SystemExit",
 }
 STATED = {
     "towers = 2": "'towers': 1, 'targets': 'example'} and",
-    "channels = 3; num_classes, max_length = 2, 5": "expected {'channels': 3, ",
     "data_files = '.'": "its attribute data_files is '.': Path does not point to a file",
     "num_classes = 1": "its attribute num_classes is 1",
     "grid = (2, 2)": "a grid of 2 by 2 has other than 5 positions",
     "num_classes, max_length, vocab_size = 2, 5, 1": "as its class states: token 1 is outside",
-    "def __init__(self, **kwargs): ...": "takes **kwargs, which would accept misspelt options",
     "def __init__(self, *, data_seed=0): ...": "already has an option data_seed",
 }
 WRONG = {
@@ -179,7 +170,6 @@ WRONG = {
         for line, part in STATED.items()
     },
     "class Own: ...": "Own is another class, expected one with a method examples",
-    "class Other:\n    def examples(self, split, rng): ...": "unknown class 'Own'",
 }
 
 
@@ -294,9 +284,6 @@ def test_validation_on_test_examples_is_selection_on_test(
     ("more", "part"),
     [
         (["--set", "task.lenght=3"], "unknown option of Parity 'lenght'; did you mean length?"),
-        (["--preset", "tiny"], "unknown preset 'tiny' (valid: budget, paper, quick); define "
-         "it in a new file configs/tasks/Parity.yaml"),
-        (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); define"),
         (["--task", "own.py"], "write a task of your own as path/to/file.py:ClassName"),
         (["--task", "nowhere.py:A"], "there is no file nowhere.py"),
         (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: groups, "

@@ -76,23 +76,6 @@ def test_prepare_all_names_what_is_missing_and_does_the_rest(
     assert "Traceback" not in shown
 
 
-def test_prepare_makes_verifies_and_exports(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = [
-        "--task",
-        "pathfinder",
-        "--set",
-        "task.examples=40",
-        "--data-dir",
-        str(tmp_path / "data"),
-    ]
-    assert prepare.main([*data, "--verify", "--export", str(tmp_path / "out")]) == 0
-    shown = capsys.readouterr().err
-    assert "verified: 40 images were drawn again and are the same" in shown
-    assert (tmp_path / "out/pathfinder32/curv_contour_length_14/metadata/0.npy").is_file()
-
-
 def test_what_is_only_read_is_not_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

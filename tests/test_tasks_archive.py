@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import re
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,14 +32,6 @@ def test_an_archive_is_known_by_its_content_not_its_name(tmp_path: Path, ending:
     assert texts(path) == {name: FILES[name] for name in ("top/a.txt", "top/deep/b.txt")}
     with pytest.raises(DataError, match=r"a\.txt has 6,000 bytes, more than expected"):
         texts(path, largest=5_999)
-
-
-def test_a_file_that_an_archive_holds_twice_is_refused(tmp_path: Path) -> None:
-    path = write_archive(tmp_path / "x.tar", FILES)
-    with tarfile.open(path, "a") as archive:
-        archive.addfile(tarfile.TarInfo("top/a.txt"), io.BytesIO())
-    with pytest.raises(DataError, match=r"a\.txt occurs more than once"):
-        texts(path)
 
 
 def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:

@@ -76,17 +76,6 @@ def test_examples_are_such_as_the_task_says(task: Task, dataset: Dataset) -> Non
             assert set(split.lengths) == {info.grid[0] * info.grid[1]} == {info.max_length}
 
 
-def test_a_batch_is_its_examples_one_by_one(dataset: Dataset) -> None:
-    for split in dataset.splits.values():
-        chosen = np.array([len(split) - 1, 0, len(split) // 2])
-        together = split.batch(chosen)
-        single = [split.batch(np.array([i])) for i in chosen]
-        for field in ("inputs", "lengths", "labels"):
-            parts = torch.cat([getattr(one, field) for one in single])
-            assert torch.equal(getattr(together, field), parts)
-        assert together.lengths.max(dim=1).values.tolist() == split.lengths[chosen].tolist()
-
-
 def test_metadata_is_a_column_of_each_split(dataset: Dataset) -> None:
     names = [list(split.metadata()) for split in dataset.splits.values()]
     assert all(name == names[0] for name in names)

@@ -205,15 +205,6 @@ def test_baselines_are_of_what_is_used(tmp_path: Path, limits: dict[str, int]) -
     assert dataset.baselines == {"majority class": pytest.approx(share)}
 
 
-def test_options_that_cannot_work_together() -> None:
-    with pytest.raises(ValueError, match="stride is 17, above sequence_length 16"):
-        small(stride=17)
-    with pytest.raises(ValueError, match="vocab_size has no effect for unit byte"):
-        small(vocab_size=100)
-    with pytest.raises(ValueError, match="source is official, but only wikitext-2,"):
-        small(corpus="own.txt", source="official")
-
-
 OWN_FAULTS = {
     "empty": (b"", {}, "the train split of .* has 0 bytes to use, expected at least 17"),
     "few words": (b" " * 300 + PLAY[:60], {"unit": "word"}, "train split of .* has 6 words"),

@@ -133,13 +133,6 @@ def test_a_file_of_another_kind_or_a_missing_one_is_refused(tmp_path: Path) -> N
         prepare(tmp_path / "c", files)
 
 
-def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(DataError) as caught:
-        Retrieval().prepare(tmp_path)
-    for text in (TRAIN, "lra_release", "7.7 GB", str(tmp_path), "google-research"):
-        assert text in str(caught.value)
-
-
 @pytest.mark.thorough
 def test_real_papers(tmp_path: Path) -> None:
     place_real_data("retrieval", tmp_path / "data")

@@ -14,7 +14,7 @@ import numpy as np
 from common.errors import DataError
 from common.files import format_bytes
 from common.untrusted import explain_errors
-from tasks.cache import Cache, OriginFacts
+from tasks.cache import Cache, OriginFacts, file_facts
 from tasks.preparation import Build, Preparation
 from tasks.random_words import permutation
 from tasks.sources.downloads import Address, DownloadError, download
@@ -213,7 +213,10 @@ class ReleaseCache(Preparation):
         files = files if path.is_file() else sorted(path.glob(self.release.inside))
         if len(files) <= FEW:
             made.origin = {
-                file.relative_to(self.data_dir).as_posix(): OriginFacts.of(file) for file in files
+                file.relative_to(self.data_dir).as_posix(): OriginFacts(
+                    **dict(file_facts(file)), modified_ns=file.stat().st_mtime_ns
+                )
+                for file in files
             }
         with explain_errors(f"{path}", "is it complete?"):
             self.read(made, path)
