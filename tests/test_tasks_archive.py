@@ -13,7 +13,7 @@ import pytest
 
 from common.errors import DataError
 from common.untrusted import explain_errors
-from made_data import write_archive, write_files
+from made_data import write_archive
 from tasks.sources.archives import read_unpacked, walk
 
 FILES = {"top/a.txt": b"first\n" * 1000, "top/deep/b.txt": b"second", "top/c.bin": b"other"}
@@ -32,11 +32,6 @@ def test_an_archive_is_known_by_its_content_not_its_name(tmp_path: Path, ending:
     assert texts(path) == {name: FILES[name] for name in ("top/a.txt", "top/deep/b.txt")}
     with pytest.raises(DataError, match=r"a\.txt has 6,000 bytes, more than expected"):
         texts(path, largest=5_999)
-
-
-def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
-    folder = write_files(tmp_path, dict(reversed(FILES.items())))
-    assert list(texts(folder)) == ["top/a.txt", "top/deep/b.txt"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
