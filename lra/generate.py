@@ -30,8 +30,9 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
 from models.layers.long_convolution import cache_kernels
+from tasks.lm.task import LanguageModelling
+from tasks.lm.words import Vocabulary, Words
 from tasks.random_words import RandomWords
-from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")
 
@@ -78,22 +79,21 @@ def run(options: argparse.Namespace) -> int:
             f"--run {options.run}: targets of {config.task_name} are {kind}: nothing to generate; "
             f"expected a run that predicts the next token, of task lm for example"
         )
-    with config.task_component.explain_errors("its vocabulary failed"):
+    if isinstance(task, LanguageModelling):
         vocabulary = task.vocabulary(lambda: trained.dataset)
-        try:
-            prompt = vocabulary.encode(options.prompt)
-        except DataError as error:
-            raise UserError(f"--prompt: {error}") from None
+    else:
+        vocabulary = Words([b"%d" % token for token in range(task.info.num_classes)])
+    try:
+        prompt = vocabulary.encode(options.prompt)
+    except DataError as error:
+        raise UserError(f"--prompt: {error}") from None
     if not prompt:
         raise UserError(f"--prompt {options.prompt!r}: it has no tokens, expected at least one")
     needed = len(prompt) + options.tokens - 1  # nothing follows the last token
     longest = max(task.info.max_length, needed)
     model = trained.load_model(replace(task.info, max_length=longest))
     chosen = {"count": options.tokens, "temperature": options.temperature, "seed": options.seed}
-    with (
-        config.task_component.explain_errors("its vocabulary failed"),
-        config.mixer_component.explain_errors("the generation failed"),
-    ):
+    with config.mixer_component.explain_errors("the generation failed"):
         write_tokens(vocabulary, prompt, generate(model, prompt, **chosen))
     return 0
 

@@ -7,7 +7,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 
 from common.errors import DataError, UserError
@@ -22,7 +21,6 @@ from lra.runtime.cli import (
     absolute_path,
     add_flags,
     list_names,
-    positive_int,
     run_command,
 )
 from tasks.base import BENCHMARK
@@ -48,8 +46,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="official: use the official files in --data-dir; download or generate: do this even "
         "if there are files; auto (default): use the files if they are there, otherwise download "
         "or generate if possible")  # fmt: skip
-    add("--examples", type=positive_int, metavar="N",
-        help="use N examples, divided between the splits")  # fmt: skip
     add("--verify", action="store_true", help="check the files and the content of the data")
     add("--export", type=absolute_path, metavar="DIR",
         help="write the data to DIR in the official file format")  # fmt: skip
@@ -86,16 +82,13 @@ def attempt_each(actions: Mapping[str, Callable[[], None]]) -> dict[str, str]:
 
 def prepare_task(options: argparse.Namespace, name: str) -> None:
     """Prepare a task's data as a command line asks."""
-    request = TaskRequest(task=name, preset=options.preset, protocol=options.protocol)
     changes = parse_changes(options.overrides)
-    if options.examples is not None:
-        sizes = compose_task(request).split_sizes(options.examples)
-        texts = [f"task.{key}={count}" for key, count in sizes.items()]
-        logger.info(f"--examples {options.examples} means --set {' --set '.join(texts)}")
-        changes = (*parse_changes(texts), *changes)
     if options.source is not None:
         changes += parse_changes([f"task.source={options.source}"], "--source")
-    task = compose_task(replace(request, changes=changes))
+    request = TaskRequest(
+        task=name, preset=options.preset, protocol=options.protocol, changes=changes
+    )
+    task = compose_task(request)
     start = time.monotonic()
     dataset = task.prepare(options.data_dir)
     seconds = time.monotonic() - start

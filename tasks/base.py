@@ -1,9 +1,9 @@
-"""The interface of a task, and the splits and data sets that it is made of."""
+"""The interface of a task, its splits and its data sets."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,8 @@ from pydantic import Field
 
 from common.errors import DataError, UserError
 from tasks.batch import Batch, check_indices
-from tasks.vocabulary import Numbers, Vocabulary
+from tasks.cache import Cache, canonical_hash, read_cache
+from tasks.preparation import Preparation
 
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
@@ -146,6 +147,23 @@ class Dataset:
     selected_on: Literal["val", "test"] = "val"
     """Split that the best model is selected on: test if val has the examples of the test split."""
 
+    @classmethod
+    def from_cache(
+        cls, cache: Cache, splits: Mapping[str, Split], *view: object, **facts: Any
+    ) -> Dataset:
+        """Describe the splits of a cache.
+
+        Args:
+            view: whatever determines, beside the cache, what the splits hold.
+            facts: other fields of the data set, or in place of the cache's.
+        """
+        fingerprint = cache.manifest.fingerprint
+        known = cache.manifest.model_dump(
+            include={"source", "unofficial_because", "baselines", "notes"}
+        )
+        known["fingerprint"] = canonical_hash([fingerprint, *view]) if view else fingerprint
+        return cls(splits=splits, folder=cache.folder, **{**known, **facts})
+
     @property
     def sizes(self) -> dict[str, int]:
         """Number of examples per split."""
@@ -153,7 +171,7 @@ class Dataset:
 
 
 class Task(abc.ABC):
-    """A classification task.
+    """A classification task, whose data is prepared once and kept in a cache.
 
     A subclass sets `name`. Its options are typed keyword-only arguments of the constructor, whose
     names, types and defaults become the settings task.KEY.
@@ -170,25 +188,45 @@ class Task(abc.ABC):
     """Number of examples of each split, as the options say; None for all that there are."""
 
     @abc.abstractmethod
+    def plan(self, data_dir: Path) -> Preparation:
+        """Say where the data comes from, and how it is cached under data_dir.
+
+        Raises: DataError if the data is missing and can neither be downloaded nor generated.
+        """
+
+    @abc.abstractmethod
+    def open_dataset(self, cache: Cache) -> Dataset:
+        """Open the splits of a cache, with what a user should know of them."""
+
+    @abc.abstractmethod
+    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
+        """Check all that a cache holds; return a sentence for each check that passed.
+
+        Raises: DataError that says what is wrong.
+        """
+
     def prepare(self, data_dir: Path) -> Dataset:
         """Open the task's cache under data_dir; build it first if there is none.
 
         Raises: DataError if the data is missing and cannot be generated, or is damaged.
         """
+        return self.open_plan(self.plan(data_dir))
 
-    def describe_preparation(self, data_dir: Path) -> str:
-        """Say what `prepare` still has to do: "download ... (80.2 MiB)", or nothing.
+    def open_plan(self, plan: Preparation) -> Dataset:
+        """Open a cache, built if there is none, and check that the examples are as described."""
+        cache = plan.open_or_build()
+        with cache.explain_errors():
+            dataset = self.open_dataset(cache)
+            for split in dataset.splits.values():
+                split.check(self.info)
+        return dataset
 
-        Raises: DataError if files are missing that the task can neither download nor generate.
-        """
-        return ""
-
-    @abc.abstractmethod
     def verify(self, dataset: Dataset) -> list[str]:
-        """Check all of a prepared data set; return a sentence for each check that passed.
-
-        Raises: DataError that says what is wrong.
-        """
+        """Check all of a prepared data set, its checksums first; see `check`."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        checks = self.check(cache, dataset)
+        return ["sizes and checksums of all files match the manifest", *checks]
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """Write the data set in the official file format; return the files.
@@ -199,14 +237,6 @@ class Task(abc.ABC):
             f"{self.info.name} data has no official file structure, or is read from it and never "
             f"made, so there is nothing to export; its arrays are in {dataset.folder}"
         )
-
-    def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary:
-        """Return the vocabulary, which writes tokens as text, or as numbers if they are not text.
-
-        Args:
-            prepared: prepares the task's data, for a vocabulary that is stored with it.
-        """
-        return Numbers(self.info.num_classes)
 
     @classmethod
     def fresh(
@@ -229,15 +259,6 @@ class Task(abc.ABC):
         """Return the number of training examples of official data; None if it is not known yet."""
         return self.counts.get("train") or self.default_counts.get("train")
 
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """Divide a number of examples between the splits, by the options that hold their sizes.
-
-        Raises: DataError if the examples are too few, or the task has no such options.
-        """
-        if not self.default_counts:
-            raise DataError(f"{self.info.name} itself says how many examples it has")
-        return split_proportionally(examples, self.default_counts)
-
 
 def accuracy_percent(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Share of predictions (n,) that equal labels (n,), in percent."""
@@ -252,17 +273,3 @@ def majority(train: np.ndarray, test: np.ndarray) -> float:
 def largest_class(labels: np.ndarray) -> float:
     """Percent of labels (n,) that are in the commonest class among them."""
     return 100.0 * int(np.unique(labels, return_counts=True)[1].max()) / len(labels)
-
-
-def split_proportionally(examples: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Divide a number of examples in the proportions of some sizes, at least 1 each.
-
-    Raises: DataError if the examples are fewer than the splits.
-    """
-    if examples < len(sizes):
-        raise DataError(f"got {examples} examples, expected at least {len(sizes)}")
-    total = sum(sizes.values())
-    counts = {name: max(1, examples * size // total) for name, size in sizes.items()}
-    largest = max(sizes, key=lambda name: sizes[name])
-    counts[largest] += examples - sum(counts.values())
-    return counts

@@ -1,4 +1,4 @@
-"""Batches of examples, and the indices that they are asked for by."""
+"""Batches of examples, and the order in which training and evaluation visit the examples."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import numpy as np
 
 from common.errors import UserError, format_value
 from common.tensors import send
+from tasks.random_words import permutation
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+POOL_BATCHES = 50
+"""Bucketing sorts by length within pools of this many batches."""
 
 
 @dataclass(frozen=True)
@@ -105,3 +109,55 @@ def check_indices(given: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
         f"indices: got {' '.join(format_value(given).split())}, expected whole numbers from 0 to "
         f"{count - 1}, in a list, range or array"
     )
+
+
+class BatchOrder:
+    """The batches of each epoch, which depend only on (seed, epoch).
+
+    With bucketing, batches hold sequences of similar length: the examples are shuffled, sorted
+    by length within pools, cut into batches, and the batches shuffled.
+
+    Args:
+        lengths: (examples,) positions.
+        batch_size: examples in a batch.
+        seed: seed of the random order.
+        bucketing: whether batches hold sequences of similar length.
+    """
+
+    def __init__(self, lengths: np.ndarray, batch_size: int, *, seed: int, bucketing: bool) -> None:
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.seed = seed
+        self.bucketing = bucketing
+        self.batches_per_epoch = -(-len(lengths) // batch_size)
+        self._epoch = -1
+        self._batches: list[np.ndarray] = []
+
+    def at(self, step: int) -> np.ndarray:
+        """Return the example indices, (batch,), of a 0-based training step."""
+        epoch, position = divmod(step, self.batches_per_epoch)
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, self.epoch(epoch)
+        return self._batches[position]
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """List the batches of an epoch: every example once; the last batch may be smaller."""
+        order = permutation(self.seed, 2 * epoch, len(self.lengths))
+        if not self.bucketing:
+            return cut(order, self.batch_size)
+        pool_size = self.batch_size * POOL_BATCHES
+        batches: list[np.ndarray] = []
+        for start in range(0, len(order), pool_size):
+            pool = order[start : start + pool_size]
+            batches += cut(pool[np.argsort(self.lengths[pool], kind="stable")], self.batch_size)
+        return [batches[i] for i in permutation(self.seed, 2 * epoch + 1, len(batches))]
+
+
+def evaluation_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Cut all examples, once each, into batches of similar length: lists of (batch,) indices."""
+    return cut(np.argsort(lengths, kind="stable"), batch_size)
+
+
+def cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Cut indices of examples, in order, into batches; the last one may be smaller."""
+    return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

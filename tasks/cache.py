@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from common.errors import DataError
 from common.untrusted import explain_errors, map_array, open_regular, read_regular
-from tasks.base import Dataset, Split
 
 FORMAT = 3
 VERIFY_ON_OPEN = 128 * 2**20
@@ -39,11 +37,6 @@ class OriginFacts(FileFacts):
 
     modified_ns: int
     """When the file was last changed; the same content with another time is the same file."""
-
-    @classmethod
-    def of(cls, path: Path) -> OriginFacts:
-        """Read the facts of a file."""
-        return cls(**dict(file_facts(path)), modified_ns=path.stat().st_mtime_ns)
 
 
 class Manifest(BaseModel):
@@ -99,26 +92,6 @@ class Cache:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
-
-    def dataset(self, splits: Mapping[str, Split], *view: object, **facts: Any) -> Dataset:
-        """Make a data set of the cache.
-
-        Args:
-            splits: its splits, by name.
-            view: whatever determines, beside the cache, what the splits hold.
-            facts: other fields of the data set.
-        """
-        manifest = self.manifest
-        fingerprint = manifest.fingerprint
-        return Dataset(
-            splits=splits,
-            source=manifest.source,
-            unofficial_because=manifest.unofficial_because,
-            fingerprint=canonical_hash([fingerprint, *view]) if view else fingerprint,
-            folder=self.folder,
-            notes=manifest.notes,
-            **{"baselines": manifest.baselines, **facts},
-        )
 
     def explain_errors(self) -> AbstractContextManager[None]:
         """Turn whatever is raised while the arrays are taken up into a DataError."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.base import NOT_SCORED, SPLITS, Dataset, Split, majority
+from tasks.base import NOT_SCORED, SPLITS, Dataset, Split, Task, majority
 from tasks.cache import Cache
-from tasks.preparation import Build, Preparation, PreparedTask
+from tasks.preparation import Build, Preparation
 
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""
@@ -23,7 +23,7 @@ GROUP = 1024
 examples."""
 
 
-class GeneratedTask(PreparedTask):
+class GeneratedTask(Task):
     """A task whose examples are drawn from a law, in memory.
 
     A subclass sets `default_counts`, and its constructor sets `counts`, `data_seed` and `info`.
@@ -56,7 +56,7 @@ class GeneratedTask(PreparedTask):
         return {"law": self.describe_law(), "seed": self.data_seed, "counts": dict(self.counts)}
 
     def plan(self, data_dir: Path) -> Preparation:
-        """See `PreparedTask.plan`."""
+        """See `Task.plan`."""
         return Preparation(
             data_dir=data_dir,
             task=self.name,
@@ -75,11 +75,11 @@ class GeneratedTask(PreparedTask):
         made.baselines = self.measure_baselines(arrays)
 
     def open_dataset(self, cache: Cache) -> Dataset:
-        """See `PreparedTask.open_dataset`."""
-        return cache.dataset({split: self.open_split(cache, split) for split in SPLITS})
+        """See `Task.open_dataset`."""
+        return Dataset.from_cache(cache, {split: self.open_split(cache, split) for split in SPLITS})
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: draws all examples again."""
+        """See `Task.check`: draws all examples again."""
         for name, again in self.draw().items():
             # Processors round real numbers differently.
             tolerance = 1e-3 if again.dtype.kind == "f" else 0

@@ -8,6 +8,7 @@ arithmetics end with "=". Brackets have multiplication, too, as in Grazzi et al.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -171,22 +172,6 @@ class Language:
     step: int = 1
     """Lengths are `shortest`, and more by multiples of this."""
 
-    def list_lengths(self, least: int, most: int) -> np.ndarray:
-        """List the lengths within limits that sequences can have."""
-        every = np.arange(self.shortest, most + 1, self.step)
-        return every[every >= least]
-
-    def draw_group(self, lengths: np.ndarray, seed: int, stream: int) -> Drawn:
-        """Draw GROUP sequences of some lengths, all equally likely.
-
-        They depend on the arguments alone. Streams are different for all splits and groups.
-        """
-        random = RandomWords(seed, stream)
-        chosen = lengths[random.draw_below(len(lengths), GROUP)]
-        tokens, labels = self.draw(random, chosen)
-        packed = tokens[is_inside(chosen)].astype(np.uint8)
-        return Drawn(packed, chosen.astype(np.int32), labels.astype(np.int8))
-
 
 LANGUAGES = {
     "parity": Language(vocab_size=2, num_classes=2, draw=draw_parity),
@@ -258,13 +243,15 @@ class Languages(GeneratedTask):
         )
 
     def _list_lengths(self, split: str, least: int, most: int) -> np.ndarray:
-        lengths = self.language.list_lengths(least, most)
+        """List the lengths within limits that sequences can have."""
+        shortest, step = self.language.shortest, self.language.step
+        lengths = np.arange(shortest, most + 1, step)
+        lengths = lengths[lengths >= least]
         if not len(lengths):
-            first, step = self.language.shortest, self.language.step
             raise ValueError(
                 f"{split}_min is {least} and {split}_max is {most}, but {self.language_name} has "
-                f"no sequence between them, only of {first}, {first + step}, {first + 2 * step}, "
-                f"... positions"
+                f"no sequence between them, only of {shortest}, {shortest + step}, "
+                f"{shortest + 2 * step}, ... positions"
             )
         return lengths
 
@@ -277,16 +264,20 @@ class Languages(GeneratedTask):
         """See `GeneratedTask.draw`."""
         arrays: dict[str, np.ndarray] = {}
         for number, split in enumerate(SPLITS):
-            lengths, first = self.lengths[split], number << 32
-            drawn = draw_in_groups(
-                f"drawing {split}",
-                self.counts[split],
-                lambda group, lengths=lengths, first=first: self.language.draw_group(
-                    lengths, self.data_seed, first | group
-                ),
-            )
-            arrays |= drawn.arrays(split)
+            draw = functools.partial(self.draw_group, self.lengths[split], number << 32)
+            arrays |= draw_in_groups(f"drawing {split}", self.counts[split], draw).arrays(split)
         return arrays
+
+    def draw_group(self, lengths: np.ndarray, first: int, group: int) -> Drawn:
+        """Draw GROUP sequences of some lengths, all equally likely.
+
+        They depend on options and arguments alone. Streams are different for all splits and groups.
+        """
+        random = RandomWords(self.data_seed, first | group)
+        chosen = lengths[random.draw_below(len(lengths), GROUP)]
+        tokens, labels = self.language.draw(random, chosen)
+        packed = tokens[is_inside(chosen)].astype(np.uint8)
+        return Drawn(packed, chosen.astype(np.int32), labels.astype(np.int8))
 
     def open_split(self, cache: Cache, split: str) -> PackedSequences:
         """See `GeneratedTask.open_split`; metadata is the band of the length, by its end."""

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FilePath,
+    PositiveInt,
+    ValidationError,
+)
 
-from common.errors import DataError
-from tasks.base import SPLITS, Dataset, TaskInfo, majority
-from tasks.cache import Cache
-from tasks.preparation import Build, Preparation, PreparedTask
-from tasks.returned import DeclaredInfo, Examples, pack_examples
+from common.errors import DataError, format_value
+from tasks.base import MOST_CLASSES, SPLITS, Dataset, Task, TaskInfo, majority
+from tasks.cache import Cache, file_facts
+from tasks.preparation import Build, Preparation
+from tasks.returned import (
+    build_split,
+    describe_kind,
+    is_same,
+    list_arrays,
+    list_keys,
+    pack_examples,
+)
+from tasks.splits import PackedSequences
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +44,28 @@ IN_TEST = "val examples that are in the test split, too"
 """Note on a data set: how many validation examples its test split has."""
 
 
-class OwnTask(PreparedTask):
+def _list_paths(files: Any) -> list[Path] | None:
+    one = isinstance(files, (str, Path))
+    return None if files is None else [Path(path) for path in ([files] if one else files)]
+
+
+class DeclaredInfo(BaseModel):
+    """What a class may state of its examples, as attributes; else it is read off them."""
+
+    model_config = ConfigDict(strict=True, from_attributes=True)
+
+    num_classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
+    max_length: PositiveInt | None = None
+    vocab_size: PositiveInt | None = None
+    channels: PositiveInt | None = None
+    towers: Annotated[int, Field(ge=1, le=2)] | None = None
+    grid: tuple[PositiveInt, PositiveInt] | None = None
+    targets: Literal["example", "token"] | None = None
+    data_files: Annotated[list[FilePath] | None, BeforeValidator(_list_paths)] = None
+    """Files that `examples` reads."""
+
+
+class OwnTask(Task):
     """A classification task whose examples a user's class makes.
 
     Args:
@@ -34,8 +73,7 @@ class OwnTask(PreparedTask):
             `pack_examples` takes.
         name: what tables call the task.
         code: digest of the class's file.
-        options: its options, data_seed included.
-        data_seed: seed of the generators that it is given.
+        options: its options, and the seed of the generators that it is given, data_seed.
         explain_errors: turns what the class raises into an error that names it and the operation.
     Raises: DataError naming an attribute with another value than expected.
     """
@@ -47,120 +85,110 @@ class OwnTask(PreparedTask):
         name: str,
         code: str,
         options: Mapping[str, Any],
-        data_seed: int,
         explain_errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self.own = own
         self.task_name = name
         self.request: dict[str, Any] = {"task": name, "code": code, "options": dict(options)}
-        self.data_seed = data_seed
+        self.data_seed: int = options[DATA_SEED]
         self.explain_errors = explain_errors
         self.was_prepared = False
-        self.declared = DeclaredInfo.of(own, name)
+        try:
+            self.declared = DeclaredInfo.model_validate(own)
+        except ValidationError as error:
+            first = error.errors()[0]
+            given = str(first["input"]) if isinstance(first["input"], Path) else first["input"]
+            raise DataError(
+                f"{name}: its attribute {first['loc'][0]} is {format_value(given)}: {first['msg']}"
+            ) from None
 
     @functools.cached_property
     def info(self) -> TaskInfo:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the class states of its examples, and what they show."""
         known = self.declared.model_dump(exclude_none=True, exclude={"data_files"})
         kinds = {"vocab_size", "channels"} & known.keys()
+        if len(kinds) > 1:
+            raise DataError(
+                f"{self.task_name}: it has vocab_size and channels, expected one of both"
+            )
         if not ({"num_classes", "max_length"} <= known.keys() and kinds):
-            known = {**self._shown(), **known}
+            every, kind = self.drawn.values(), describe_kind(self.drawn["train"])
+            if kind["channels"] is None:
+                kind["vocab_size"] = 1 + max(int(one.sequences.tokens.max()) for one in every)
+            kind["num_classes"] = 1 + max(int(one.labels.max()) for one in every)
+            kind["max_length"] = max(int(one.lengths.max()) for one in every)
+            known = {**kind, **known}
+        if known["num_classes"] == 1:
+            raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
         info = TaskInfo(name=self.task_name, **known)
         if info.grid is not None and info.grid[0] * info.grid[1] != info.max_length:
             raise DataError(
                 f"{info.name}: a grid of {info.grid[0]} by {info.grid[1]} has other than "
                 f"{info.max_length} positions"
             )
-        if len(kinds) > 1:
-            raise DataError(f"{info.name}: it has vocab_size and channels, expected one of both")
         return info
 
-    def _shown(self) -> dict[str, Any]:
-        """Describe the examples: as many classes and tokens as they have."""
-        every, first = self.drawn.values(), self.drawn["train"]
-        num_classes = 1 + max(int(one.classes.max()) for one in every)
-        if num_classes == 1:
-            raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
-        tokens = first.channels is None
-        return {
-            "num_classes": num_classes,
-            "max_length": max(int(one.lengths.max()) for one in every),
-            "vocab_size": 1 + max(int(one.values.max()) for one in every) if tokens else None,
-            "channels": first.channels,
-            "towers": first.towers,
-            "targets": first.targets,
-        }
-
-    def draw(self, split: str, data_seed: int | None = None) -> Examples:
-        """Make the examples of a split, with a generator of this or the options' seed.
+    def draw(self, split: str) -> PackedSequences:
+        """Make the examples of a split.
 
         Raises: DataError for what is not examples; what the class raises as `explain_errors` does.
         """
-        seed = self.data_seed if data_seed is None else data_seed
-        rng = np.random.default_rng([seed, SPLITS.index(split)])
-        with self.explain_errors(f"examples({split!r}, rng)"):
-            returned = self.own.examples(split, rng)
+        rng = np.random.default_rng([self.data_seed, SPLITS.index(split)])
+        call = f"examples({split!r}, rng)"
         try:
-            with self.explain_errors("what it returned"):
+            with self.explain_errors(call):
+                returned = self.own.examples(split, rng)
                 return pack_examples(returned, reals=self.declared.channels is not None)
         except DataError as error:
-            raise DataError(f"{self.task_name}: examples({split!r}, rng): {error}") from None
+            raise DataError(f"{self.task_name}: {call}: {error}") from None
 
     @functools.cached_property
-    def drawn(self) -> dict[str, Examples]:
-        """The examples of all splits.
+    def drawn(self) -> dict[str, PackedSequences]:
+        """The examples of all splits."""
+        return {split: self.draw(split) for split in SPLITS}
 
-        Raises: DataError also for splits that differ in kind or are the same.
+    def check_drawn(self) -> None:
+        """Check that examples are as stated, draw by the seed alone, and are not those of training.
+
+        Raises: DataError naming the split.
         """
-        found = {split: self.draw(split) for split in SPLITS}
-        kinds = {
-            (one.channels, one.towers, one.targets, tuple(one.metadata)) for one in found.values()
-        }
-        if len(kinds) > 1:
-            raise DataError(
-                f"{self.task_name}: its splits differ in channels, towers, targets or metadata: "
-                f"{sorted(map(str, kinds))}"
-            )
-        for split in ("val", "test"):
-            if found[split].digest() == found["train"].digest():
-                raise DataError(
-                    f"{self.task_name}: its {split} split is its training split; examples(split, "
-                    f"rng) must draw by rng, or heed split"
-                )
-        return found
-
-    def seed_has_effect(self) -> bool:
-        """Whether another seed gives other test examples.
-
-        Raises: DataError if the same seed gives other examples of any split.
-        """
+        train = self.drawn["train"]
         for split, one in self.drawn.items():
-            if one.digest() != self.draw(split).digest():
+            origin = f"{self.task_name}: its {split} split"
+            stated = {name: getattr(self.info, name) for name in describe_kind(one)}
+            if describe_kind(one) != stated or [*one.fields] != [*train.fields]:
                 raise DataError(
-                    f"{self.task_name}: drawn twice by the same seed, its {split} split differs; "
-                    f"draw by rng alone"
+                    f"{origin} has {describe_kind(one)} and metadata {[*one.fields]}, expected "
+                    f"{stated} and {[*train.fields]}, as its class or the training split has"
                 )
-        other = self.draw("test", self.data_seed + 1)
-        return self.drawn["test"].digest() != other.digest()
+            try:
+                one.check(self.info)
+            except ValueError as error:
+                raise DataError(f"{origin} is not as its class states: {error}") from None
+            if not is_same(one, self.draw(split)):
+                raise DataError(f"{origin} differs if drawn again by that seed; draw by rng alone")
+            if one is not train and is_same(one, train):
+                raise DataError(
+                    f"{origin} is its training split; examples(split, rng) must draw by rng, or "
+                    f"heed split"
+                )
 
     def count_known(self, split: str, other: str) -> int:
         """Count the examples of a split whose sequences are in another split, too."""
-        known = set(self.drawn[other].keys())
-        return sum(key in known for key in self.drawn[split].keys())  # noqa: SIM118 (no mapping)
+        known = set(list_keys(self.drawn[other]))
+        return sum(key in known for key in list_keys(self.drawn[split]))
 
-    def plan(self, data_dir: Path) -> Preparation:
-        """See `PreparedTask.plan`; the request holds digests of the data files."""
-        digests = self.declared.file_digests(self.task_name)
-        more = {} if digests is None else {"data_files": digests}
-        return self._plan(data_dir, {**self.request, **more})
-
-    def _plan(self, data_dir: Path, request: dict[str, Any]) -> Preparation:
+    def plan(self, data_dir: Path, **more: Any) -> Preparation:
+        """See `Task.plan`; the request holds digests of the data files, and whatever else."""
+        files = self.declared.data_files
+        if files is not None:
+            more["data_files"] = [file_facts(path).sha256 for path in files]
         return Preparation(
             data_dir=data_dir,
             task=self.task_name,
             name="examples",
             source="own",
-            request=request,
+            request={**self.request, **more},
             build=self._build,
             description="make its examples",
         )
@@ -182,86 +210,62 @@ class OwnTask(PreparedTask):
                 f"{self.task_name}: its examples differ from those in {cache.folder}, so a file "
                 f"has changed that it reads; they get a cache of their own"
             )
-            digests = {split: one.digest() for split, one in self.drawn.items()}
-            plan = self._plan(data_dir, {**plan.request, "examples": digests})
-        return self.open_data(plan)
+            arrays = [array for one in self.drawn.values() for array in list_arrays(one).values()]
+            digests = [hashlib.sha256(array.tobytes()).hexdigest() for array in arrays]
+            plan = self.plan(data_dir, examples=digests)
+        return self.open_plan(plan)
 
     def _holds_drawn(self, cache: Cache) -> bool:
-        """Whether a cache holds the drawn examples."""
         with cache.explain_errors():
-            return all(self._cached(cache, split).matches(one) for split, one in self.drawn.items())
+            return all(is_same(self._open(cache, name), one) for name, one in self.drawn.items())
 
     def _build(self, made: Build) -> None:
-        if not self.seed_has_effect():
-            fixed = (
-                f"{self.task_name}: task.data_seed has no effect: examples(split, rng) does not "
-                f"draw by rng"
-            )
-            if self.data_seed != 0:
-                raise DataError(f"{fixed}; leave it out")
-            logger.info(fixed)
+        self.check_drawn()
         for split, one in self.drawn.items():
-            self._check_stated(split, one)
             made.sizes[split] = len(one)
-            made.save(f"{split}_values", one.values)
-            made.save(f"{split}_lengths", one.lengths)
-            made.save(f"{split}_labels", one.labels)
-            for number, column in enumerate(one.metadata.values()):
-                made.save(f"{split}_metadata{number}", column)
-        made.save("metadata", np.array(list(self.drawn["train"].metadata), dtype="U"))
+            for name, array in list_arrays(one).items():
+                made.save(f"{split}_{name}", array)
+        made.save("metadata", np.array(list(self.drawn["train"].fields), dtype="U"))
         for split in ("val", "test"):
             if count := self.count_known(split, "train"):
                 made.notes[f"{split} examples that are in the training split, too"] = count
         if count := self.count_known("val", "test"):
             made.notes[IN_TEST] = count
-        labels = {split: one.classes for split, one in self.drawn.items()}
-        made.baselines["majority class"] = majority(labels["train"], labels["test"])
-
-    def _check_stated(self, split: str, examples: Examples) -> None:
-        """Check that examples are as the class states."""
-        try:
-            for name in ("targets", "towers", "channels"):
-                shown, stated = getattr(examples, name), getattr(self.info, name)
-                if shown != stated:
-                    raise ValueError(f"{name} is {shown!r}, not {stated!r}")
-            examples.split().check(self.info)
-        except ValueError as error:
-            raise DataError(
-                f"{self.task_name}: its {split} examples are not as its class states: {error}"
-            ) from None
+        made.baselines["majority class"] = majority(
+            self.drawn["train"].labels, self.drawn["test"].labels
+        )
 
     def open_dataset(self, cache: Cache) -> Dataset:
-        """See `PreparedTask.open_dataset`."""
-        splits = {split: self._cached(cache, split).split() for split in SPLITS}
+        """See `Task.open_dataset`."""
+        splits = {split: self._open(cache, split) for split in SPLITS}
         all_in_test = cache.manifest.notes.get(IN_TEST) == len(splits["val"])
-        return cache.dataset(splits, selected_on="test" if all_in_test else "val")
+        return Dataset.from_cache(cache, splits, selected_on="test" if all_in_test else "val")
 
-    def _cached(self, cache: Cache, split: str) -> Examples:
+    def _open(self, cache: Cache, split: str) -> PackedSequences:
         names = cache.array("metadata").tolist()
-        columns = [cache.array(f"{split}_metadata{number}") for number in range(len(names))]
-        return Examples(
-            values=cache.array(f"{split}_values"),
-            lengths=cache.array(f"{split}_lengths"),
-            labels=cache.array(f"{split}_labels"),
-            targets="token" if self.info.targets == "token" else "example",
+        return build_split(
+            cache.array(f"{split}_values"),
+            cache.array(f"{split}_lengths"),
+            cache.array(f"{split}_labels"),
+            {name: cache.array(f"{split}_metadata{i}") for i, name in enumerate(names)},
             towers=self.info.towers,
-            metadata=dict(zip(names, columns, strict=True)),
+            has_position_labels=self.info.targets == "token",
         )
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: draws all examples again."""
-        for split in SPLITS:
-            if self._cached(cache, split).digest() != self.draw(split).digest():
-                raise DataError(
-                    f"{dataset.folder}: the {split} examples drawn again are others; delete that "
-                    f"folder to make it anew, and draw by rng alone"
-                )
+        """See `Task.check`: draws all examples again."""
+        vars(self).pop("drawn", None)
+        if not self._holds_drawn(cache):
+            raise DataError(
+                f"{dataset.folder}: examples drawn again are others; delete that folder to make it "
+                f"anew, and draw by rng alone"
+            )
         return [f"{sum(dataset.sizes.values())} examples were drawn again and are the same"]
 
     def training_examples(self) -> int | None:
         """See `Task.training_examples`: None for a class that states all, until it has drawn."""
         _ = self.info  # draws the examples that it needs
-        drawn: dict[str, Examples] | None = vars(self).get("drawn")
+        drawn: dict[str, PackedSequences] | None = vars(self).get("drawn")
         return None if drawn is None else len(drawn["train"])
 
     @classmethod

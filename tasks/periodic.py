@@ -268,7 +268,8 @@ class Periodic(GeneratedTask):
     def open_dataset(self, cache: Cache) -> Dataset:
         """See `GeneratedTask.open_dataset`."""
         splits = {split: self.open_split(cache, split) for split in SPLITS}
-        return cache.dataset(
+        return Dataset.from_cache(
+            cache,
             splits,
             baseline_bits={"uniform": math.log2(self.law.vocab_size)},
             lowest_bits={

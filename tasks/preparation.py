@@ -8,7 +8,6 @@ preparation that takes long goes on where it was.
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import logging
 import os
@@ -23,7 +22,6 @@ from filelock import FileLock, Timeout
 
 from common.files import name_file_in_errors, reserve, write_atomically
 from common.untrusted import map_array
-from tasks.base import Dataset, Task
 from tasks.cache import (
     FORMAT,
     Cache,
@@ -32,7 +30,6 @@ from tasks.cache import (
     canonical_hash,
     file_facts,
     open_cache,
-    read_cache,
 )
 
 logger = logging.getLogger(__name__)
@@ -166,49 +163,3 @@ def _lock(folder: Path) -> Iterator[None]:
         held = lock.acquire()
     with held:
         yield
-
-
-class PreparedTask(Task):
-    """A task whose data is prepared once, and kept in a cache."""
-
-    @abc.abstractmethod
-    def plan(self, data_dir: Path) -> Preparation:
-        """Say where the data comes from.
-
-        Raises: DataError if the data is missing and cannot be generated.
-        """
-
-    @abc.abstractmethod
-    def open_dataset(self, cache: Cache) -> Dataset:
-        """Open the splits of a cache, with what a user should know of them."""
-
-    @abc.abstractmethod
-    def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """Check all that a cache holds; return a sentence for each check that passed.
-
-        Raises: DataError that says what is wrong.
-        """
-
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        return self.plan(data_dir).describe()
-
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        return self.open_data(self.plan(data_dir))
-
-    def open_data(self, plan: Preparation) -> Dataset:
-        """Open a cache, made where there is none, and check that the examples are as described."""
-        cache = plan.open_or_build()
-        with cache.explain_errors():
-            dataset = self.open_dataset(cache)
-            for split in dataset.splits.values():
-                split.check(self.info)
-        return dataset
-
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: compares all checksums first."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
-        checks = self.check(cache, dataset)
-        return ["sizes and checksums of all files match the manifest", *checks]

@@ -22,13 +22,11 @@ from pydantic import Field, PositiveInt
 from common.errors import DataError
 from tasks.base import SPLITS, DataSeed
 from tasks.baselines import LARGEST_FIT, logistic, pair_features
-from tasks.documents.documents import Documents, Unit
-from tasks.documents.task import DocumentTask, Rows
-from tasks.order import choose_rows
+from tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
 from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import read_rows, walk
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, describe_size_difference
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, choose_rows, describe_size_difference
 
 logger = logging.getLogger(__name__)
 
@@ -105,16 +103,15 @@ class Retrieval(DocumentTask):
         test: PositiveInt | None = None,
         data_seed: DataSeed = 0,
     ) -> None:
-        super().__init__(
-            source=source,
+        alphabet = Alphabet(
             unit=unit,
             sequence_length=sequence_length,
-            end_token=end_token,
+            has_end=end_token,
             min_frequency=min_frequency,
-            vocab_size=vocab_size,
-            counts={"train": train, "val": val, "test": test},
-            data_seed=data_seed,
+            size=vocab_size,
         )
+        counts = {"train": train, "val": val, "test": test}
+        super().__init__(alphabet, source=source, counts=counts, data_seed=data_seed)
 
     def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
         """See `DocumentTask.choose`."""
@@ -132,9 +129,10 @@ class Retrieval(DocumentTask):
         found = _read_pairs(path, documents)
         made.skipped = [line for name in SPLITS for line in found[name].skipped]
         labels = {name: found[name].labels for name in SPLITS}
-        pairs = {name: found[name].documents for name in SPLITS}
-        new_index = documents.renumber(np.concatenate([pairs[name].ravel() for name in SPLITS]))
-        pairs = {name: new_index[pairs[name]].astype(np.int32) for name in SPLITS}
+        numbers = documents.number([key for name in SPLITS for key in found[name].keys])
+        ends = np.cumsum([len(labels[name]) for name in SPLITS])[:-1]
+        parts = np.split(numbers.reshape(-1, 2).astype(np.int32), ends)
+        pairs: dict[str, np.ndarray] = dict(zip(SPLITS, parts, strict=True))
         self.save_examples(made, labels, pairs)
         bytes_of = documents.histogram()
         if made.sizes != OFFICIAL_COUNTS:
@@ -170,8 +168,8 @@ class Pairs(NamedTuple):
 
     labels: np.ndarray
     """(pairs,) uint8."""
-    documents: np.ndarray
-    """(pairs, 2) int64, indices of the documents."""
+    keys: list[bytes]
+    """Two of each pair, of its documents."""
     skipped: list[str]
     """Malformed lines, each with its place and fault."""
 
@@ -192,13 +190,13 @@ def _read_pairs(path: Path, documents: Documents) -> dict[str, Pairs]:
 
 def _read_file(file: IO[bytes], documents: Documents, shown: str) -> Pairs:
     labels: list[int] = []
-    pairs: list[tuple[int, int]] = []
+    keys: list[bytes] = []
     skipped: list[str] = []
     for number, row in enumerate(read_rows(file, shown, longest=LONGEST_LINE), start=1):
         label = _LABELS.get(row[0])
         if len(row) == _FIELDS and label is not None:
             labels.append(label)
-            pairs.append((documents.add(row[3]), documents.add(row[4])))
+            keys += documents.add(row[3]), documents.add(row[4])
             continue
         fault = f"got {len(row)} tab-separated fields, expected {_FIELDS}"
         if len(row) == _FIELDS:
@@ -213,4 +211,4 @@ def _read_file(file: IO[bytes], documents: Documents, shown: str) -> Pairs:
         )
     for line in skipped:
         logger.info(f"skipped {line}")
-    return Pairs(np.array(labels, dtype=np.uint8), np.array(pairs, dtype=np.int64), skipped)
+    return Pairs(np.array(labels, dtype=np.uint8), keys, skipped)

@@ -1,19 +1,14 @@
-"""What the class of a user's own task states, and returns as examples: checked, and packed."""
+"""Examples of a user's own task: what its class returned, checked and packed into a split."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from common.errors import DataError, format_value
-from tasks.base import LONGEST_WORD, MOST_CLASSES, NOT_SCORED, OUTCOMES, Split, is_word
-from tasks.cache import file_facts
+from tasks.base import LONGEST_WORD, MOST_CLASSES, NOT_SCORED, OUTCOMES, is_word
 from tasks.splits import LabelledTokens, PackedSequences, Sequences
 
 LARGEST_TOKEN = 2**31 - 1
@@ -23,125 +18,7 @@ FORMS = (
 )
 
 
-class DeclaredInfo(BaseModel):
-    """What a class may state of its examples, as attributes; else it is read off them."""
-
-    model_config = ConfigDict(strict=True)
-
-    num_classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
-    max_length: PositiveInt | None = None
-    vocab_size: PositiveInt | None = None
-    channels: PositiveInt | None = None
-    towers: Annotated[int, Field(ge=1, le=2)] | None = None
-    grid: tuple[PositiveInt, PositiveInt] | None = None
-    targets: Literal["example", "token"] | None = None
-    data_files: Path | str | tuple[Path | str, ...] | list[Path | str] | None = None
-    """Files that `examples` reads."""
-
-    @classmethod
-    def of(cls, own: object, name: str) -> DeclaredInfo:
-        """Read the attributes of an instance; `name` is that of the task.
-
-        Raises: DataError naming an attribute with another value than expected.
-        """
-        try:
-            return cls.model_validate({key: getattr(own, key, None) for key in cls.model_fields})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise DataError(
-                f"{name}: its attribute {first['loc'][0]} is {format_value(first['input'])}: "
-                f"{first['msg']}"
-            ) from None
-
-    def file_digests(self, name: str) -> list[str] | None:
-        """Hash the data files; None if the class does not name them.
-
-        Raises: DataError for a path of no file.
-        """
-        files = self.data_files
-        if files is None:
-            return None
-        paths = [Path(path) for path in ([files] if isinstance(files, (str, Path)) else files)]
-        for path in paths:
-            if not path.is_file():
-                raise DataError(
-                    f"{name}: its attribute data_files names {path}, but there is no such file "
-                    f"(looked for in {Path.cwd()})"
-                )
-        return [file_facts(path).sha256 for path in paths]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examples:
-    """Examples of one split, their sequences stored end to end."""
-
-    values: np.ndarray
-    """(positions,) int32 tokens, or (positions, channels) float32."""
-    lengths: np.ndarray
-    """(examples * towers,) int64, tower by tower of each example."""
-    labels: np.ndarray
-    """(examples,) int64; or, if positions have labels, (positions,) with NOT_SCORED elsewhere."""
-    targets: Literal["example", "token"] = "example"
-    """What has a label, see `TaskInfo.targets`."""
-    towers: int
-    metadata: Mapping[str, np.ndarray]
-    """Fields by which results are broken down, each (examples,) int64 or text."""
-
-    @property
-    def channels(self) -> int | None:
-        """Real numbers a position; None for tokens."""
-        return self.values.shape[1] if self.values.ndim > 1 else None
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where each sequence begins and the last one ends, (sequences + 1,) int64."""
-        return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
-
-    @property
-    def classes(self) -> np.ndarray:
-        """Classes of all labels, (targets,)."""
-        return self.labels[self.labels != NOT_SCORED]
-
-    def __len__(self) -> int:
-        return len(self.lengths) // self.towers
-
-    def split(self) -> Split:
-        """Return the examples as a split."""
-        sequences = Sequences(self.values, self.offsets)
-        if self.targets == "token":
-            return LabelledTokens(sequences, self.labels, self.metadata)
-        which = np.arange(len(self.lengths)).reshape(-1, self.towers)
-        return PackedSequences(sequences, self.labels, which, self.metadata)
-
-    def digest(self) -> str:
-        """Hash sequences, labels and metadata: 64 hexadecimal digits."""
-        found = hashlib.sha256(repr(list(self.metadata)).encode())
-        for array in (self.values, self.lengths, self.labels, *self.metadata.values()):
-            found.update(f"{array.dtype} {array.shape}".encode())
-            found.update(array.tobytes())
-        return found.hexdigest()
-
-    def matches(self, other: Examples) -> bool:
-        """Whether examples are those of another drawing, where machines round in different ways."""
-        is_close = (
-            self.channels is not None
-            and self.values.shape == other.values.shape
-            and np.allclose(self.values, other.values)
-        )
-        rounded = replace(self, values=other.values) if is_close else self
-        return rounded.digest() == other.digest()
-
-    def keys(self) -> list[bytes]:
-        """Return bytes for every example that are equal where the sequences are."""
-        offsets, width = self.offsets, self.towers
-        return [
-            self.lengths[i : i + width].tobytes()
-            + self.values[offsets[i] : offsets[i + width]].tobytes()
-            for i in range(0, len(self.lengths), width)
-        ]
-
-
-def pack_examples(returned: object, *, reals: bool = False) -> Examples:
+def pack_examples(returned: object, *, reals: bool = False) -> PackedSequences:
     """Check and pack what `examples(split, rng)` returned.
 
     Where sequences are of tokens, labels may be sequences, too, of a class or -1 for each position.
@@ -149,6 +26,7 @@ def pack_examples(returned: object, *, reals: bool = False) -> Examples:
     Args:
         returned: (sequences, labels) or (sequences, labels, metadata).
         reals: whether whole numbers are real numbers, too, because the class states its channels.
+    Returns: a split of int32 tokens or float32 numbers, with int64 labels.
     Raises: DataError saying what it is and what was expected.
     """
     if not isinstance(returned, tuple) or len(returned) not in (2, 3):
@@ -156,38 +34,101 @@ def pack_examples(returned: object, *, reals: bool = False) -> Examples:
             f"it returned a {type(returned).__name__}, expected (sequences, labels) or (sequences, "
             f"labels, metadata)"
         )
-    given, answers, *more = returned
-    examples, answers = _items(given, "sequences"), _items(answers, "labels")
+    examples, answers = _list_items(returned[0], "sequences"), _list_items(returned[1], "labels")
     if not len(examples) or len(examples) != len(answers):
         raise DataError(
             f"it returned {len(examples)} sequences and {len(answers)} labels, expected a label "
             f"for each, and at least one"
         )
-    is_pair = [isinstance(one, tuple) and any(map(_is_sequence, one)) for one in examples]
-    if any(is_pair) and not all(k and len(x) == 2 for k, x in zip(is_pair, examples, strict=True)):  # noqa: PLR2004
+    widths = {
+        len(one) if isinstance(one, tuple) and any(map(_is_sequence, one)) else 1
+        for one in examples
+    }
+    if widths not in ({1}, {2}):
         raise DataError("some of its examples are tuples of two sequences, and some are not")
-    towers = 2 if any(is_pair) else 1
-    sequences = [x for pair in examples for x in pair] if any(is_pair) else examples
-    arrays = [_sequence(x, f"example {i // towers}", reals) for i, x in enumerate(sequences)]
+    (towers,) = widths
+    sequences = [x for pair in examples for x in pair] if towers > 1 else examples
+    arrays = [_pack_sequence(x, f"example {i // towers}", reals) for i, x in enumerate(sequences)]
     for number, array in enumerate(arrays):
         if array.shape[1:] != arrays[0].shape[1:]:
             raise DataError(
                 f"example {number // towers} has positions of shape {array.shape[1:]}, and example "
                 f"0 of {arrays[0].shape[1:]}; transpose arrays of shape (channels, length)"
             )
-    of_positions = any(map(_is_sequence, answers))
-    if of_positions:
-        labels = _position_labels(answers, arrays, towers)
+    has_position_labels = any(map(_is_sequence, answers))
+    if has_position_labels:
+        labels = _pack_position_labels(answers, arrays, towers)
     else:
-        labels = _classes(answers, "its labels", 0)
-    reserved = OUTCOMES if of_positions else ("label", "prediction")
-    return Examples(
-        values=np.concatenate(arrays),
-        lengths=np.array([len(array) for array in arrays], dtype=np.int64),
-        labels=labels,
-        targets="token" if of_positions else "example",
+        labels = _pack_labels(answers, "its labels", 0)
+    reserved = OUTCOMES if has_position_labels else ("label", "prediction")
+    return build_split(
+        np.concatenate(arrays),
+        np.array([len(array) for array in arrays]),
+        labels,
+        _pack_metadata(returned[2], len(answers), reserved) if len(returned) > 2 else {},  # noqa: PLR2004
         towers=towers,
-        metadata=_metadata(more[0], len(answers), reserved) if more else {},
+        has_position_labels=has_position_labels,
+    )
+
+
+def build_split(
+    values: np.ndarray,
+    lengths: np.ndarray,
+    labels: np.ndarray,
+    metadata: Mapping[str, np.ndarray],
+    *,
+    towers: int,
+    has_position_labels: bool,
+) -> PackedSequences:
+    """Build a split of sequences that are stored end to end, tower by tower of each example.
+
+    Labels are (examples,), or if positions have labels (positions,) with NOT_SCORED elsewhere.
+    """
+    sequences = Sequences(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+    if has_position_labels:
+        return LabelledTokens(sequences, labels, metadata)
+    which = np.arange(len(lengths)).reshape(-1, towers)
+    return PackedSequences(sequences, labels, which, metadata)
+
+
+def describe_kind(examples: PackedSequences) -> dict[str, Any]:
+    """Describe what all splits of a task have in common, in fields of `TaskInfo`."""
+    tokens = examples.sequences.tokens
+    return {
+        "channels": tokens.shape[1] if tokens.ndim > 1 else None,
+        "towers": examples.which.shape[1],
+        "targets": "token" if isinstance(examples, LabelledTokens) else "example",
+    }
+
+
+def list_arrays(examples: PackedSequences) -> dict[str, np.ndarray]:
+    """List the arrays that `build_split` takes, and the columns of metadata by their numbers."""
+    in_positions = isinstance(examples, LabelledTokens)
+    return {
+        "values": examples.sequences.tokens,
+        "lengths": examples.sequences.lengths,
+        "labels": examples.position_labels if in_positions else examples.labels,
+        **{f"metadata{i}": column for i, column in enumerate(examples.fields.values())},
+    }
+
+
+def list_keys(examples: PackedSequences) -> list[bytes]:
+    """Return bytes for every example that are equal where the sequences are."""
+    tokens, offsets = examples.sequences.tokens, examples.sequences.offsets
+    return [
+        np.diff(offsets[first : last + 2]).tobytes()
+        + tokens[offsets[first] : offsets[last + 1]].tobytes()
+        for first, last in examples.which[:, [0, -1]].tolist()
+    ]
+
+
+def is_same(one: PackedSequences, other: PackedSequences) -> bool:
+    """Whether examples are the same, but for real numbers, which machines round differently."""
+    mine, others = list_arrays(one), list_arrays(other)
+    return list(one.fields) == list(other.fields) and all(
+        array.shape == others[name].shape
+        and (np.allclose if array.dtype.kind == "f" else np.array_equal)(array, others[name])
+        for name, array in mine.items()
     )
 
 
@@ -196,16 +137,15 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
 
 
-def _items(value: Any, name: str) -> Sequence[Any]:
-    """List what a list, a tuple or an array holds."""
+def _list_items(value: Any, name: str) -> Sequence[Any]:
     if isinstance(value, (list, tuple)):
         return value
     if not _is_sequence(value):
         raise DataError(f"its {name} are a {type(value).__name__}, expected a list or array")
-    return list(_array(value, f"its {name}"))
+    return list(_read_array(value, f"its {name}"))
 
 
-def _array(value: Any, name: str) -> np.ndarray:
+def _read_array(value: Any, name: str) -> np.ndarray:
     """Return a value as an array of numbers or text, unless that would change what it means."""
     if isinstance(value, (np.matrix, np.ma.MaskedArray)):
         raise DataError(f"{name} has a numpy {type(value).__name__}, expected plain arrays")
@@ -216,9 +156,9 @@ def _array(value: Any, name: str) -> np.ndarray:
         raise DataError(f"{name} is no array ({error}); expected {FORMS}") from None
 
 
-def _sequence(value: Any, name: str, reals: bool) -> np.ndarray:
+def _pack_sequence(value: Any, name: str, reals: bool) -> np.ndarray:
     """Return a sequence as (length,) int32 tokens, or as (length, channels) float32."""
-    array = _array(value, name)
+    array = _read_array(value, name)
     is_real = array.dtype.kind == "f" or (reals and array.dtype.kind in "iub")
     if array.dtype.kind not in "iubf" or array.ndim not in (1, 1 + is_real) or not array.size:
         raise DataError(
@@ -234,19 +174,18 @@ def _sequence(value: Any, name: str, reals: bool) -> np.ndarray:
         return array.astype(np.int32)
     with np.errstate(over="ignore"):
         real = array.reshape(len(array), -1).astype(np.float32)
-    is_finite = np.isfinite(real)
-    if not is_finite.all():
-        first = int(is_finite.argmin())
+    if not np.isfinite(real).all():
+        position, channel = np.argwhere(~np.isfinite(real))[0]
         raise DataError(
-            f"{name} has {array.ravel()[first]:.3g} at position {first // real.shape[1]}, expected "
-            f"numbers of float32; replace it, or leave the example out"
+            f"{name} has {real[position, channel]:.3g} at position {position}, expected numbers of "
+            f"float32; replace it, or leave the example out"
         )
     return real
 
 
-def _classes(values: Sequence[Any], name: str, lowest: int) -> np.ndarray:
+def _pack_labels(values: Sequence[Any], name: str, lowest: int) -> np.ndarray:
     """Return labels as (labels,) int64."""
-    array = _array(values, name)
+    array = _read_array(values, name)
     for value in array.tolist():
         if not isinstance(value, int) or not lowest <= value < MOST_CLASSES:
             raise DataError(
@@ -256,7 +195,7 @@ def _classes(values: Sequence[Any], name: str, lowest: int) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _position_labels(
+def _pack_position_labels(
     answers: Sequence[Any], arrays: Sequence[np.ndarray], towers: int
 ) -> np.ndarray:
     """Return the labels of all positions, (positions,) int64, NOT_SCORED where there is none."""
@@ -266,7 +205,7 @@ def _position_labels(
         )
     found: list[np.ndarray] = []
     for number, (array, own) in enumerate(zip(arrays, answers, strict=True)):
-        labels = _classes(own, f"the labels of example {number}", -1)
+        labels = _pack_labels(own, f"the labels of example {number}", -1)
         if len(labels) != len(array) or labels.max() < 0:
             raise DataError(
                 f"example {number} has {len(array)} positions and the labels "
@@ -277,7 +216,7 @@ def _position_labels(
     return np.concatenate(found)
 
 
-def _metadata(given: object, examples: int, reserved: Sequence[str]) -> dict[str, np.ndarray]:
+def _pack_metadata(given: object, examples: int, reserved: Sequence[str]) -> dict[str, np.ndarray]:
     """Check metadata, whose fields cannot be called as other columns of predictions are."""
     if not isinstance(given, Mapping):
         raise DataError(f"its metadata is a {type(given).__name__}, expected fields by their names")
@@ -285,7 +224,7 @@ def _metadata(given: object, examples: int, reserved: Sequence[str]) -> dict[str
     for name, column in given.items():
         if not is_word(name) or name in (*reserved, "length"):
             raise DataError(f"its metadata cannot be called {format_value(name)}; rename it")
-        array = _array(column, f"its metadata {name!r}")
+        array = _read_array(column, f"its metadata {name!r}")
         is_text = array.dtype.kind == "U" and all(map(is_word, array.ravel().tolist()))
         is_whole = array.dtype.kind in "iub" and array.max(initial=0) < 2**63
         if array.shape != (examples,) or not (is_text or is_whole):

@@ -1,4 +1,4 @@
-"""The examples of a split: sequences stored end to end, or images of one size.
+"""The examples of a split: sequences stored end to end.
 
 What lies in `Split.stored` is gathered where it is: on the CPU, or on a GPU once `put_on_device`
 has put it there. Of a batch, only indices are copied.
@@ -21,16 +21,11 @@ from torch import Tensor
 from common.tensors import send
 from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
 from tasks.batch import Batch
-from tasks.random_words import permutation
 
 MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""
-PIXEL_STREAM = 2**63
-"""Stream of random words that orders pixels; other streams of a seed choose and order examples."""
 CONVERTED = {torch.uint16: torch.int32, torch.uint32: torch.int32}
 """Types that a GPU hardly supports, and those that they become there."""
-Copies = dict[tuple[int, torch.Size], Tensor]
-"""Copies of tensors, by where an array lies and its shape."""
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
@@ -171,14 +166,14 @@ class LabelledTokens(PackedSequences):
         position_labels: np.ndarray,
         fields: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        self.given = position_labels
+        self.position_labels = position_labels
         self._targets = np.flatnonzero(position_labels != NOT_SCORED)
         self._ends = np.searchsorted(self._targets, sequences.offsets)
         super().__init__(sequences, position_labels[self._targets], fields=fields)
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
-        given = self.given
+        given = self.position_labels
         if given.dtype.kind != "i" or given.shape != self.sequences.tokens.shape:
             raise ValueError(
                 f"labels are {given.dtype} {given.shape}, expected a signed integer a position"
@@ -203,75 +198,6 @@ class LabelledTokens(PackedSequences):
         return int((self._ends[indices + 1] - self._ends[indices]).sum())
 
 
-class Pixels(Split):
-    """Images of one size, read in raster order or in one random order.
-
-    Args:
-        images: (images, positions, channels) uint8, the images of this split, or of all splits.
-        labels: (examples,) unsigned integers.
-        which: (examples,) index of each example's image.
-        scale: (256, channels) float32, the real number that each level becomes; None to take the
-            levels as tokens.
-        permutation_seed: seed of the random order of pixels, the same for every image; None for
-            raster order.
-    """
-
-    stored = ("images", "scale", "order")
-    order: Tensor | None = None
-    """(positions,) int64, the pixel that each position reads; None for raster order."""
-
-    def __init__(
-        self,
-        images: np.ndarray,
-        labels: np.ndarray,
-        which: np.ndarray,
-        scale: np.ndarray | None,
-        permutation_seed: int | None = None,
-    ) -> None:
-        self.images = as_tensor(images)
-        self.labels = labels
-        self.which = which
-        self.scale = None if scale is None else as_tensor(scale)
-        self.lengths = np.full(len(labels), images.shape[1], dtype=np.int64)
-        if permutation_seed is not None:
-            order = permutation(permutation_seed, PIXEL_STREAM, images.shape[1])
-            self.order = as_tensor(order.astype(np.int64))
-
-    def check(self, info: TaskInfo) -> None:
-        """See `Split.check`."""
-        super().check(info)
-        images = self.images
-        shape = (info.max_length, 1 if info.channels is None else info.channels)
-        if images.dtype != torch.uint8 or images.shape[1:] != shape:
-            raise ValueError(f"images are {images.dtype} {tuple(images.shape)}")
-        if self.which.min() < 0 or self.which.max() >= len(images):
-            raise ValueError("an image is listed that is not there")
-
-    def assemble(self, indices: np.ndarray) -> Batch:
-        """See `Split.assemble`."""
-        which, labels = send_together(self.images.device, self.which[indices], self.labels[indices])
-        levels = self.images[which]
-        if self.order is not None:
-            levels = levels[:, self.order]
-        levels = levels.flatten(0, 1).long()
-        if self.scale is None:
-            inputs = levels[:, 0]
-        else:
-            inputs = torch.take_along_dim(self.scale, levels, dim=0)
-        return Batch(inputs, torch.from_numpy(self.lengths[indices][:, None]), labels)
-
-
-def scale(moments: list[tuple[float, float]]) -> np.ndarray:
-    """Tabulate what each level from 0 to 255 becomes when it is standardised.
-
-    Args:
-        moments: mean and standard deviation of the levels of each channel.
-    Returns: (256, channels) float32.
-    """
-    mean, deviation = np.array(moments).T
-    return ((np.arange(256)[:, None] - mean) / deviation).astype(np.float32)
-
-
 def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
     """Put the stored inputs of all splits on a device, each array only once.
 
@@ -280,20 +206,18 @@ def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Datas
         device: where the inputs are put.
         limit: most bytes to put there.
     """
-    stored: Copies = {}
+    stored: dict[Any, Tensor] = {}
     for split in dataset.splits.values():
         _move(split, None, stored)
-    if (
-        sum(one.numel() * CONVERTED.get(one.dtype, one.dtype).itemsize for one in stored.values())
-        > limit
-    ):
+    kinds = [(one.numel(), CONVERTED.get(one.dtype, one.dtype)) for one in stored.values()]
+    if sum(count * kind.itemsize for count, kind in kinds) > limit:
         return dataset
-    copies: Copies = {}
+    copies: dict[Any, Tensor] = {}
     splits = {name: _move(split, device, copies) for name, split in dataset.splits.items()}
     return dataclasses.replace(dataset, splits=splits)
 
 
-def _move(value: Any, device: torch.device | None, copies: Copies) -> Any:
+def _move(value: Any, device: torch.device | None, copies: dict[Any, Tensor]) -> Any:
     """Copy a tensor, or a split with its stored inputs, and list the copies; None: do not copy.
 
     Tensors that share an array share a copy.

@@ -18,15 +18,13 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from common.errors import DataError
 from tasks.base import DataSeed
 from tasks.baselines import logistic
-from tasks.documents.documents import Documents, Unit
-from tasks.documents.task import DocumentTask, Rows
-from tasks.order import choose_rows
+from tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
 from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.downloads import Address
 from tasks.sources.parquet import NAME, SPLITS, read_table
-from tasks.sources.releases import Release
+from tasks.sources.releases import Release, choose_rows
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
 """The digest that `_reviews` computes for the original 50,000 reviews in their order."""
@@ -109,16 +107,15 @@ class Text(DocumentTask):
         test: PositiveInt | None = None,
         data_seed: DataSeed = 0,
     ) -> None:
-        super().__init__(
-            source=source,
+        alphabet = Alphabet(
             unit=unit,
             sequence_length=sequence_length,
-            end_token=end_token,
+            has_end=end_token,
             min_frequency=min_frequency,
-            vocab_size=vocab_size,
-            counts={"train": train, "holdout": holdout, "test": test},
-            data_seed=data_seed,
+            size=vocab_size,
         )
+        counts = {"train": train, "holdout": holdout, "test": test}
+        super().__init__(alphabet, source=source, counts=counts, data_seed=data_seed)
 
     def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
         """See `DocumentTask.choose`."""
@@ -171,19 +168,18 @@ def _reviews(
     Returns: the labels and the indices of the documents of each split, in the order of class and
         number; and a digest of the whole content in that order.
     """
-    rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
+    rows: dict[str, list[tuple[int, int, bytes]]] = {name: [] for name in SPLITS}
     digests: dict[tuple[str, int, int], bytes] = {}
     read = _read_rows if path.suffix == ".parquet" else _read_files
     for split, label, number, text in read(path):
         rows[split].append((label, number, documents.add(text)))
         digests[split, label, number] = hashlib.sha256(f"{split} {label} ".encode() + text).digest()
     content = hashlib.sha256(b"".join(digests[key] for key in sorted(digests))).hexdigest()
-    tables = {
-        name: np.array(sorted(found), dtype=np.int64).reshape(-1, 3) for name, found in rows.items()
-    }
-    new_index = documents.renumber(np.concatenate([table[:, 2] for table in tables.values()]))
-    reviews = {name: (t[:, 0].astype(np.uint8), new_index[t[:, 2]]) for name, t in tables.items()}
-    return reviews, content
+    rows = {name: sorted(found) for name, found in rows.items()}
+    numbers = documents.number([key for found in rows.values() for *_, key in found])
+    parts = np.split(numbers, [len(rows["train"])])
+    labels = [np.array([row[0] for row in found], dtype=np.uint8) for found in rows.values()]
+    return dict(zip(SPLITS, zip(labels, parts, strict=True), strict=True)), content
 
 
 def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from common.errors import DataError
 from common.tensors import send
@@ -68,8 +68,15 @@ class MaskedInputs(NextInputs):
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         batch = self.split.assemble(indices)
-        inputs = batch.inputs
-        hidden = send(self._hidden(batch.lengths.flatten(), int(indices[0])), inputs.device)
+        inputs, lengths = batch.inputs, batch.lengths.flatten()
+        if self.is_fixed:
+            words = RandomWords(VALIDATION_SEED, int(indices[0])).draw(len(inputs))
+            draws = torch.from_numpy(words.astype(np.float64) / 2**32)
+        else:
+            draws = torch.rand(len(inputs), dtype=torch.float64)
+        lowest = torch.segment_reduce(draws, "min", lengths=lengths)
+        hidden = draws <= lowest.clamp(min=self.share).repeat_interleave(lengths)
+        hidden = send(hidden, inputs.device)
         if inputs.is_floating_point():
             labels = inputs.masked_fill(~hidden[:, None], torch.nan)
             mark = hidden[:, None].to(inputs.dtype)
@@ -78,22 +85,6 @@ class MaskedInputs(NextInputs):
             labels = inputs.masked_fill(~hidden, NOT_SCORED)
             inputs = inputs.masked_fill(hidden, self.mask_token)
         return Batch(inputs, batch.lengths, labels)
-
-    def _hidden(self, lengths: Tensor, first: int) -> Tensor:
-        """Draw which positions of sequences are hidden, (positions,) bool.
-
-        Args:
-            lengths: (sequences,).
-            first: the batch's first example, which tells fixed masks apart.
-        """
-        total = int(lengths.sum())
-        if self.is_fixed:
-            words = RandomWords(VALIDATION_SEED, first).draw(total)
-            draws = torch.from_numpy(words.astype(np.float64) / 2**32)
-        else:
-            draws = torch.rand(total, dtype=torch.float64)
-        lowest = torch.segment_reduce(draws, "min", lengths=lengths)
-        return draws <= lowest.clamp(min=self.share).repeat_interleave(lengths)
 
 
 def build_pretraining_data(
@@ -109,20 +100,18 @@ def build_pretraining_data(
     Returns: what a model must know of it; and the data set, with these two splits.
     Raises: DataError if no position of a split has a next one.
     """
-    splits: dict[str, Split] = {}
+    train, val = dataset.splits["train"], dataset.splits["val"]
+    if objective == "masked":
+        make = functools.partial(MaskedInputs, share=masked_share, mask_token=info.vocab_size or 0)
+        splits = {"train": make(train, is_fixed=False), "val": make(val, is_fixed=True)}
+    elif min(train.lengths.max(), val.lengths.max()) > 1:
+        splits = {"train": NextInputs(train), "val": NextInputs(val)}
+    else:
+        raise DataError(
+            f"all sequences of a split of {info.name} have one position, and pretrain.objective "
+            f"next needs a next one; use masked"
+        )
     more = int(objective == "masked")
-    for name in ("train", "val"):
-        split = dataset.splits[name]
-        if objective == "masked":
-            token = info.vocab_size or 0
-            splits[name] = MaskedInputs(split, masked_share, token, is_fixed=name == "val")
-        elif int(split.lengths.max()) > 1:
-            splits[name] = NextInputs(split)
-        else:
-            raise DataError(
-                f"all sequences of split {name} of {info.name} have one position, and "
-                f"pretrain.objective next needs a next one; use masked"
-            )
     found = dataclasses.replace(
         info,
         targets="position",

@@ -79,7 +79,8 @@ from lra.classifier.classifier import Classifier
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset, Split, TaskInfo
-from tasks.splits import PackedSequences, Pixels, Sequences, scale
+from tasks.pixels import Pixels, scale
+from tasks.splits import PackedSequences, Sequences
 
 DEVICE = torch.device("cuda", 0)
 MEMORY = 80 * 2**30

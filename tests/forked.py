@@ -31,7 +31,7 @@ IMPORTED = """
     lra.classifier.resolve lra.classifier.resolve lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas PIL.Image PIL.PngImagePlugin
     tasks.listops.files
-    tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
+    tasks.pathfinder.draw tasks.pathfinder.draw tasks.pathfinder.markers
     tasks.pathfinder.files torch.utils.checkpoint
 """
 """What commands import late, too."""

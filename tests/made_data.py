@@ -272,8 +272,7 @@ def mutated(content: bytes, seed: int) -> bytes:
     return bytes(changed)
 
 
-LISTOPS_LINE = b"( ( ( [MAX 3 ) 7 ) ] )\t7\r\n"
-LISTOPS = b"Source\tTarget\r\n" + LISTOPS_LINE
+LISTOPS = b"Source\tTarget\r\n( ( ( [MAX 3 ) 7 ) ] )\t7\r\n"
 """A file of ListOps with one example."""
 
 

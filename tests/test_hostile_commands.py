@@ -24,7 +24,7 @@ FLAGS = {
     ],
     "lra.evaluate": [["--run", "/dev/null", "--lengths", "200"]],
     "lra.generate": [["--run", ".", "--prompt", CONTROL]],
-    "lra.prepare": [["--task", "listops", "--examples", LONG], ["--task", "retrieval"]],
+    "lra.prepare": [["--task", LONG], ["--task", "retrieval"]],
     "lra.bench.__main__": [["op", "--lengths", LONG], ["step", "--vary", "mixer.rpe_layers=-1"]],
 }  # fmt: skip
 CASES = [(name, arguments) for name, each in FLAGS.items() for arguments in each]

@@ -13,11 +13,11 @@ from torch import Tensor
 
 import lra
 import run_task
-from common.errors import DataError, UserError
+from common.errors import UserError
 from lra.generate import draw_token, main, write_tokens
 from own_tasks import PARITY
+from tasks.lm.words import Bytes
 from tasks.random_words import RandomWords
-from tasks.vocabulary import Bytes, Numbers
 
 LINE = "the cat sat on the mat . Él no !\n"
 
@@ -92,7 +92,7 @@ def test_words_have_a_vocabulary(text: Path, capsys: pytest.CaptureFixture[str])
     told = written(run, capsys, "--tokens", "8", "--temperature", "0", prompt="the  cat sat")
     assert told.out == "the cat sat on the mat . Él no ! \n\n"
     assert main(command(run, prompt="the dog sat")) == 2
-    assert "got 'dog', expected some of the 11 words that the corpus" in capsys.readouterr().err
+    assert "got 'dog', expected some of the 11 tokens that the model" in capsys.readouterr().err
 
 
 def test_learned_positions_are_not_exceeded(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,9 +160,14 @@ def test_the_likeliest_token_is_drawn_near_temperature_0(cold: float) -> None:
         draw_token(torch.tensor([0.0, torch.nan]), cold, RandomWords(0, stream=0))
 
 
-def test_tokens_that_are_no_text_are_numbers() -> None:
-    assert Numbers(12).encode(" 0 11\n3 ") == [0, 11, 3]
-    assert b"".join(map(Numbers(12).decode, [8, 11])) == b"8 11 "
-    for wrong in ("12", "-1", "1.0", "a", "9" * 5000):
-        with pytest.raises(DataError, match="expected numbers of tokens, 0 to 11"):
-            Numbers(12).encode(wrong)
+def test_tokens_that_are_no_text_are_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smaller = [f"task.{name}=20" for name in ("train", "val", "test")]
+    run = train(tmp_path, "periodic", "conv", "train.steps=5", "train.warmup_steps=1", *smaller)
+    assert re.fullmatch(
+        r"0 11 3 (\d+ ){4}\n", written(run, capsys, "--tokens", "4", prompt=" 0 11  3").out
+    )
+    for wrong in ("16", "-1", "1.0", "a", "9" * 5000):
+        assert main([*command(run, prompt=f"1 {wrong}")]) == 2
+        assert f"got '{wrong[:40]}', expected some of the 16 tokens" in capsys.readouterr().err

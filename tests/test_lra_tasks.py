@@ -74,27 +74,3 @@ def test_prepare_all_names_what_is_missing_and_does_the_rest(
     assert "image: no official files of image in" in shown
     assert "cifar-10-python.tar.gz" in shown
     assert "Traceback" not in shown
-
-
-def test_prepare_makes_verifies_and_exports(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = ["--task", "pathfinder", "--examples", "40", "--data-dir", str(tmp_path / "data")]
-    assert prepare.main([*data, "--verify", "--export", str(tmp_path / "out")]) == 0
-    shown = capsys.readouterr().err
-    assert "--examples 40 means --set task.examples=40" in shown
-    assert "verified: 40 images were drawn again and are the same" in shown
-    assert (tmp_path / "out/pathfinder32/curv_contour_length_14/metadata/0.npy").is_file()
-
-
-def test_what_is_only_read_is_not_exported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place_made_data("image", tmp_path / "data")
-    data = ["--task", "image", "--data-dir", str(tmp_path / "data")]
-    sizes = [part for text in SMALLER["image"] for part in ("--set", text)]
-    assert prepare.main([*data, *sizes, "--export", str(tmp_path / "out")]) == 2
-    assert "never made, so there is nothing to export" in capsys.readouterr().err
-    assert prepare.main([*data, "--source", "offical"]) == 2
-    shown = capsys.readouterr().err
-    assert "--source" in shown and "valid: auto, download, official" in shown

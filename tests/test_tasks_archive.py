@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import re
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 
 from common.errors import DataError
 from common.untrusted import explain_errors
-from made_data import write_archive, write_files
+from made_data import write_archive
 from tasks.sources.archives import read_unpacked, walk
 
 FILES = {"top/a.txt": b"first\n" * 1000, "top/deep/b.txt": b"second", "top/c.bin": b"other"}
@@ -34,19 +32,6 @@ def test_an_archive_is_known_by_its_content_not_its_name(tmp_path: Path, ending:
     assert texts(path) == {name: FILES[name] for name in ("top/a.txt", "top/deep/b.txt")}
     with pytest.raises(DataError, match=r"a\.txt has 6,000 bytes, more than expected"):
         texts(path, largest=5_999)
-
-
-def test_a_file_that_an_archive_holds_twice_is_refused(tmp_path: Path) -> None:
-    path = write_archive(tmp_path / "x.tar", FILES)
-    with tarfile.open(path, "a") as archive:
-        archive.addfile(tarfile.TarInfo("top/a.txt"), io.BytesIO())
-    with pytest.raises(DataError, match=r"a\.txt occurs more than once"):
-        texts(path)
-
-
-def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
-    folder = write_files(tmp_path, dict(reversed(FILES.items())))
-    assert list(texts(folder)) == ["top/a.txt", "top/deep/b.txt"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -18,17 +18,15 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
-from tasks.batch import Batch
+from tasks.batch import Batch, BatchOrder, evaluation_batches
 from tasks.next_token import NextToken, windows
-from tasks.order import BatchOrder, evaluation_batches
+from tasks.pixels import Pixels, scale
 from tasks.random_words import RandomWords, permutation
 from tasks.splits import (
     LabelledTokens,
     PackedSequences,
-    Pixels,
     Sequences,
     put_on_device,
-    scale,
 )
 
 CPU = torch.device("cpu")

@@ -57,15 +57,6 @@ def test_examples_are_such_as_the_task_says(task: Task, dataset: Dataset) -> Non
         targets = batch.inputs if info.targets == "position" else split.labels
         assert batch.labels.dtype == torch.int64 and batch.labels.shape == (len(targets),)
         assert int(batch.lengths.sum()) == len(batch.inputs)
-        if info.targets == "token":
-            assert batch.scored is not None and batch.counts is not None
-            assert batch.labels.tolist() == split.labels.tolist()
-            assert (batch.counts > 0).all() and int(batch.counts.sum()) == len(batch.scored)
-            ends = batch.lengths[:, 0].cumsum(0).repeat_interleave(batch.counts)
-            begins = (batch.lengths[:, 0].cumsum(0) - batch.lengths[:, 0]).repeat_interleave(
-                batch.counts
-            )
-            assert ((begins <= batch.scored) & (batch.scored < ends)).all()
         if info.vocab_size is None:
             assert batch.inputs.dtype == torch.float32
             assert batch.inputs.shape[1:] == (info.channels,)
@@ -74,17 +65,6 @@ def test_examples_are_such_as_the_task_says(task: Task, dataset: Dataset) -> Non
             assert 0 <= int(batch.inputs.min()) <= int(batch.inputs.max()) < info.vocab_size
         if info.grid is not None:
             assert set(split.lengths) == {info.grid[0] * info.grid[1]} == {info.max_length}
-
-
-def test_a_batch_is_its_examples_one_by_one(dataset: Dataset) -> None:
-    for split in dataset.splits.values():
-        chosen = np.array([len(split) - 1, 0, len(split) // 2])
-        together = split.batch(chosen)
-        single = [split.batch(np.array([i])) for i in chosen]
-        for field in ("inputs", "lengths", "labels"):
-            parts = torch.cat([getattr(one, field) for one in single])
-            assert torch.equal(getattr(together, field), parts)
-        assert together.lengths.max(dim=1).values.tolist() == split.lengths[chosen].tolist()
 
 
 def test_metadata_is_a_column_of_each_split(dataset: Dataset) -> None:
@@ -112,9 +92,9 @@ def test_what_is_left_to_prepare_is_described_and_not_done(
 ) -> None:
     task, folder = made
     assert dataset.folder.exists()
-    assert task.describe_preparation(folder) == "", "the cache is there"
+    assert task.plan(folder).describe() == "", "the cache is there"
     try:
-        described = task.describe_preparation(tmp_path / "elsewhere")
+        described = task.plan(tmp_path / "elsewhere").describe()
     except DataError as error:
         assert task.name in ("retrieval", "lm") and "expected" in str(error)
     else:

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from common.errors import DataError
-from tasks.lm.corpora import CORPORA
 from tasks.sources import downloads
 from tasks.sources.downloads import Address, DownloadError, download
-from tasks.sources.releases import Release
 from tasks.text import RELEASE as IMDB
 
 CONTENT = bytes(range(256)) * 4000
@@ -146,16 +144,3 @@ def test_the_last_error_names_every_place_and_the_other_way(server: Server, tmp_
     for part in (server.url, "404", nowhere, "refused", "resolve", "1,024,000", places.sha256):
         assert part in told
     assert len(server.asked) == 1, "a refusal is final"
-
-
-@pytest.mark.parametrize(
-    ("name", "known"),
-    [("imdb_reviews", IMDB), ("tiny_shakespeare", CORPORA["shakespeare"].release)],
-)
-def test_addresses_have_the_files_that_tensorflow_datasets_registers(
-    name: str, known: Release
-) -> None:
-    library = pytest.importorskip("tensorflow_datasets")
-    ((_, facts),) = library.builder_cls(name).url_infos.items()
-    assert known.address is not None
-    assert (known.address.bytes, known.address.sha256) == (int(facts.size), facts.checksum)

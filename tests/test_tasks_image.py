@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from common.errors import DataError, UserError
+from common.errors import DataError
 from made_data import (
     as_png,
     cifar_arrays,
@@ -23,13 +23,12 @@ from made_data import (
     write_files,
     write_table,
 )
-from requested import compose
 from tasks.base import Dataset
 from tasks.image import cifar
 from tasks.image.cifar import pillow_gray, tensorflow_gray
 from tasks.image.task import Image, tfds_order
+from tasks.pixels import Pixels
 from tasks.random_words import permutation
-from tasks.splits import Pixels
 
 PLANES = np.zeros((1, 3072), np.uint8)
 
@@ -97,16 +96,6 @@ def test_a_permutation_is_one_order_of_pixels_in_all_splits(tmp_path: Path) -> N
         task.verify(permuted)
 
 
-def test_a_permutation_is_a_setting_of_tasks_with_images() -> None:
-    plain, null, first, second = (
-        compose("image", "mean", overrides=overrides).hash
-        for overrides in ([], *([f"task.permutation={seed}"] for seed in ("null", 0, 1)))
-    )
-    assert plain == null and len({plain, first, second}) == 3
-    with pytest.raises(UserError, match="unknown option of text 'permutation'"):
-        compose("text", "mean", overrides=["task.permutation=1"])
-
-
 @pytest.mark.parametrize(("channels", "count"), [("pillow", 1), ("colour", 3)])
 def test_pixels_are_standardised_levels(tmp_path: Path, channels: Any, count: int) -> None:
     place(tmp_path)
@@ -153,11 +142,9 @@ RANDOM_SPLIT = [14, 55, 0, 64, 77, 39]
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("data_batch_2", b"", "data_batch_2 is damaged"),
         ("data_batch_2", pickle.dumps({b"data": PLANES[:, :5], b"labels": [1]}), "shape"),
         ("data_batch_2", pickle.dumps({b"data": PLANES, b"labels": [10]}), "has label 10"),
         ("data_batch_4", None, "lacks data_batch_4"),
-        ("test_batch", None, "lacks test_batch"),
     ],
 )
 def test_damaged_or_missing_batches_are_named(

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,8 +41,13 @@ ORACLES = {
 }
 
 
-def sequences_of(name: str, lengths: np.ndarray, stream: int = 0) -> list[tuple[list[int], int]]:
-    drawn = LANGUAGES[name].draw_group(lengths, 3, stream)
+def limited(name: str, least: int, most: int) -> Languages:
+    options: dict[str, Any] = {"language": name, "train_min": least, "train_max": most}
+    return Languages(**options, data_seed=3)
+
+
+def sequences_of(task: Languages, stream: int = 0) -> list[tuple[list[int], int]]:
+    drawn = task.draw_group(task.lengths["train"], stream, 0)
     tokens, ends = drawn.tokens.tolist(), itertools.pairwise(drawn.offsets.tolist())
     parts = [tokens[first:end] for first, end in ends]
     return list(zip(parts, drawn.labels.tolist(), strict=True))
@@ -50,14 +56,13 @@ def sequences_of(name: str, lengths: np.ndarray, stream: int = 0) -> list[tuple[
 @pytest.mark.parametrize("name", LANGUAGES)
 @pytest.mark.parametrize("limits", [(1, 12), (40, 90)])
 def test_labels_are_what_python_says(name: str, limits: tuple[int, int]) -> None:
-    language = LANGUAGES[name]
-    lengths = language.list_lengths(*limits)
-    found = sequences_of(name, lengths)
+    language, task = LANGUAGES[name], limited(name, *limits)
+    found = sequences_of(task)
     for tokens, label in found:
         assert ORACLES[name](tokens) == label
         assert max(tokens) < language.vocab_size
     assert {label for _, label in found} == set(range(language.num_classes))
-    assert {len(tokens) for tokens, _ in found} == set(lengths.tolist())
+    assert {len(tokens) for tokens, _ in found} == set(task.lengths["train"].tolist())
 
 
 @pytest.mark.parametrize(
@@ -65,9 +70,9 @@ def test_labels_are_what_python_says(name: str, limits: tuple[int, int]) -> None
     [("parity", [*range(3, 11)]), ("modular-arithmetic", [4, 6, 8, 10])],
 )
 def test_lengths_are_equally_likely(name: str, expected: list[int]) -> None:
-    lengths = LANGUAGES[name].list_lengths(3, 10)
-    assert lengths.tolist() == expected
-    found = Counter(len(tokens) for n in range(10) for tokens, _ in sequences_of(name, lengths, n))
+    task = limited(name, 3, 10)
+    assert task.lengths["train"].tolist() == expected
+    found = Counter(len(tokens) for n in range(10) for tokens, _ in sequences_of(task, n))
     mean = 10 * GROUP / len(expected)
     assert all(abs(count - mean) < 5 * math.sqrt(mean) for count in found.values())
 
@@ -78,9 +83,8 @@ def test_lengths_are_equally_likely(name: str, expected: list[int]) -> None:
      ("modular-arithmetic", 4, 75)],
 )  # fmt: skip
 def test_symbols_are_uniform_and_independent(name: str, length: int, kinds: int) -> None:
-    found = Counter(
-        tuple(tokens) for n in range(20) for tokens, _ in sequences_of(name, np.array([length]), n)
-    )
+    task = limited(name, length, length)
+    found = Counter(tuple(tokens) for n in range(20) for tokens, _ in sequences_of(task, n))
     assert len(found) == kinds
     mean = 20 * GROUP / kinds
     chi_square = sum((count - mean) ** 2 / mean for count in found.values())

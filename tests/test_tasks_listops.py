@@ -18,8 +18,7 @@ from common.errors import DataError
 from made_data import write_archive
 from tasks.base import Dataset
 from tasks.listops.files import write_official
-from tasks.listops.generate import generate
-from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, evaluate, grow
+from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, evaluate, generate, grow
 from tasks.listops.task import ListOps, PackedExpressions
 from tasks.splits import Sequences
 
@@ -281,8 +280,8 @@ def test_official_files_never_stand_in_for_other_settings(
 ) -> None:
     write_small(tmp_path)
     for _ in ("before and", "after they are read"):
-        assert ListOps().describe_preparation(tmp_path)[:4] in ("read", "")
-        assert ListOps(**options).describe_preparation(tmp_path).startswith("generate")
+        assert ListOps().plan(tmp_path).describe()[:4] in ("read", "")
+        assert ListOps(**options).plan(tmp_path).describe().startswith("generate")
         ListOps().prepare(tmp_path)
 
 

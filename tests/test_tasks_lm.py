@@ -205,15 +205,6 @@ def test_baselines_are_of_what_is_used(tmp_path: Path, limits: dict[str, int]) -
     assert dataset.baselines == {"majority class": pytest.approx(share)}
 
 
-def test_options_that_cannot_work_together() -> None:
-    with pytest.raises(ValueError, match="stride is 17, above sequence_length 16"):
-        small(stride=17)
-    with pytest.raises(ValueError, match="vocab_size has no effect for unit byte"):
-        small(vocab_size=100)
-    with pytest.raises(ValueError, match="source is official, but only wikitext-2,"):
-        small(corpus="own.txt", source="official")
-
-
 OWN_FAULTS = {
     "empty": (b"", {}, "the train split of .* has 0 bytes to use, expected at least 17"),
     "few words": (b" " * 300 + PLAY[:60], {"unit": "word"}, "train split of .* has 6 words"),
@@ -247,12 +238,6 @@ def test_sizes_that_are_known_beforehand() -> None:
     assert LanguageModelling(train=1025).training_examples() == 2
     assert LanguageModelling(unit="word").training_examples() == math.ceil(2_088_627 / 512)
     assert LanguageModelling(corpus="own.txt").training_examples() is None
-    sizes = LanguageModelling(sequence_length=100).split_sizes(1000)
-    assert {name: (count - 1) / 100 for name, count in sizes.items()} == {
-        "train": 820, "val": 85, "test": 95
-    }  # fmt: skip
-    with pytest.raises(DataError, match="sizes that are known once it is read"):
-        LanguageModelling(corpus="own.txt").split_sizes(100)
 
 
 @pytest.fixture(scope="module")

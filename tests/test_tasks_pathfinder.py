@@ -15,12 +15,11 @@ from made_data import png, write_archive
 from tasks.base import Dataset
 from tasks.baselines import cross_fitted_trees
 from tasks.pathfinder import Pathfinder, PathX
-from tasks.pathfinder.draw import draw_images
+from tasks.pathfinder.draw import draw_images, generate
 from tasks.pathfinder.files import describe_unrelated_labels
-from tasks.pathfinder.generate import generate
 from tasks.pathfinder.markers import find_markers
+from tasks.pixels import Pixels
 from tasks.preparation import Build
-from tasks.splits import Pixels
 
 COUNT = 60
 FOLDER = "pathfinder32/curv_contour_length_14"
@@ -97,7 +96,7 @@ def test_longer_images_are_drawn_at_a_size_that_there_is() -> None:
 
 
 def test_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.pathfinder.generate.PIXELS_A_CHUNK", 32 * 32 * 30)
+    monkeypatch.setattr("tasks.pathfinder.draw.PIXELS_A_CHUNK", 32 * 32 * 30)
     folders = [tmp_path / str(workers) for workers in (1, 3)]
     for workers, folder in zip((1, 3), folders, strict=True):
         folder.mkdir()
@@ -109,8 +108,8 @@ def test_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_was_drawn_is_not_drawn_again(
     made: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.pathfinder.generate.PIXELS_A_CHUNK", 32 * 32 * 10)
-    monkeypatch.setattr("tasks.pathfinder.generate.CHUNKS_A_MARK", 1)
+    monkeypatch.setattr("tasks.pathfinder.draw.PIXELS_A_CHUNK", 32 * 32 * 10)
+    monkeypatch.setattr("tasks.pathfinder.draw.CHUNKS_A_MARK", 1)
     calls: list[int] = []
 
     def interrupted(law: Any, seed: int, first: int, images: Any, labels: Any) -> None:
@@ -120,8 +119,8 @@ def test_what_was_drawn_is_not_drawn_again(
             raise KeyboardInterrupt
         draw_images(law, seed, first, images, labels)
 
-    monkeypatch.setattr("tasks.pathfinder.generate.draw_images", interrupted)
-    monkeypatch.setattr("tasks.pathfinder.generate.core_count", lambda: 1)
+    monkeypatch.setattr("tasks.pathfinder.draw.draw_images", interrupted)
+    monkeypatch.setattr("tasks.pathfinder.draw.core_count", lambda: 1)
     with pytest.raises(KeyboardInterrupt):
         small().prepare(tmp_path)
     done = calls[:3]
@@ -150,16 +149,6 @@ def test_an_export_overwrites_no_release(made: Dataset, tmp_path: Path) -> None:
     (place / "exported-from").write_text("generated\n")
     with pytest.raises(DataError, match="an export would overwrite"):
         export(made, tmp_path)
-
-
-def test_the_release_may_lie_anywhere_near(made: Dataset, tmp_path: Path) -> None:
-    export(made, tmp_path / "lra_release/lra_release")
-    dataset = read(tmp_path)
-    assert dataset.source == "unofficial"
-    assert dataset.unofficial_because == "it lists 60 images, the release 200,000"
-    assert same(made, dataset)
-    export(dataset, tmp_path / "again", marked=True)
-    assert read(tmp_path / "again").unofficial_because == dataset.unofficial_because
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -236,7 +225,6 @@ def test_what_cannot_be_read_is_counted_and_named(made: Dataset, tmp_path: Path)
     ("names", "content", "message"),
     [
         ([f"imgs/0/sample_{i}.png" for i in range(5)], b"", "5 of 60 images"),
-        (["imgs/0/sample_5.png"], png()[:45], r"sample_5\.png is damaged"),
         (["imgs/0/sample_5.png"], png((64, 64)), r"is \(64, 64\), expected \(32, 32\)"),
         (["metadata/0.npy"], b"<html>\n", "no metadata lists an image"),
     ],

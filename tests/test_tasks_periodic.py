@@ -109,13 +109,6 @@ def test_probabilities_of_the_next_token_sum_to_one(noise: float) -> None:
         assert (2.0 ** -ideal_bits(with_each, law)[:, -1]).sum() == pytest.approx(1)
 
 
-def test_examples_do_not_depend_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens, _ = examples_of(DEFAULT, 20)
-    together = ideal_bits(tokens, DEFAULT)
-    monkeypatch.setattr("tasks.periodic.NUMBERS_A_CHUNK", 3 * len(DEFAULT.periods) * 257)
-    assert np.array_equal(ideal_bits(tokens, DEFAULT), together)
-
-
 def test_the_ideal_predictor_comes_down_to_the_entropy_rate() -> None:
     shares = np.array([0.9, *[0.1 / 15] * 15])
     rate = DEFAULT.entropy_rate

@@ -13,7 +13,7 @@ from common.errors import DataError
 from made_data import real_data, review_tables, reviews, write_archive, write_files
 from tasks import text
 from tasks.base import Dataset
-from tasks.documents.documents import END, UNKNOWN, Documents
+from tasks.documents import END, UNKNOWN, Documents
 from tasks.sources import downloads
 from tasks.splits import PackedSequences
 from tasks.text import Text

@@ -189,7 +189,7 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
         if isinstance(task, OwnTask):
             yield "examples(split, rng) returns sequences and labels", partial(_describe_own, task)
             _ = task.drawn  # without them, there is nothing else to check
-            yield "examples depend on the seed alone", partial(_check_seed, task)
+            yield "examples depend on the seed alone", task.check_drawn
             for split, other in (("val", "train"), ("test", "train"), ("val", "test")):
                 known = partial(_check_known, task, split, other)
                 where = "training" if other == "train" else other
@@ -233,12 +233,6 @@ def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Datas
     trainer.train_step()
     trainer.read()
     return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
-
-
-def _check_seed(task: OwnTask) -> str | None:
-    if task.seed_has_effect():
-        return None
-    return "the examples are the same for every seed, so task.data_seed has no effect"
 
 
 def _check_known(task: OwnTask, split: str, other: str) -> str | None:

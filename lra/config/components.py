@@ -220,12 +220,12 @@ class TaskComponent(Component):
         values = dict(options)
         if issubclass(self.cls, Task):
             return self.call(self.cls, **values)
-        seed = values.pop(DATA_SEED)
+        del values[DATA_SEED]
         own = self.call(self.cls, **values)
         with self.explain_errors("it failed"):
             return OwnTask(
                 own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),
-                data_seed=seed, explain_errors=self.explain_errors,
+                explain_errors=self.explain_errors,
             )  # fmt: skip
 
 

@@ -55,12 +55,12 @@ class SweepData:
     def check(self) -> dict[str, str]:
         """Find out what is left to prepare, without doing it; log what is missing, and why.
 
-        Returns: what `Task.describe_preparation` says, by the name of the data set.
+        Returns: what `Preparation.describe` says, by the name of the data set.
         """
         left: dict[str, str] = {}
 
         def describe(name: str, task: Task, run: PlannedRun) -> None:
-            left[name] = task.describe_preparation(run.data_dir)
+            left[name] = task.plan(run.data_dir).describe()
 
         self._attempt(describe, "is missing")
         return left

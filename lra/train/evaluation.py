@@ -17,7 +17,7 @@ from lra.train.gradient import autocast_of
 from lra.train.scores import Output, Score, keep_output, score_outputs
 from models.layers.long_convolution import cache_kernels
 from tasks.base import Batch, Split, TaskInfo
-from tasks.order import evaluation_batches
+from tasks.batch import evaluation_batches
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from lra.train.step_graph import StepGraph
 from lra.train.training_time import RunLength
 from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
-from tasks.order import BatchOrder
+from tasks.batch import BatchOrder
 from tasks.splits import put_on_device
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from pydantic import PositiveInt
 
 from common.errors import DataError
 from common.options import Added
-from tasks.base import DataSeed, Dataset, TaskInfo, majority
+from tasks.base import DataSeed, Dataset, Task, TaskInfo, majority
 from tasks.cache import Cache
 from tasks.image.cifar import (
     CHANNELS,
@@ -26,12 +26,11 @@ from tasks.image.cifar import (
     batch_digests,
     read_batches,
 )
-from tasks.order import choose_rows, random_split_order
-from tasks.preparation import Build, PreparedTask
+from tasks.pixels import Pixels, random_split_order, scale
+from tasks.preparation import Build
 from tasks.sources.downloads import Address
 from tasks.sources.parquet import NAME
-from tasks.sources.releases import Release, ReleaseCache
-from tasks.splits import Pixels, scale
+from tasks.sources.releases import Release, ReleaseCache, choose_rows
 
 OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
 
@@ -71,7 +70,7 @@ MEAN_AND_DEVIATION = {
 numbers of S4's experiments, for colour measured here."""
 
 
-class Image(PreparedTask):
+class Image(Task):
     """Tell ten classes of photographs apart; a position is a pixel, in raster order.
 
     Args:
@@ -127,10 +126,10 @@ class Image(PreparedTask):
         )
 
     def plan(self, data_dir: Path) -> ReleaseCache:
-        """See `PreparedTask.plan`."""
+        """See `Task.plan`."""
         return ReleaseCache(
-            RELEASE,
-            data_dir,
+            release=RELEASE,
+            data_dir=data_dir,
             name=self.channels,
             option=self.source,
             request={"channels": self.channels},
@@ -138,7 +137,7 @@ class Image(PreparedTask):
         )
 
     def open_dataset(self, cache: Cache) -> Dataset:
-        """See `PreparedTask.open_dataset`."""
+        """See `Task.open_dataset`."""
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         chosen = self._choose(cache.manifest.sizes)
         splits: dict[str, Pixels] = {}
@@ -152,7 +151,7 @@ class Image(PreparedTask):
         if self.permutation is not None:
             view["permutation"] = self.permutation
         baselines = {"majority class": majority(splits["train"].labels, splits["test"].labels)}
-        return cache.dataset(splits, view, baselines=baselines)
+        return Dataset.from_cache(cache, splits, view, baselines=baselines)
 
     def _choose(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
         """List the images of each split; the official test set is stored after the training set."""
@@ -187,7 +186,7 @@ class Image(PreparedTask):
         made.save("labels", np.concatenate([batches[name][1] for name in made.sizes]))
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: no image is in two splits."""
+        """See `Task.check`: no image is in two splits."""
         per_class = np.bincount(cache.array("labels"), minlength=NUM_CLASSES)
         rows = np.concatenate([split.which for split in dataset.splits.values()])  # pyright: ignore
         if len(np.unique(rows)) != len(rows):

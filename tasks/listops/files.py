@@ -17,7 +17,6 @@ import numpy as np
 from common.errors import DataError
 from common.files import name_file_in_errors
 from common.progress import progress
-from tasks.listops.generate import example_digest
 from tasks.listops.law import (
     CLOSE_ID,
     OFFICIAL_COUNTS,
@@ -26,6 +25,7 @@ from tasks.listops.law import (
     TOKENS,
     Expressions,
     evaluate,
+    example_digest,
     grow,
 )
 from tasks.sources.archives import read_rows, walk

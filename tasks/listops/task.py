@@ -28,7 +28,6 @@ from tasks.listops.files import (
     read_official,
     write_official,
 )
-from tasks.listops.generate import example_digest, generate
 from tasks.listops.law import (
     CLOSE_ID,
     END_ID,
@@ -39,9 +38,11 @@ from tasks.listops.law import (
     VOCAB_SIZE,
     Expressions,
     Law,
+    example_digest,
+    generate,
 )
 from tasks.preparation import Build, Preparation
-from tasks.sources.exports import MARK, Mark, determine_source, mark_export
+from tasks.sources.exports import MARK, determine_source, mark_export
 from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
 from tasks.splits import PackedSequences, Sequences
 
@@ -160,10 +161,10 @@ class ListOps(GeneratedTask):
         }
 
     def plan(self, data_dir: Path) -> Preparation:
-        """See `PreparedTask.plan`: reads the official files, if they are to be used."""
+        """See `Task.plan`: reads the official files, if they are to be used."""
         files = ReleaseCache(
-            RELEASE,
-            data_dir,
+            release=RELEASE,
+            data_dir=data_dir,
             name="files",
             option=self.source,
             request={"source": "official"},
@@ -190,7 +191,7 @@ class ListOps(GeneratedTask):
                 f"task.sequence_length={self.info.max_length}; use task.sequence_length={longest}"
             )
         view = {"end_token": self.end_token, "sequence_length": self.info.max_length}
-        return cache.dataset(splits, view)
+        return Dataset.from_cache(cache, splits, view)
 
     def open_split(self, cache: Cache, split: str) -> PackedExpressions:
         """See `GeneratedTask.open_split`."""
@@ -212,7 +213,7 @@ class ListOps(GeneratedTask):
         return {**limits, "sequence_length": length + options["end_token"]}
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: answers, and that no example recurs."""
+        """See `Task.check`: answers, and that no example recurs."""
         seen: set[bytes] = set()
         total = 0
         for name in progress("checking", SPLITS, unit="splits"):
@@ -231,11 +232,9 @@ class ListOps(GeneratedTask):
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
         cache = read_cache(dataset.folder)
-        source, because = cache.manifest.source, cache.manifest.unofficial_because
-        if self.law != OFFICIAL_LAW:
-            source, because = "unofficial", "its expressions follow another law than the release"
-        mark = Mark.model_validate({"source": source, "unofficial_because": because})
-        mark_export(folder, mark, FILES.values())
+        is_official = self.law == OFFICIAL_LAW
+        doubt = "" if is_official else "its expressions follow another law than the release"
+        mark_export(folder, cache.manifest, FILES.values(), doubt)
         for name in SPLITS:
             write_official(folder / FILES[name], _open_expressions(cache, name))
         return [folder / FILES[name] for name in SPLITS]

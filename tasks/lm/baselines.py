@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import lzma
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.progress import progress
 from tasks.cache import Cache
 from tasks.preparation import Build, Preparation
+
+logger = logging.getLogger(__name__)
 
 MAJORITY = "majority class"
 
 CHUNK = 2**22
-XZ_CHUNK = 2**16
-"""Bytes given to xz at once; the result does not depend on it."""
 XZ_LEVEL = 9
 XZ_LEAST = 4096
 XZ_SEES = 64 * 2**20
@@ -52,6 +52,7 @@ def open_baselines(
     sizes = {"train": len(train.tokens), "test": len(test.tokens)}
 
     def build(made: Build) -> None:
+        logger.info("compressing by xz -9, for a baseline")
         known, asked = (count_tokens(view.tokens[1:], vocab_size) for view in (train, test))
         made.sizes = sizes
         made.baselines = {
@@ -88,25 +89,14 @@ def order_0(train: np.ndarray, test: np.ndarray) -> float:
 
 def xz(train: np.ndarray, test: np.ndarray) -> float:
     """Bits of a test text after a training text, (bytes,) uint8 both, as `xz -9` writes them."""
-    known = train[-XZ_SEES:]
-    both, first = _compressor(len(known) + len(test)), _compressor(len(known))
-    bits = 0.0
-    with (
-        progress("compressing by xz -9, for a baseline", total=len(known), unit="B") as bar,
-        ThreadPoolExecutor(2) as pool,  # compression lets other threads work
-    ):
-        for start in range(0, len(known), XZ_CHUNK):
-            chunk = known[start : start + XZ_CHUNK].tobytes()
-            after, before = pool.map(lambda one, chunk=chunk: one.compress(chunk), (both, first))
-            bits += 8.0 * (len(after) - len(before))
-            bar.update(len(chunk))
-    rest = both.compress(test.tobytes()) + both.flush()
-    return bits + 8.0 * (len(rest) - len(first.flush()))
+    known = train[-XZ_SEES:].tobytes()
+    with ThreadPoolExecutor(2) as pool:  # compression lets other threads work
+        both, first = pool.map(_compressed_size, (known + test.tobytes(), known))
+    return 8.0 * (both - first)
 
 
-def _compressor(size: int) -> lzma.LZMACompressor:
-    """Make a compressor of a text of some bytes."""
+def _compressed_size(text: bytes) -> int:
     # A smaller dictionary than usual takes less memory, and is as good where it holds the text.
-    size = min(XZ_SEES, max(XZ_LEAST, size))
+    size = min(XZ_SEES, max(XZ_LEAST, len(text)))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": XZ_LEVEL, "dict_size": size}]
-    return lzma.LZMACompressor(filters=filters)
+    return len(lzma.compress(text, filters=filters))

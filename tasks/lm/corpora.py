@@ -1,13 +1,20 @@
-"""The corpora that are known by name: their files, checksums and sizes."""
+"""The corpora that are known by name, and how texts are read out of files and divided."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
+from common.errors import DataError, nearest
+from common.untrusted import explain_errors
+from tasks.base import SPLITS
+from tasks.sources.archives import GIB, is_zip, read_unpacked, walk
 from tasks.sources.downloads import Address
 from tasks.sources.releases import Release
 
@@ -31,16 +38,12 @@ class Corpus:
     """Found in the names of the files to read in an archive or folder."""
     digests: Mapping[str, str]
     """MD5, SHA-1 or SHA-256 of each file, by the split that it holds, or as WHOLE."""
-    tokens: Mapping[Unit, Mapping[str, int]]
-    """Tokens of each split, where they are known without the text."""
+    training_tokens: Mapping[Unit, int]
+    """Tokens of the training split, where their number is known without the text."""
     vocab_size: int = MORE_WORDS
     """Most words of its vocabulary."""
     held_out_once: bool = False
     """Whether one held-out part serves validation and test both."""
-
-
-def _sizes(train: int, val: int, test: int) -> dict[str, int]:
-    return {"train": train, "val": val, "test": test}
 
 
 def _has_splits(path: Path) -> Path | None:
@@ -51,7 +54,7 @@ def _has_splits(path: Path) -> Path | None:
 
 
 def _wikitext(
-    number: int, digests: dict[str, str], tokens: Mapping[Unit, dict[str, int]], vocab_size: int
+    number: int, digests: dict[str, str], training_tokens: Mapping[Unit, int], vocab_size: int
 ) -> Corpus:
     """Describe WikiText (Merity et al. 2016, arXiv:1609.07843), with <unk> for rare words."""
     name = f"wikitext-{number}"
@@ -68,7 +71,11 @@ def _wikitext(
         inside="*",
     )
     return Corpus(
-        release=release, files=SPLIT_FILE, digests=digests, tokens=tokens, vocab_size=vocab_size
+        release=release,
+        files=SPLIT_FILE,
+        digests=digests,
+        training_tokens=training_tokens,
+        vocab_size=vocab_size,
     )
 
 
@@ -85,12 +92,11 @@ def _hutter(name: str, md5: str) -> Corpus:
         accept=lambda path: path if path.is_file() else None,
         inside="*",
     )
-    million = 10**6
     return Corpus(
         release=release,
         files=re.compile(rf"(?:^|/){name}$"),
         digests={WHOLE: md5},
-        tokens={"byte": _sizes(90 * million, 5 * million, 5 * million)},
+        training_tokens={"byte": 90_000_000},
     )
 
 
@@ -104,10 +110,7 @@ CORPORA: Mapping[str, Corpus] = {
             "val": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
             "test": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
         },
-        {
-            "byte": _sizes(10_797_148, 1_121_681, 1_256_449),
-            "word": _sizes(2_088_628, 217_646, 245_569),
-        },
+        {"byte": 10_797_148, "word": 2_088_628},
         33_278,
     ),
     "wikitext-103": _wikitext(
@@ -118,7 +121,7 @@ CORPORA: Mapping[str, Corpus] = {
             "val": "c326ac59dc587676d58c422eb8a03e119582f92b",
             "test": "8a5befc548865cec54ed4273cf87dbbad60d1e47",
         },
-        {"word": _sizes(103_227_021, 217_646, 245_569)},
+        {"word": 103_227_021},
         267_735,
     ),
     "enwik8": _hutter("enwik8", "a1fa5ffddb56f4953e226637dabbb36a"),
@@ -147,7 +150,100 @@ CORPORA: Mapping[str, Corpus] = {
         ),
         files=re.compile(r"(?:^|/)(?:input|tinyshakespeare)\.txt$"),
         digests={WHOLE: _SHAKESPEARE},
-        tokens={"byte": _sizes(1_003_854, 111_540, 111_540)},
+        training_tokens={"byte": 1_003_854},
         held_out_once=True,
     ),
 }
+
+LARGEST_TEXT = 4 * GIB
+"""Most bytes of a file of text."""
+
+_DIGESTS = {32: "md5", 40: "sha1", 64: "sha256"}
+"""Names of digests, by their length in hexadecimal digits."""
+_ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.\w+)?)$")
+_ALIASES = {"valid": "val", "validation": "val"}
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """What a file holds."""
+
+    file: str
+    content: bytes
+
+    def digest(self, name: str) -> str:
+        """Hash the content by a digest of hashlib, in hexadecimal."""
+        return hashlib.new(name, self.content, usedforsecurity=False).hexdigest()
+
+
+TextFiles = Mapping[str, TextFile]
+"""The files of a corpus, by the split that each holds, or a single one as WHOLE."""
+
+
+def read_texts(path: Path, files: re.Pattern[str]) -> TextFiles:
+    """Read a corpus.
+
+    Args:
+        path: a folder or archive with a file a split, or a file of text, which gzip, xz or zip may
+            compress.
+        files: pattern of the files to read in a folder or archive: SPLIT_FILE, or of the only one.
+    Raises: DataError for files that are missing, or there twice.
+    """
+    if files is not SPLIT_FILE and not is_zip(path):
+        return {WHOLE: TextFile(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
+    found: dict[str, TextFile] = {}
+    for match, file in walk(path, files, inside="*", largest=LARGEST_TEXT):
+        split = _ALIASES.get(match[1], match[1]) if files is SPLIT_FILE else WHOLE
+        if split in found:
+            raise DataError(f"{path} has {split} twice: {found[split].file} and {match.string}")
+        found[split] = TextFile(match.string, file.read())
+    missing = [name for name in (SPLITS if files is SPLIT_FILE else [WHOLE]) if name not in found]
+    if missing:
+        raise DataError(
+            f"{path} has no file of {', '.join(missing)}; expected train.txt, valid.txt and "
+            f"test.txt, or wiki.train.tokens and so on, or of a corpus in one file that one"
+        )
+    return found
+
+
+def read_own(corpus: str) -> TextFiles:
+    """Read a user's own text: a file, or a folder or archive with a file a split.
+
+    Raises: DataError for a name of nothing, and as `read_texts`.
+    """
+    path = Path(corpus)
+    with explain_errors(corpus):
+        if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
+            return read_texts(path, SPLIT_FILE)
+        if path.is_file():
+            return {WHOLE: TextFile(corpus, read_unpacked(path, largest=LARGEST_TEXT))}
+    near = nearest(corpus, CORPORA)
+    suggestion = f"; did you mean {near}?" if near else ";"
+    raise DataError(
+        f"task.corpus is {corpus!r}, which is no file or folder{suggestion} expected "
+        f"{', '.join(CORPORA)}, or the path of a text"
+    )
+
+
+def differences(texts: TextFiles, digests: Mapping[str, str]) -> list[str]:
+    """List the files whose content is not that of a release."""
+    return [
+        texts[name].file
+        for name, digest in digests.items()
+        if texts[name].digest(_DIGESTS[len(digest)]) != digest
+    ]
+
+
+def divide(texts: TextFiles, *, held_out_once: bool) -> dict[str, np.ndarray]:
+    """Divide a corpus that comes in one file: 90, 5 and 5 % in order, or 90 and 10 %.
+
+    Returns: bytes, (length,) uint8 each; without val where the test split serves both.
+    """
+    arrays = {name: np.frombuffer(text.content, dtype=np.uint8) for name, text in texts.items()}
+    if WHOLE not in arrays:
+        return {name: arrays[name] for name in SPLITS}
+    whole = arrays[WHOLE]
+    first, second = len(whole) * 9 // 10, len(whole) * 19 // 20
+    if held_out_once:
+        return {"train": whole[:first], "test": whole[first:]}
+    return {"train": whole[:first], "val": whole[first:second], "test": whole[second:]}

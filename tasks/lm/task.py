@@ -10,23 +10,30 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from common.errors import DataError
-from tasks.base import SPLITS, Dataset, TaskInfo, split_proportionally
+from tasks.base import SPLITS, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
 from tasks.lm.baselines import View, open_baselines
-from tasks.lm.corpora import CORPORA, MORE_WORDS, Unit
-from tasks.lm.reading import TextFiles, differences, divide, read_own, read_texts
-from tasks.lm.words import Words, check_utf8, first_words
+from tasks.lm.corpora import (
+    CORPORA,
+    MORE_WORDS,
+    TextFiles,
+    Unit,
+    differences,
+    divide,
+    read_own,
+    read_texts,
+)
+from tasks.lm.words import Bytes, Vocabulary, Words, check_utf8, first_words
 from tasks.next_token import NextToken, windows
-from tasks.preparation import Build, Preparation, PreparedTask
+from tasks.preparation import Build, Preparation
 from tasks.sources.releases import ReleaseCache
-from tasks.vocabulary import Bytes, Vocabulary
 
 BYTES = 256
 OWN = "own"
 """Stands for the name of a user's own text in names of caches."""
 
 
-class LanguageModelling(PreparedTask):
+class LanguageModelling(Task):
     """Say at each position of a text what comes next.
 
     Args:
@@ -99,11 +106,11 @@ class LanguageModelling(PreparedTask):
         return {} if length is None else {"sequence_length": length}
 
     def plan(self, data_dir: Path) -> Preparation:
-        """See `PreparedTask.plan`; a user's own text is requested by its content."""
+        """See `Task.plan`; a user's own text is requested by its content."""
         if self.known is not None:
             return ReleaseCache(
-                self.known.release,
-                data_dir,
+                release=self.known.release,
+                data_dir=data_dir,
                 name=f"{self.corpus}-{self.unit}",
                 option=self.source,
                 request=self._request(self.corpus),
@@ -126,11 +133,12 @@ class LanguageModelling(PreparedTask):
         return {"corpus": corpus, "unit": self.unit, **size}
 
     def open_dataset(self, cache: Cache) -> Dataset:
-        """See `PreparedTask.open_dataset`."""
+        """See `Task.open_dataset`."""
         views = {name: self._view(cache, name) for name in SPLITS}
         baselines, bits = open_baselines(cache, views, self.vocab_size)
         view = {**self.counts, "length": self.info.max_length, "stride": self.stride}
-        return cache.dataset(
+        return Dataset.from_cache(
+            cache,
             {name: self._split(name, used) for name, used in views.items()},
             view,
             baselines=baselines,
@@ -197,7 +205,7 @@ class LanguageModelling(PreparedTask):
         return NextToken(view.tokens, starts, lengths, skipped=skipped, text_bytes=view.text_bytes)
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: every word, and that windows score each token once."""
+        """See `Task.check`: every word, and that windows score each token once."""
         checks: list[str] = []
         if self.unit == "word":
             vocabulary = Words.of_array(cache.array("vocabulary"))
@@ -215,27 +223,15 @@ class LanguageModelling(PreparedTask):
         return checks
 
     def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary:
-        """See `Task.vocabulary`."""
+        """Return the vocabulary; that of words is stored with the data, so this is prepared."""
         if self.unit == "byte":
             return Bytes()
         return Words.of_array(read_cache(prepared().folder).array("vocabulary"))
 
     def training_examples(self) -> int | None:
         """See `Task.training_examples`."""
-        sizes = None if self.known is None else self.known.tokens.get(self.unit)
-        if sizes is None:
+        known = None if self.known is None else self.known.training_tokens.get(self.unit)
+        if known is None:
             return None
-        tokens = min(sizes["train"], self.counts["train"] or sizes["train"])
+        tokens = min(known, self.counts["train"] or known)
         return len(windows(tokens, self.info.max_length)[0])
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`: the options count tokens, the examples are windows."""
-        sizes = None if self.known is None else self.known.tokens.get(self.unit)
-        if sizes is None:
-            raise DataError(
-                f"{self.corpus} in {self.unit}s has sizes that are known once it is read; use "
-                f"--set task.train, task.val and task.test, in tokens"
-            )
-        length = self.info.max_length
-        found = split_proportionally(examples, {n: size // length for n, size in sizes.items()})
-        return {name: count * length + 1 for name, count in found.items()}

@@ -1,4 +1,4 @@
-"""Words of a text, and the vocabulary that numbers them.
+"""Tokens of a text as bytes or as words.
 
 Words stand between blanks, and each line end is one, `<eos>`, as WikiText's are counted; a word
 has the blanks before it.
@@ -6,6 +6,7 @@ has the blanks before it.
 
 from __future__ import annotations
 
+import abc
 import itertools
 import re
 from collections import Counter
@@ -15,24 +16,27 @@ import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.lm.reading import TextFile
-from tasks.vocabulary import LONGEST_QUOTE, Vocabulary, bytes_of
+from tasks.lm.corpora import TextFile
 
 UNKNOWN, LINE_END = b"<unk>", b"<eos>"
 CHUNK = 2**20
 """Least bytes of a text that are taken at a time."""
+LONGEST_QUOTE = 40
+"""Most letters of a prompt that an error repeats."""
 
 _BLANK, _WORD = re.compile(rb"\s"), re.compile(rb"\n|\S+")
 
 
-def chunks(text: np.ndarray) -> Iterator[tuple[int, bytes]]:
+def chunks(title: str, text: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """Cut a text, (bytes,) uint8, behind blanks; yield the places of the chunks and these."""
     start, view = 0, text.data
-    while start < len(view):
-        found = _BLANK.search(view, start + CHUNK)
-        stop = len(view) if found is None else found.end()
-        yield start, bytes(view[start:stop])
-        start = stop
+    with progress(title, total=len(view), unit="B") as bar:
+        while start < len(view):
+            found = _BLANK.search(view, start + CHUNK)
+            stop = len(view) if found is None else found.end()
+            yield start, bytes(view[start:stop])
+            bar.update(stop - start)
+            start = stop
 
 
 def check_utf8(text: TextFile) -> None:
@@ -40,7 +44,7 @@ def check_utf8(text: TextFile) -> None:
 
     Raises: DataError naming the file and the first byte that is no UTF-8.
     """
-    for start, chunk in chunks(np.frombuffer(text.content, dtype=np.uint8)):
+    for start, chunk in chunks("checking text", np.frombuffer(text.content, dtype=np.uint8)):
         try:
             chunk.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -61,8 +65,45 @@ def first_words(text: np.ndarray, count: int) -> np.ndarray:
     return text if last is None else text[: last.end()]
 
 
+def _bytes_of(text: str) -> bytes:
+    """Return the bytes of a text, see `Vocabulary.encode`."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise DataError(f"got {text[error.start]!r}, which no bytes stand for") from None
+
+
+class Vocabulary(abc.ABC):
+    """What the tokens of a task are written as."""
+
+    @abc.abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text.
+
+        Args:
+            text: bytes that are not UTF-8 are surrogates, as in arguments of a command.
+        Raises: DataError naming what in it is no token.
+        """
+
+    @abc.abstractmethod
+    def decode(self, token: int) -> bytes:
+        """Return what a token adds to a text, in UTF-8; a character may need several tokens."""
+
+
+class Bytes(Vocabulary):
+    """Tokens that are the bytes of a text."""
+
+    def encode(self, text: str) -> list[int]:
+        """See `Vocabulary.encode`."""
+        return list(_bytes_of(text))
+
+    def decode(self, token: int) -> bytes:
+        """See `Vocabulary.decode`."""
+        return bytes([token])
+
+
 class Words(Vocabulary):
-    """Words and their numbers: the unknown one is 0, the end of a line 1.
+    """Words and their numbers. Of a text, the unknown word is 0 and the end of a line 1.
 
     Args:
         words: the words in order.
@@ -76,7 +117,7 @@ class Words(Vocabulary):
     def of(cls, text: np.ndarray, size: int) -> Words:
         """Choose the commonest words of a text, of like ones the earlier."""
         counts: Counter[bytes] = Counter()
-        for chunk in _shown("counting words", text):
+        for _, chunk in chunks("counting words", text):
             counts.update(words_of(chunk))
         special = [UNKNOWN, LINE_END]
         common = [word for word, _ in counts.most_common(size) if word not in special]
@@ -96,19 +137,19 @@ class Words(Vocabulary):
         number_of, kind = self.numbers.get, np.min_scalar_type(len(self.words) - 1)
         parts = [
             np.array([number_of(word, 0) for word in words_of(chunk)], dtype=kind)
-            for chunk in _shown("numbering words", text)
+            for _, chunk in chunks("numbering words", text)
         ]
         return np.concatenate([np.empty(0, kind), *parts])
 
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary.encode`; words that are not known are refused, `<unk>` is one."""
-        words = words_of(bytes_of(text))
+        words = words_of(_bytes_of(text))
         unknown = next((word for word in words if word not in self.numbers), None)
         if unknown is not None:
             raise DataError(
                 f"got {unknown[:LONGEST_QUOTE].decode(errors='replace')!r}, expected some of the "
-                f"{len(self.words):,} words that the corpus is written in; use others, or "
-                f"{UNKNOWN.decode()}"
+                f"{len(self.words):,} tokens that the model knows, with blanks between, such as "
+                f"{self.words[0].decode()}"
             )
         return [self.numbers[word] for word in words]
 
@@ -119,11 +160,3 @@ class Words(Vocabulary):
         """
         word = self.words[token] if token < len(self.words) else UNKNOWN
         return b"\n" if word == LINE_END else word + b" "
-
-
-def _shown(title: str, text: np.ndarray) -> Iterator[bytes]:
-    """Go through the chunks of a text behind a progress bar."""
-    with progress(title, total=len(text), unit="B") as bar:
-        for _, chunk in chunks(text):
-            yield chunk
-            bar.update(len(chunk))

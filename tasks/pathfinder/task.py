@@ -17,10 +17,9 @@ from pydantic import Field
 from common.errors import DataError
 from common.files import format_bytes
 from common.options import Added
-from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
+from tasks.base import SPLITS, DataSeed, Dataset, Task, TaskInfo, accuracy_percent, majority
 from tasks.baselines import cross_fitted_trees
 from tasks.cache import Cache, read_cache
-from tasks.order import random_split_order
 from tasks.pathfinder.files import (
     IMAGES_INSIDE,
     OFFICIAL_COUNT,
@@ -29,10 +28,10 @@ from tasks.pathfinder.files import (
     write_release,
 )
 from tasks.pathfinder.law import CONTOURS, find_law
-from tasks.preparation import Build, Preparation, PreparedTask
-from tasks.sources.exports import Mark, determine_source, mark_export
+from tasks.pixels import Pixels, random_split_order, scale
+from tasks.preparation import Build, Preparation
+from tasks.sources.exports import determine_source, mark_export
 from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
-from tasks.splits import Pixels, scale
 
 IMAGES_REDRAWN = 500
 """Number of images that a verification draws a second time, to compare."""
@@ -45,7 +44,7 @@ MIDDLE_GRAY = (127.5, 127.5)
 """Mean and deviation that scale levels to -1 ... 1, as S4's experiments do."""
 
 
-class Pathfinder(PreparedTask):
+class Pathfinder(Task):
     """Tell whether two markers are on one contour or on two; a position is a pixel.
 
     Args:
@@ -104,7 +103,7 @@ class Pathfinder(PreparedTask):
         )
 
     def plan(self, data_dir: Path) -> Preparation:
-        """See `PreparedTask.plan`: the official images, or images that are to be generated."""
+        """See `Task.plan`: the official images, or images that are to be generated."""
         # Earlier caches of the size that the archive holds twice may hold the wrong copy.
         how = "read, inner copy first" if self.size == SIZE_RELEASED_TWICE else "read"
         release = Release(
@@ -121,8 +120,8 @@ class Pathfinder(PreparedTask):
             inside=IMAGES_INSIDE,
         )
         files = ReleaseCache(
-            release,
-            data_dir,
+            release=release,
+            data_dir=data_dir,
             name=f"files-{self.size}-{self.contour}",
             option=self.source,
             request={"size": self.size, "contour": self.contour, "source": how},
@@ -157,7 +156,7 @@ class Pathfinder(PreparedTask):
         determine_source(made, listing.mark, doubt)
 
     def _generate(self, made: Build) -> None:
-        from tasks.pathfinder.generate import generate
+        from tasks.pathfinder.draw import generate
 
         generate(made, self.law, self.data_seed, self.examples or OFFICIAL_COUNT)
         self._predict_by_markers(made)
@@ -172,7 +171,7 @@ class Pathfinder(PreparedTask):
         made.save("marker_predictions", cross_fitted_trees(markers, np.asarray(labels)))
 
     def open_dataset(self, cache: Cache) -> Dataset:
-        """See `PreparedTask.open_dataset`."""
+        """See `Task.open_dataset`."""
         rows, labels = np.asarray(cache.array("rows")), np.asarray(cache.array("labels"))
         rows = rows[: self.examples]
         if len(rows) < (self.examples or IMAGES_PER_TEST_IMAGE):
@@ -197,7 +196,7 @@ class Pathfinder(PreparedTask):
             "majority class": majority(splits["train"].labels, test.labels),
             "marker positions": accuracy_percent(predictions[test.which], test.labels),
         }
-        return cache.dataset(splits, view, baselines=baselines)
+        return Dataset.from_cache(cache, splits, view, baselines=baselines)
 
     @classmethod
     def fresh(
@@ -221,7 +220,7 @@ class Pathfinder(PreparedTask):
         return {**drawn, "size": side}
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
-        """See `PreparedTask.check`: images drawn a second time."""
+        """See `Task.check`: images drawn a second time."""
         rows = np.asarray(cache.array("rows"))
         labels = np.asarray(cache.array("labels"))[rows]
         checks = [
@@ -254,19 +253,13 @@ class Pathfinder(PreparedTask):
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         rows = np.asarray(cache.array("rows"))
         place = folder / self.folder_name
-        source, because = cache.manifest.source, cache.manifest.unofficial_because
-        mark = Mark.model_validate({"source": source, "unofficial_because": because})
-        mark_export(place, mark, ["imgs", "metadata"])
+        mark_export(place, cache.manifest, ["imgs", "metadata"])
         write_release(place, images, labels, rows, self.law)
         return [place]
 
     def training_examples(self) -> int:
         """See `Task.training_examples`."""
         return _split_bounds(self.examples or OFFICIAL_COUNT)[0]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        return {"examples": examples}
 
 
 class PathX(Pathfinder):

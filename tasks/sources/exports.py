@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from common.errors import DataError
 from common.files import write_atomically
 from common.untrusted import read_regular
+from tasks.cache import Manifest
 from tasks.preparation import Build
 
 MARK = "exported-from"
@@ -27,13 +28,14 @@ class Mark(BaseModel):
     unofficial_because: str = ""
 
 
-def mark_export(folder: Path, mark: Mark, names: Iterable[str]) -> None:
+def mark_export(folder: Path, manifest: Manifest, names: Iterable[str], doubt: str = "") -> None:
     """Make a folder for exported files, with a note that they are not the official release.
 
     Args:
         folder: where the files are exported to.
-        mark: what the note says.
+        manifest: of the cache that is exported.
         names: names of the files and folders to be exported.
+        doubt: why the files are unofficial, though the cache is not.
     Raises: DataError if the folder has one of these names already, but no mark of an export.
     """
     path = folder / MARK
@@ -43,7 +45,11 @@ def mark_export(folder: Path, mark: Mark, names: Iterable[str]) -> None:
             f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
             f"folder"
         )
+    said = {"source": manifest.source, "unofficial_because": manifest.unofficial_because}
+    if doubt:
+        said = {"source": "unofficial", "unofficial_because": doubt}
     folder.mkdir(parents=True, exist_ok=True)
+    mark = Mark.model_validate(said)
     write_atomically(path, (mark.model_dump_json(indent=2) + "\n").encode())
 
 

@@ -6,15 +6,17 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
+
+import numpy as np
 
 from common.errors import DataError
 from common.files import format_bytes
 from common.untrusted import explain_errors
-from tasks.cache import Cache, OriginFacts
+from tasks.cache import Cache, OriginFacts, file_facts
 from tasks.preparation import Build, Preparation
+from tasks.random_words import permutation
 from tasks.sources.downloads import Address, DownloadError, download
 from tasks.sources.parquet import SPLITS, accept_table, list_tables
 
@@ -143,38 +145,23 @@ class Release:
         return " or ".join(f"{name} ({what})" for name, what in self.names.items())
 
 
+@dataclass(kw_only=True)
 class ReleaseCache(Preparation):
-    """The cache of a release's data, which is read into it from the official files.
+    """The cache of a release's data, which is read into it from the official files."""
 
-    Args:
-        release: the release.
-        data_dir: folder that holds the official files and the cache.
-        name: a word on the request, which begins the name of the cache's folder.
-        option: the task's option `source`: auto, official or download.
-        request: everything that the cache depends on, except the files.
-        read: function that reads an archive or folder into the cache, and sets the cache's source
-            if the data is not the official one.
-    """
+    task: str = field(init=False)
+    source: str = "official"
+    build: Callable[[Build], None] = field(init=False)
+    release: Release
+    option: str
+    """The task's option `source`: auto, official or download."""
+    read: Callable[[Build, Path], None]
+    """Reads an archive or folder into the cache, and sets the cache's source if the data is not the
+    official one."""
 
-    def __init__(
-        self,
-        release: Release,
-        data_dir: Path,
-        *,
-        name: str,
-        option: str,
-        request: dict[str, Any],
-        read: Callable[[Build, Path], None],
-    ) -> None:
-        super().__init__(
-            data_dir=data_dir,
-            task=release.task,
-            name=name,
-            source="official",
-            request=request,
-            build=self._read,
-        )
-        self.release, self.option, self.read = release, option, read
+    def __post_init__(self) -> None:
+        self.task = self.release.task
+        self.build = self._read
 
     def is_wanted(self) -> bool:
         """Whether to read files, by the option `source` of data that can also be generated.
@@ -226,7 +213,10 @@ class ReleaseCache(Preparation):
         files = files if path.is_file() else sorted(path.glob(self.release.inside))
         if len(files) <= FEW:
             made.origin = {
-                file.relative_to(self.data_dir).as_posix(): OriginFacts.of(file) for file in files
+                file.relative_to(self.data_dir).as_posix(): OriginFacts(
+                    **dict(file_facts(file)), modified_ns=file.stat().st_mtime_ns
+                )
+                for file in files
             }
         with explain_errors(f"{path}", "is it complete?"):
             self.read(made, path)
@@ -259,3 +249,20 @@ def describe_size_difference(
         for counts in (sizes, official)
     )
     return f"it has other numbers of {unit} than the release: {has}; expected {expected}"
+
+
+def choose_rows(
+    seed: int, stream: int, available: int, count: int | None, option: str
+) -> np.ndarray:
+    """Choose `count` of the available examples at random, or all of them: (count,), rising.
+
+    Args:
+        stream: number that distinguishes choices of the same seed.
+        option: name of the option that holds the count, for the error.
+    Raises: DataError if there are too few.
+    """
+    if count is None:
+        return np.arange(available)
+    if count > available:
+        raise DataError(f"{option} is {count}, but there are {available} examples to choose from")
+    return np.sort(permutation(seed, stream, available)[:count])

@@ -1,1 +1,0 @@
-"""What Text and Retrieval have in common: documents, pairs of them, and tasks made of them."""
