@@ -28,8 +28,8 @@ from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
 from models.layers.short_convolution import ShortConvolution, draw_step_biases
-from models.ops.depthwise import depthwise_convolution
 from models.ops.recurrences import delta_rule
+from models.ops.toeplitz import depthwise_convolution
 
 
 class Direction(nn.Module):

@@ -28,7 +28,8 @@ from torch.nn import functional
 
 from models.base import MixerContext
 from models.layers.basic import Activation, Norm
-from models.layers.long_convolution import LongConvolution, compute_once
+from models.layers.kernel_cache import compute_once
+from models.layers.long_convolution import LongConvolution
 from models.layers.toeplitz_unit import (
     EncoderLayers,
     EncoderNorm,

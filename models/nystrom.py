@@ -24,7 +24,7 @@ from torch.nn import functional
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.ops.depthwise import depthwise_convolution
+from models.ops.toeplitz import depthwise_convolution
 
 MOST_ITERATIONS = 20
 """Each iteration multiplies rounding errors as well. In single precision, the pseudo-inverse of a

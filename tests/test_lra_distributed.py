@@ -118,7 +118,7 @@ import torch.distributed as dist
 from torch import nn
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.synchronized_norm import SynchronizedBatchNorm
-from models.layers.norms import BatchNorm
+from models.layers.basic import BatchNorm
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()

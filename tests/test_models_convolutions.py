@@ -15,8 +15,12 @@ from models.layers.heads import latest_in_slots
 from models.layers.state_space import DiagonalStateSpace
 from models.layers.toeplitz_unit import diagonal_from_kernel
 from models.long_conv import FreeConvolution, LongConv, MultiscaleConvolution
-from models.ops.depthwise import depthwise_convolution
-from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
+from models.ops.toeplitz import (
+    LagKernel,
+    circulant_multiply,
+    depthwise_convolution,
+    fast_fft_length,
+)
 from models.s4d import S4D, DiagonalConvolution
 from references import (
     LENGTHS,

@@ -18,7 +18,6 @@ from models.fast.selective_scan import selective_scan_by_blocks
 from models.ops import deterministic
 from models.ops.biased_attention import biased_attention
 from models.ops.cauchy import resolvent_sums
-from models.ops.depthwise import depthwise_convolution
 from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.hashed_attention import hashed_attention
 from models.ops.local_attention import local_attention
@@ -31,7 +30,7 @@ from models.ops.recurrences import (
 )
 from models.ops.reference import reference_forms, reference_forms_are_used
 from models.ops.spectral_attention import spectral_attention
-from models.ops.toeplitz import LagKernel, circulant_multiply
+from models.ops.toeplitz import LagKernel, circulant_multiply, depthwise_convolution
 from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Reach, Torus
 from models.ops.vandermonde import vandermonde_product

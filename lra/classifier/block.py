@@ -19,14 +19,15 @@ from models.base import GatedMixer, GridModule, MixerContext
 from models.layers.basic import (
     ACTIVATIONS,
     Activation,
+    BatchNorm,
     ChannelDropout,
     Dropout,
     LinearMap,
+    ScaleNorm,
     SimpleRMSNorm,
     build_dropout,
     linear_pair,
 )
-from models.layers.norms import BatchNorm, ScaleNorm
 from models.ops.reference import keep_forms
 from tasks.base import TaskInfo
 

@@ -11,7 +11,7 @@ from torch.autograd import Function
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from common.errors import UserError
-from models.layers.norms import BatchNorm
+from models.layers.basic import BatchNorm
 
 
 class _Sum(Function):

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from common.progress import is_live
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.train.scores import Output, Score, score_outputs
-from models.layers.long_convolution import cache_kernels
+from models.layers.kernel_cache import cache_kernels
 from tasks.base import Batch, Split, TaskInfo
 from tasks.order import evaluation_batches
 
