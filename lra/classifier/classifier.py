@@ -248,13 +248,12 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
         for pattern in patterns:
             idle.pop(pattern, None)
             try:
-                start = parse_initial_distribution(starts[pattern])(fan_of[name])
+                parse_initial_distribution(starts[pattern])(parameter, fan_of[name])
             except ZeroDivisionError:
                 raise UserError(
                     f"model.starts: distribution {starts[pattern]} needs the size of a linear map, "
                     f"and {name} belongs to none; use normal with a deviation"
                 ) from None
-            start.draw(parameter)
     if idle and "model.starts" in config.changed:
         names = ", ".join([*fan_of][:3])
         raise UserError(
