@@ -180,16 +180,10 @@ class Toroidal(RecurrentMixer):
 
     def _mix(self, x: Tensor, mask: Tensor | None, torus: Torus) -> Tensor:
         angles = _angles_of_all(torus, x.shape[1], self.head_channels, self.harmonics, x.device)
-        query, key, value = self.heads(x, angles)
-        weight = self.positions.distance_weight
-        if self.mode == "spectral":
-            mixed = spectral_attention(
-                query, key, value, torus, weight=weight, window=self.window, mask=mask
-            )
-        else:
-            reach = Reach(torus, causal=self.context.causal, window=self.window)
-            mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
-        return self.joined(mixed)
+        reach = Reach(torus, causal=self.context.causal, window=self.window)
+        attend = spectral_attention if self.mode == "spectral" else toroidal_attention
+        heads = self.heads(x, angles)
+        return self.joined(attend(heads, reach, self.positions.distance_weight, mask))
 
     def heads(self, x: Tensor, angles: Tensor) -> list[Tensor]:
         """Compute queries, keys and values; queries and keys are turned by their angles.

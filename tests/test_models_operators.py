@@ -19,9 +19,10 @@ from models.ops import deterministic
 from models.ops.biased_attention import biased_attention
 from models.ops.cauchy import resolvent_sums
 from models.ops.deterministic import cumulative_sum, stretch
-from models.ops.hashed_attention import hashed_attention
+from models.ops.hashed_attention import Chunks, hashed_attention
 from models.ops.local_attention import local_attention
 from models.ops.recurrences import (
+    Selection,
     decaying_attention,
     delta_rule,
     scan,
@@ -157,13 +158,13 @@ def selective(n: int, *, compute: Callable[..., Tensor], dtype: torch.dtype, gro
     poles = poles + 3j * torch.randn(6, 3) if dtype.is_complex else poles
     into, out = (leaf(2, n, groups, 3, dtype=dtype) for _ in range(2))
     bias = leaf(6, 3, dtype=dtype)
-    given = [x, step, poles.requires_grad_(), into, out]
+    given = Selection(x, step, into, out)
 
     def run() -> Tensor:
         scanned = selective_scan if reference_forms_are_used() else compute
-        return scanned(*given, bias=bias if groups > 1 else None)
+        return scanned(given, poles, bias if groups > 1 else None)
 
-    return run, [*given, bias]
+    return run, [*given, poles.requires_grad_(), bias]
 
 
 def attention_in_windows(n: int, *, window: int, causal: bool) -> Given:
@@ -197,9 +198,8 @@ def attention_by_hashes(n: int, *, look_ahead: bool, causal: bool) -> Given:
 
     def run() -> Tensor:
         mixed = hashed_attention(
-            query, value, buckets, mask, num_buckets=5, chunk_length=4, look_ahead=look_ahead,
-            causal=causal,
-        )  # fmt: skip
+            query, value, buckets, mask, Chunks(5, 4, look_ahead and not causal, causal)
+        )
         return mixed * mask[:, None, :, None]
 
     return run, [query, value]
@@ -211,7 +211,7 @@ def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) 
     mask, reach = ragged(n), Reach(torus, causal=causal, window=window)
 
     def run() -> Tensor:
-        mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
+        mixed = toroidal_attention([query, key, value], reach, weight, mask)
         return mixed * mask[:, None, :, None, None]
 
     return run, [query, key, value, weight]
@@ -220,9 +220,9 @@ def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) 
 def spectral(n: int, *, torus: Torus, window: int | None) -> Given:
     query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
     weight, mask = torch.rand(2, dtype=torch.float64, requires_grad=True), ragged(n)
-    options: dict[str, Any] = {"weight": weight, "window": window, "mask": mask}
+    reach = Reach(torus, window=window)
     leaves = [query, key, value, weight]
-    return lambda: spectral_attention(query, key, value, torus, **options), leaves
+    return lambda: spectral_attention([query, key, value], reach, weight, mask), leaves
 
 
 def cauchy(n: int) -> Given:
@@ -396,7 +396,7 @@ LONG = {
         functional.logsigmoid(a[:, None, :, 0]),
     ),
     "selective scan": lambda a, b, x, y, z: selective_scan(
-        x, a.sigmoid(), -b[0, :4].exp(), y[:, :, None], z[:, :, None]
+        Selection(x, a.sigmoid(), y[:, :, None], z[:, :, None]), -b[0, :4].exp()
     ),
 }  # fmt: skip
 """Each of its decays (the first, from near 0 to near 1) and of four others."""

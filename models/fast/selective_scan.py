@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from models.fast.public_kernels import SELECTIVE_SCAN, on_gpu_by
 from models.fast.recurrence import scan
 from models.fast.workers import run_compiled
+from models.ops.recurrences import Selection
 
 BLOCK = 2**29
 """Largest number of states of a block of channels that are in memory at once, on a GPU."""
@@ -31,20 +32,13 @@ TILE = 2**19
 
 
 @on_gpu_by(SELECTIVE_SCAN)
-def selective_scan(
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    *,
-    bias: Tensor | None = None,
-) -> Tensor:
+def selective_scan(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tensor:
     """See `models.ops.recurrences.selective_scan`."""
+    x, step, into, out = inputs
     if x.numel() == 0 or poles.numel() == 0:
         return torch.zeros_like(x)
     if x.device.type != "cpu":
-        return selective_scan_by_blocks(x, step, poles, into, out, bias=bias)
+        return selective_scan_by_blocks(inputs, poles, bias)
     groups = into.shape[2]
     x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
     bias = torch.zeros_like(poles) if bias is None else bias
@@ -107,24 +101,18 @@ def _decay(step: Tensor, poles: Tensor) -> Tensor:
 
 
 def selective_scan_by_blocks(
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    *,
-    bias: Tensor | None = None,
+    inputs: Selection, poles: Tensor, bias: Tensor | None = None
 ) -> Tensor:
     """Compute `selective_scan` by blocks of channels, on any device."""
-    (batch, length, _), groups = x.shape, into.shape[2]
-    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    (batch, length, _), groups = inputs.x.shape, inputs.into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in inputs[:2])
     poles, *biases = (part.unflatten(0, (groups, -1)) for part in (poles, bias) if part is not None)
     states = poles.shape[2] * (2 if poles.is_complex() else 1)
     width = max(1, BLOCK // (batch * length * groups * states))
     # Each block has some channels of every group.
     results = [
-        checkpoint(_block, *given[:3], into, out, *given[3:], use_reentrant=False)
-        for given in zip(
+        checkpoint(_block, inputs._replace(x=x, step=step), *given, use_reentrant=False)
+        for x, step, *given in zip(
             *(part.split(width, dim=-1) for part in (x, step)),
             *(part.split(width, dim=1) for part in (poles, *biases)),
             strict=True,
@@ -133,18 +121,11 @@ def selective_scan_by_blocks(
     return torch.cat(results, dim=-1).flatten(2)
 
 
-def _block(  # noqa: PLR0917 (checkpoint passes positional arguments)
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    bias: Tensor | None = None,
-) -> Tensor:
+def _block(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute `selective_scan` of x and dt, (batch, length, groups, some channels)."""
-    decay = (step[..., None] * poles).exp()
-    into, out = into[..., None, :], out[..., None]
-    added = (step * x)[..., None] * (into if bias is None else into + bias)
+    decay = (inputs.step[..., None] * poles).exp()
+    into, out = inputs.into[..., None, :], inputs.out[..., None]
+    added = (inputs.step * inputs.x)[..., None] * (into if bias is None else into + bias)
     states = scan(decay.flatten(2), added.expand_as(decay).flatten(2)).unflatten(2, poles.shape)
     if not states.is_complex():
         return (states @ out)[..., 0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,23 +12,10 @@ from torch.nn import functional
 
 from models.layers.basic import LinearMap
 from models.layers.state_space import complex_dtype, complex_parameter, random_complex
-from models.ops.recurrences import decaying_attention, selective_scan
+from models.ops.recurrences import Selection, decaying_attention, selective_scan
 
 DrawSteps = Callable[[int], Tensor]
 """Draws the initial time steps of a number of channels or heads, see `draw_step_biases`."""
-
-
-class Selection(NamedTuple):
-    """The inputs of the states at each position."""
-
-    x: Tensor
-    """(..., channels), the values that enter the states."""
-    step: Tensor
-    """(..., channels) time steps, or (..., heads) for heads of equally many channels."""
-    into: Tensor
-    """(..., groups, states), B."""
-    out: Tensor
-    """(..., groups, states), C."""
 
 
 class SelectiveStates(nn.Module, abc.ABC):
@@ -73,7 +59,7 @@ class SelectiveStates(nn.Module, abc.ABC):
     @staticmethod
     def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
         """Run over sequences without the direct term D: (batch, length, channels)."""
-        return selective_scan(chosen.x, chosen.step, poles, chosen.into, chosen.out, bias=bias)
+        return selective_scan(chosen, poles, bias)
 
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: (batch, channels, states)."""
