@@ -106,8 +106,9 @@ class Transformer(Mixer):
         length = query.shape[2]
         dropout = self.attention_dropout if self.training else 0.0
         if self.window is not None and BLOCK + 2 * self.window < length:
+            heads = query, key, value
             return local_attention(
-                query, key, value, mask, window=self.window, causal=self.causal, dropout=dropout
+                heads, mask, window=self.window, causal=self.causal, dropout=dropout
             )
         allowed = None
         if self.window is not None or (mask is not None and self.causal):

@@ -168,15 +168,15 @@ def selective(n: int, *, compute: Callable[..., Tensor], dtype: torch.dtype, gro
 
 
 def attention_in_windows(n: int, *, window: int, causal: bool) -> Given:
-    query, key, value = heads(n, 4, 4, 4)
+    leaves = heads(n, 4, 4, 4)
     mask = ragged(n)
 
     def run() -> Tensor:
         options: dict[str, Any] = {"window": window, "causal": causal, "dropout": 0.0}
-        mixed = local_attention(query, key, value, mask, **options) * mask[:, None, :, None]
-        return torch.cat([mixed, local_attention(query, key, value, None, **options)])
+        mixed = local_attention(leaves, mask, **options) * mask[:, None, :, None]
+        return torch.cat([mixed, local_attention(leaves, None, **options)])
 
-    return run, [query, key, value]
+    return run, leaves
 
 
 def attention_with_biases(n: int, *, weighting: Any, causal: bool, chunk: int | None) -> Given:
