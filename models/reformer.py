@@ -56,7 +56,6 @@ class Reformer(Mixer):
     """
 
     name = "reformer"
-    has_fixed_reach = False
     rotations: Tensor
 
     def __init__(

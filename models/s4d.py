@@ -25,7 +25,6 @@ and of the second:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -33,7 +32,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from common.options import Added
-from models.base import DecayingAt, MixerContext
+from models.base import LearningRates, MixerContext
 from models.layers.state_space import (
     DiagonalStateSpace,
     Rate,
@@ -251,7 +250,7 @@ class S4D(StateSpaceMixer):
         )
         self.exponent_lr = exponent_lr
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Return the rates of the dynamics, and of beta, see `Mixer.learning_rates`."""
         assert isinstance(self.convolution, DiagonalConvolution)
         exponent = self.convolution.exponent

@@ -19,14 +19,13 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models.base import DecayingAt, MixerContext
+from models.base import DecayingAt, LearningRates, MixerContext
 from models.initial_values import draw_truncated_normal
 from models.layers.shared_states import Gate, SharedStateMixer, SharedStates
 from models.layers.state_space import (
@@ -162,7 +161,7 @@ class S5(SharedStateMixer[S5States]):
         self.rate_groups = rate_groups
         self.step_has_run_lr = step_has_run_lr
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Group rates as lindermanlab/S5 does, see `Mixer.learning_rates`."""
         own, slow = self.states, self.state_lr
         rates: dict[nn.Parameter, float | DecayingAt | None] = {

@@ -101,12 +101,13 @@ def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
     reach = getattr(mixer, "reach", None)
     behind, ahead = reach or (length, 0 if causal else length)
     within = [i for i in range(length) if place - ahead <= i <= place + behind]
-    is_fixed = getattr(mixer, "has_fixed_reach", True)
-    if seen != within if is_fixed else not {place} <= {*seen} <= {*within}:
+    # Without a fixed reach the input may determine which of the others it depends on.
+    is_right = {place} <= {*seen} <= {*within} if reach is None else seen == within
+    if not is_right:
         raise BrokenPromise(
             f"a change at position {place} of {length} changes the results at {seen}, and `reach` "
-            f"is {reach}; set reach to (positions behind, positions ahead), or to None if every "
-            f"position reaches all"
+            f"is {reach}; set reach to (positions behind, positions ahead), or to None if it has "
+            f"no limit"
         )
     if causal or reach == (0, 0) or not isinstance(mixer, Mixer):
         return

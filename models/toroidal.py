@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -29,7 +28,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, GridModule, MixerContext, Recurrence, RecurrentMixer, State
+from models.base import GridModule, LearningRates, MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.basic import LinearMap
 from models.layers.heads import latest_in_slots
 from models.layers.platter_fusion import Fusion, build_fusion
@@ -199,7 +198,7 @@ class Toroidal(RecurrentMixer):
         """Combine the platters, and project the heads to the output."""
         return self.output(self.fusion(mixed.permute(0, 2, 3, 1, 4).flatten(3)).flatten(2))
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Exempt the weights of the distance from weight decay, which would pull them to log 2."""
         logit = self.positions.distance_logit
         return {} if logit is None else {logit: None}

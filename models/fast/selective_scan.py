@@ -206,11 +206,7 @@ def _remember(
 def run_tile_back(
     pairs: tuple[int, int], start: int, decay: Array, given: Arrays, to_given: Arrays
 ) -> None:  # pragma: no cover (compiled)
-    """Write the gradients of a tile; see `run_tile`.
-
-    Those of A and of what is added to B are added up for each sequence. The last of them is of the
-    states behind the tile, and afterwards of those before it.
-    """
+    """Write the gradients of a tile, see `run_tile`; of A and the bias add them up by sequence."""
     x, step, to_y, into, out, bias, poles, state = given
     to_x, to_step, to_into, to_out, to_bias, to_poles, to_state = to_given
     groups, size = x.shape[2:]
