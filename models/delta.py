@@ -4,7 +4,6 @@ Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta 
 (arXiv:2412.06464), section 3. What the paper leaves open follows fla-org/flash-linear-attention.
 
 Symbols of the paper and their names here:
-    q, k, v: query, key, value
     alpha: exp(log_decay)
     beta: rate
 

@@ -4,7 +4,6 @@ Xiong et al., "Nyströmformer: A Nyström-based Algorithm for Approximating Self
 (arXiv:2102.03902).
 
 Symbols of the paper and their names here:
-    Q, K, V: query, key, value
     m: num_landmarks
     Q~, K~: query_landmarks, key_landmarks, the means of segments
     A_S: the softmax of scores in Nystrom._attend_by_landmarks

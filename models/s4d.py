@@ -5,7 +5,6 @@ NeurIPS 2022 (arXiv:2206.11893), sections 3 and 4. The two ways of tuning its fr
 Yu et al., "Tuning Frequency Bias of State Space Models", ICLR 2025 (arXiv:2410.02035), section 5.
 
 Symbols of the paper and their names here:
-    L: length
     H: context.dim, the channels
     N: state_size
     A: the poles, -exp(log_decay) + i frequency

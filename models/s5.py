@@ -6,7 +6,6 @@ follow lindermanlab/S5. The map of the gate starts as torch starts linear maps; 
 configs/mixers/s5.yaml it starts as released, by the law of flax.
 
 Symbols of the paper and their names here:
-    L: length
     H: context.dim, the channels in and out
     P: state_size, conjugates included
     J: num_blocks, HiPPO matrices on the diagonal at the start

@@ -4,7 +4,6 @@ Tay et al., "Sparse Sinkhorn Attention", ICML 2020 (arXiv:2002.11296), section 3
 google-research/long-range-arena, the sort network is one linear map of the sum of a block's keys.
 
 Symbols of the paper and their names here:
-    Q, K, V: query, key, value
     b or l_b: block_size
     N_B: number of blocks
     P: sort, the sort network

@@ -4,7 +4,6 @@ Moreno et al., "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asym
 Kernels", 2023 (arXiv:2305.09028), Algorithm 1 and section 3.2.
 
 Symbols of the paper and their names here:
-    n: length
     d: channels
     T_sparse: SparsePlusLowRank.near
     m: num_taps

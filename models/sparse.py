@@ -7,7 +7,6 @@ Longer Sequences", NeurIPS 2020 (arXiv:2007.14062), section 2 and appendix D, pa
 et al., "Long Range Arena", ICLR 2021 (arXiv:2011.04006), table 1, pattern local.
 
 Symbols of the papers and their names here:
-    Q, K, V: query, key, value
     l (Child et al.): block_size
     c (Child et al.): num_summary
     w (Longformer): window_size - 1

@@ -3,7 +3,6 @@
 Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749).
 
 Symbols of the paper and their names here:
-    n: length
     d: context.dim, the channels outside the unit
     d1: hidden, the channels inside the unit
     t: LagKernel.coefficients

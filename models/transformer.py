@@ -5,7 +5,6 @@ section 3.2.2; rotary positions: Su et al., "RoFormer: Enhanced Transformer with
 Embedding", 2021 (arXiv:2104.09864), section 3.2.2.
 
 Symbols of the paper and their names here:
-    Q, K, V: query, key, value
     W^Q, W^K, W^V: query_key_value, all three of all heads
     W^O: output
     h: num_heads

@@ -141,10 +141,14 @@ def _refuse_products(*sizes: int) -> str | None:
     return None
 
 
+def _refuse_heads(*given: Tensor, **options: Any) -> str | None:
+    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
+
+
 def _refuse_delta(*given: Tensor, **options: Any) -> str | None:
     if not torch.backends.cuda.matmul.allow_tf32:
         return "it solves triangular systems in TF32, which train.tf32=true allows"
-    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
+    return _refuse_heads(*given)
 
 
 def _run_delta(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
@@ -157,10 +161,6 @@ DELTA_RULE = PublicKernel(
 )
 
 
-def _refuse_attention(*given: Tensor, **options: Any) -> str | None:
-    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
-
-
 def _run_attention(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
     query, key, value, log_decay = given
     shared = value.shape[1] // query.shape[1]
@@ -170,7 +170,7 @@ def _run_attention(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
 
 
 DECAYING_ATTENTION = PublicKernel(
-    FLA, "fla.ops.simple_gla", "chunk_simple_gla", _run_attention, _refuse_attention
+    FLA, "fla.ops.simple_gla", "chunk_simple_gla", _run_attention, _refuse_heads
 )
 
 
