@@ -128,6 +128,7 @@ BLOCKS = {
     "models.ops.local_attention.BLOCK": 8,
     "models.fast.selective_scan.TILE": 400,
     "models.ops.toroidal_attention.BLOCK": 6,
+    "models.transformer.BLOCK": 8,
 }
 """Sizes of blocks, with which short sequences have several of them, too."""
 
