@@ -29,7 +29,7 @@ from lra.runtime.cli import (
 )
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
-from models.layers.long_convolution import cache_kernels
+from models.layers.kernel_cache import cache_kernels
 from tasks.lm.task import LanguageModelling
 from tasks.lm.words import Vocabulary, Words
 from tasks.random_words import RandomWords

@@ -18,6 +18,11 @@ class DecayingAt:
     lr: float
 
 
+LearningRates = Mapping[nn.Parameter, float | DecayingAt | None]
+"""Highest learning rates of parameters without weight decay (except `DecayingAt`); None: the run's.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MixerContext:
     """Facts about the model and the task that a mixer is built for."""
@@ -69,10 +74,7 @@ class Mixer(nn.Module, abc.ABC):
     """Whether it mixes along both axes of an image when the context has a grid."""
     reach: tuple[int, int] | None = None
     """(behind, ahead): how many positions on each side a result depends on, if that number is
-    fixed. (0, 0): each position is independent of all others. None: all that causality allows."""
-    has_fixed_reach: ClassVar[bool] = True
-    """Whether a result depends on every position within `reach`. If not, the input determines on
-    which of them it depends."""
+    fixed. (0, 0): each position is independent of all others. None: any that causality allows."""
     looks_ahead: bool = True
     """Whether a result depends on later positions if the context is not causal."""
     takes_longer: ClassVar[bool] = True
@@ -121,11 +123,8 @@ class Mixer(nn.Module, abc.ABC):
         """
         return False
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
-        """Return the highest rates of parameters with a rate of their own, or without weight decay.
-
-        None is the run's rate. They have no weight decay, except for a rate of `DecayingAt`.
-        """
+    def learning_rates(self) -> LearningRates:
+        """Return the rates of parameters with a rate of their own, or without weight decay."""
         return {}
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from models.base import Mixer, MixerContext
-from models.ops.depthwise import depthwise_convolution
+from models.ops.toeplitz import depthwise_convolution
 
 
 class Convolution(Mixer):

@@ -4,7 +4,6 @@ Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta 
 (arXiv:2412.06464), section 3. What the paper leaves open follows fla-org/flash-linear-attention.
 
 Symbols of the paper and their names here:
-    q, k, v: query, key, value
     alpha: exp(log_decay)
     beta: rate
 
@@ -15,8 +14,8 @@ section 4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, cast
 
 import torch
 from pydantic import Field, PositiveInt
@@ -24,12 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.options import Added
-from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
 from models.layers.short_convolution import ShortConvolution, draw_step_biases
-from models.ops.depthwise import depthwise_convolution
 from models.ops.recurrences import delta_rule
+from models.ops.toeplitz import depthwise_convolution
 
 
 class Direction(nn.Module):
@@ -91,15 +90,8 @@ class Delta(RecurrentMixer, Recurrence):
         self.output = LinearMap(values, dim, bias=False)
         self.norm = nn.RMSNorm(values // num_heads, eps=1e-5)
         count = 1 if context.causal or directions == "shared" else 2
-        self.directions = nn.ModuleList(
-            Direction(sum(self.parts), num_heads, conv_size) for _ in range(count)
-        )
-
-    def direction(self, number: int) -> Direction:
-        """Return the parameters of a direction: 0 for the first, -1 for the last."""
-        direction = self.directions[number]
-        assert isinstance(direction, Direction)
-        return direction
+        modules = [Direction(sum(self.parts), num_heads, conv_size) for _ in range(count)]
+        self.directions = cast("Sequence[Direction]", nn.ModuleList(modules))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.without_padding(x, mask)  # and so keys, which have no bias
@@ -121,7 +113,7 @@ class Delta(RecurrentMixer, Recurrence):
 
         Returns: (batch, directions heads, length, ...) five times.
         """
-        each = [self.direction(number) for number in numbers]
+        each = [self.directions[number] for number in numbers]
         projected, moved = (
             torch.cat([part.flip(1) if number else part for number in numbers], dim=-1)
             for part in (projected, moved)
@@ -153,20 +145,19 @@ class Delta(RecurrentMixer, Recurrence):
         normalized = self.norm(mixed).flatten(-2).to(x.dtype)
         return self.output(normalized * functional.silu(self.gate(x)))
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Exempt the decays from weight decay, see `Mixer.learning_rates`."""
-        each = [self.direction(number) for number in range(len(self.directions))]
-        return dict.fromkeys(p for own in each for p in (own.log_rate, own.step_bias))
+        return dict.fromkeys(p for d in self.directions for p in (d.log_rate, d.step_bias))
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """Return zeros: the matrices, (batch, heads, key size, value size), and latest inputs."""
-        latest = self.direction(0).convolution.initial_state(batch)
+        latest = self.directions[0].convolution.initial_state(batch)
         _, key_size, value_size = (part // self.num_heads for part in self.parts)
         return latest.new_zeros(batch, self.num_heads, key_size, value_size), latest
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        (matrix, latest), direction = state, self.direction(0)
+        (matrix, latest), direction = state, self.directions[0]
         convolved, latest = direction.convolution.step(self.query_key_value(x), latest)
         query, key, value = self.heads(convolved)
         rate, decay = self.rate_and_decay(x).chunk(2, dim=-1)
@@ -192,4 +183,4 @@ class Delta(RecurrentMixer, Recurrence):
             [x.shape[1]], dim=2
         )
         y = self.project(x, mixed.transpose(1, 2))
-        return y, (matrix.clone(), self.direction(0).convolution.state_after(projected))
+        return y, (matrix.clone(), self.directions[0].convolution.state_after(projected))

@@ -28,7 +28,8 @@ from torch.nn import functional
 
 from models.base import MixerContext
 from models.layers.basic import Activation, Norm
-from models.layers.long_convolution import LongConvolution, compute_once
+from models.layers.kernel_cache import compute_once
+from models.layers.long_convolution import LongConvolution
 from models.layers.toeplitz_unit import (
     EncoderLayers,
     EncoderNorm,
@@ -76,13 +77,9 @@ class FrequencyOperator(LongConvolution):
         self.causal = causal
         self.frequency_input = frequency_input
 
-    def size_for(self, length: int) -> int:
+    def resolution(self, length: int) -> int:
         """Return the size of the transform for sequences of a length: a power of two."""
         return 2 ** math.ceil(math.log2(2 * max(self.max_length, length)))
-
-    def resolution(self, length: int) -> int:
-        """Return the transform's size, see `LongConvolution.resolution`."""
-        return self.size_for(length)
 
     def encode(self, size: int) -> Tensor:
         """Evaluate the encoder at size / 2 + 1 frequencies from 0 to pi, (outputs, frequencies)."""
@@ -118,7 +115,7 @@ class FrequencyOperator(LongConvolution):
         return torch.cat([even[:, :1], 2 * even[:, 1:half], even[:, half : half + 1]], dim=1)
 
     def generate(self, length: int) -> LagKernel:
-        size = self.size_for(length)
+        size = self.resolution(length)
         if self.causal:
             return LagKernel(self._causal_kernel(size)[:, :length], 0)
         kernel = torch.fft.irfft(self.response(size), n=size)
@@ -133,7 +130,7 @@ class FrequencyOperator(LongConvolution):
         longest, it uses the kernel over lags, cut to their length.
         """
         length = x.shape[1]
-        size = self.size_for(length)
+        size = self.resolution(length)
         if self.causal or 2 * fast_fft_length(2 * length - 1) <= size:
             return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):

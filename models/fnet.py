@@ -4,7 +4,6 @@ Lee-Thorp et al., "FNet: Mixing Tokens with Fourier Transforms", NAACL 2022
 (arXiv:2105.03824), equation 3.
 
 Symbols of the paper and their names here:
-    x: x
     F_h: torch.fft.fft over the channels
     F_seq: torch.fft.fft over the positions; transform_each where there is padding
     N: lengths in transform_each

@@ -7,7 +7,6 @@ al., "Retentive Network", 2023 (arXiv:2307.08621), and Afzal et al., "LION", Neu
 (arXiv:2502.16249), section 3, decays.
 
 Symbols of the papers and their names here:
-    Q, K, V: query, key, value
     phi: features
     W_O: output
     h: num_heads

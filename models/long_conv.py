@@ -16,7 +16,6 @@ Symbols of the papers and their names here:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -24,7 +23,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext
+from models.base import LearningRates, MixerContext
 from models.layers.basic import Dropout
 from models.layers.long_convolution import LongConvolution
 from models.layers.state_space import (
@@ -170,6 +169,6 @@ class LongConv(ConvolutionMixer[LongConvolution]):
         super().__init__(context, convolution, output=output, drops_convolved=False)
         self.kernel_lr = kernel_lr
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Return the rate of kernels, see `Mixer.learning_rates`."""
         return dict.fromkeys(self.convolution.parameters(), self.kernel_lr)

@@ -15,14 +15,13 @@ Symbols of the paper and their names here:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import DecayingAt, MixerContext
+from models.base import LearningRates, MixerContext
 from models.layers.shared_states import Gate, NumStates, SharedStateMixer, SharedStates
 from models.layers.state_space import Rate, complex_parameter, random_complex
 
@@ -98,7 +97,7 @@ class LRU(SharedStateMixer[LRUStates]):
         super().__init__(context, states, gate=gate)
         self.state_lr = state_lr
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Return the rates of the dynamics, see `Mixer.learning_rates`."""
         own = self.states
         slow = [own.log_decay, own.log_phase, own.log_gain, own.input]

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, cast
 
 import torch
 from pydantic import Field, PositiveInt
@@ -30,16 +30,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.options import Added
-from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.base import DecayingAt, LearningRates, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.selective_states import (
     BlockBiasedStates,
-    DrawSteps,
     HeadStates,
     MambaStates,
     Selection,
     SelectiveStates,
     SignedHeadStates,
+    StateSizes,
     mix_together,
 )
 from models.layers.short_convolution import ShortConvolution, draw_step_biases
@@ -49,18 +49,10 @@ Selective = Literal["mamba1", "mamba2", "b2s6"]
 StateSize = Annotated[int, Field(ge=1, le=2**12)]
 
 
-def build_states(
-    selective: Selective,
-    context: MixerContext,
-    inner: int,
-    *,
-    num_heads: int | None,
-    num_groups: int | None,
-    negative_eigenvalues: bool,
-    num_states: int,
-    steps: DrawSteps,
-) -> SelectiveStates:
-    """Build the states of a direction, of so many inner channels; see `Mamba2`."""
+def choose_heads(
+    selective: Selective, inner: int, num_heads: int | None, num_groups: int | None
+) -> tuple[int, int]:
+    """Return the numbers of heads or blocks, and of groups, for so many inner channels."""
     if num_groups is not None and selective != "mamba2":
         raise ValueError(f"num_groups {num_groups} concerns selective=mamba2, not {selective}")
     if num_heads is not None and selective == "mamba1":
@@ -71,15 +63,7 @@ def build_states(
         raise ValueError(f"num_heads {heads} does not divide the {inner} inner channels")
     if heads % groups:
         raise ValueError(f"num_groups {groups} does not divide num_heads {heads}")
-    kind, sizes = {
-        "mamba1": (MambaStates, {"rank": math.ceil(context.dim / 16)}),
-        "mamba2": (
-            SignedHeadStates if negative_eigenvalues else HeadStates,
-            {"num_heads": heads, "num_groups": groups},
-        ),
-        "b2s6": (BlockBiasedStates, {"num_blocks": heads}),
-    }[selective]
-    return kind(inner, num_states=num_states, steps=steps, **sizes)
+    return heads, groups
 
 
 class Direction(nn.Module):
@@ -156,24 +140,15 @@ class Mamba2(RecurrentMixer, Recurrence):
         inner = expand * context.dim
         self.context = context
         self.step_lr = step_lr
+        heads = choose_heads(selective, inner, num_heads, num_groups)
+        sizes = StateSizes(inner, state_size, *heads, rank=math.ceil(context.dim / 16))
+        steps = functools.partial(draw_step_biases, smallest=step_min, largest=step_max)
+        signed = SignedHeadStates if negative_eigenvalues else HeadStates
+        kinds = {"mamba1": MambaStates, "mamba2": signed, "b2s6": BlockBiasedStates}
         count = 1 if context.causal or directions == "shared" else 2
-        self.directions = nn.ModuleList(
-            Direction(
-                build_states(
-                    selective,
-                    context,
-                    inner,
-                    num_heads=num_heads,
-                    num_groups=num_groups,
-                    negative_eigenvalues=negative_eigenvalues,
-                    num_states=state_size,
-                    steps=functools.partial(draw_step_biases, smallest=step_min, largest=step_max),
-                ),
-                conv_size,
-            )
-            for _ in range(count)
-        )
-        states = self._direction(0).states
+        modules = [Direction(kinds[selective](sizes, steps), conv_size) for _ in range(count)]
+        self.directions = cast("Sequence[Direction]", nn.ModuleList(modules))
+        states = modules[0].states
         self.parts = [inner, states.convolved, states.direct]
         self.input = LinearMap(context.dim, sum(self.parts), bias=False)
         self.output = LinearMap(inner, context.dim, bias=False)
@@ -181,17 +156,12 @@ class Mamba2(RecurrentMixer, Recurrence):
         if self.norm_groups is not None:
             self.scale = nn.Parameter(torch.ones(inner))
 
-    def _direction(self, number: int) -> Direction:
-        direction = self.directions[number]
-        assert isinstance(direction, Direction)
-        return direction
-
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.without_padding(x, mask)
         gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
-        directions, parts = [self._direction(0)], [(convolved, direct, mask)]
+        directions, parts = [self.directions[0]], [(convolved, direct, mask)]
         if not self.context.causal:
-            directions.append(self._direction(-1))
+            directions.append(self.directions[-1])
             turned = convolved.flip(1), direct.flip(1), None if mask is None else mask.flip(1)
             parts.append(turned)
         chosen = [d.select(*part) for d, part in zip(directions, parts, strict=True)]
@@ -213,18 +183,17 @@ class Mamba2(RecurrentMixer, Recurrence):
             gated = gated * self.scale
         return self.output(gated)
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Return the rates of the states, see `Mixer.learning_rates`."""
         rates: dict[nn.Parameter, float | DecayingAt | None] = {}
-        for number in range(len(self.directions)):
-            undecayed = self._direction(number).states.undecayed()
-            rates |= dict.fromkeys(undecayed["others"])
-            rates |= dict.fromkeys(undecayed["steps"], self.step_lr)
+        for direction in self.directions:
+            steps, others = direction.states.undecayed()
+            rates |= {**dict.fromkeys(others), **dict.fromkeys(steps, self.step_lr)}
         return rates
 
     def initial_state(self, batch: int) -> tuple[Tensor, ...]:
         """Return zeros: the states and, with a convolution, the latest inputs."""
-        direction = self._direction(0)
+        direction = self.directions[0]
         states = direction.states.initial_state(batch)
         if direction.convolution is None:
             return (states,)
@@ -232,7 +201,7 @@ class Mamba2(RecurrentMixer, Recurrence):
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        (states, *latest), direction = state, self._direction(0)
+        (states, *latest), direction = state, self.directions[0]
         gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
         if direction.convolution is not None:
             convolved, inputs = direction.convolution.step(convolved, latest[0])
@@ -242,7 +211,7 @@ class Mamba2(RecurrentMixer, Recurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        direction, latest = self._direction(0), []
+        direction, latest = self.directions[0], []
         gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
         if direction.convolution is not None:
             latest = [direction.convolution.state_after(convolved)]

@@ -4,7 +4,6 @@ Ma et al., "Mega: Moving Average Equipped Gated Attention", ICLR 2023 (arXiv:220
 what the paper leaves open follows facebookresearch/mega.
 
 Symbols of the paper and their names here:
-    n: length
     d: context.dim
     z: attention_dim
     v: value_dim

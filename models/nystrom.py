@@ -4,10 +4,9 @@ Xiong et al., "Nyströmformer: A Nyström-based Algorithm for Approximating Self
 (arXiv:2102.03902).
 
 Symbols of the paper and their names here:
-    Q, K, V: query, key, value
     m: num_landmarks
     Q~, K~: query_landmarks, key_landmarks, the means of segments
-    A_S: the softmax of scores in nystrom_attention
+    A_S: the softmax of scores in Nystrom._attend_by_landmarks
     Z: inverse
     k of DConv: convolution_size
 """
@@ -24,7 +23,7 @@ from torch.nn import functional
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.ops.depthwise import depthwise_convolution
+from models.ops.toeplitz import depthwise_convolution
 
 MOST_ITERATIONS = 20
 """Each iteration multiplies rounding errors as well. In single precision, the pseudo-inverse of a
@@ -67,39 +66,6 @@ def iterate_pseudo_inverse(matrix: Tensor, iterations: int) -> Tensor:
         inner = 15 * identity - product @ (7 * identity - product)
         inverse = 0.25 * inverse @ (13 * identity - product @ inner)
     return inverse
-
-
-def nystrom_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    averages: Tensor,
-    mask: Tensor | None,
-    *,
-    iterations: int,
-) -> Tensor:
-    """Attend by way of landmarks, O(length * landmarks).
-
-    Landmarks attend to all positions, and all positions attend to landmarks. The products of
-    matrices are taken from the right, so that no matrix of length times landmarks is multiplied by
-    one of landmarks times landmarks, and both attentions are torch's own.
-
-    Args:
-        query, key, value: (batch, heads, length, channels).
-        averages: (1 or batch, 1, landmarks, length), whose product with queries and with keys
-            gives their landmarks.
-        mask: (batch, length) bool, True at real positions. None: all are real.
-        iterations: of the pseudo-inverse.
-    Returns: (batch, heads, length, channels).
-    """
-    allowed = None if mask is None else mask[:, None, None, :]
-    query_landmarks, key_landmarks = averages @ query, averages @ key
-    summaries = functional.scaled_dot_product_attention(
-        query_landmarks, key, value, attn_mask=allowed
-    )
-    scores = query.shape[-1] ** -0.5 * query_landmarks @ key_landmarks.mT
-    inverse = iterate_pseudo_inverse(scores.softmax(dim=-1), iterations)
-    return functional.scaled_dot_product_attention(query, key_landmarks, inverse @ summaries)
 
 
 class Nystrom(Mixer):
@@ -165,13 +131,28 @@ class Nystrom(Mixer):
             return _attend_exactly(query, key, value, mask)
         counts = torch.full((1,), length, device=query.device) if mask is None else mask.sum(dim=1)
         averages = averaging_matrix(counts, length, few, query.dtype)[:, None]
-        mixed = nystrom_attention(query, key, value, averages, mask, iterations=self.iterations)
+        mixed = self._attend_by_landmarks(query, key, value, averages, mask)
         if mask is None:
             return mixed
         query, key, value = (part[:, :, :few] for part in (query, key, value))
         exact = _attend_exactly(query, key, value, mask[:, :few])
         exact = functional.pad(exact, (0, 0, 0, length - few))
         return torch.where((counts <= few)[:, None, None, None], exact, mixed)
+
+    def _attend_by_landmarks(
+        self, query: Tensor, key: Tensor, value: Tensor, averages: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """Attend by way of landmarks, which the averages, (1 or batch, 1, landmarks, length), make.
+
+        Landmarks attend to all positions, and all positions attend to landmarks. The products of
+        matrices are taken from the right, so that no matrix of length times landmarks is multiplied
+        by one of landmarks times landmarks, and both attentions are torch's own.
+        """
+        query_landmarks, key_landmarks = averages @ query, averages @ key
+        summaries = _attend_exactly(query_landmarks, key, value, mask)
+        scores = query.shape[-1] ** -0.5 * query_landmarks @ key_landmarks.mT
+        inverse = iterate_pseudo_inverse(scores.softmax(dim=-1), self.iterations)
+        return _attend_exactly(query, key_landmarks, inverse @ summaries, None)
 
     def _convolve(self, value: Tensor, taps: Tensor, mask: Tensor | None) -> Tensor:
         """Convolve the channels of each head with its filter: (batch, length, dim)."""

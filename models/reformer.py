@@ -26,7 +26,7 @@ from torch import Tensor
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
-from models.ops.hashed_attention import count_directions, hash_vectors, hashed_attention
+from models.ops.hashed_attention import Chunks, count_directions, hash_vectors, hashed_attention
 
 
 class Reformer(Mixer):
@@ -56,7 +56,6 @@ class Reformer(Mixer):
     """
 
     name = "reformer"
-    has_fixed_reach = False
     rotations: Tensor
 
     def __init__(
@@ -98,10 +97,12 @@ class Reformer(Mixer):
             split_heads(self.value(x), self.num_heads),
             buckets,
             mask,
-            num_buckets=math.prod(self.bucket_factors),
-            chunk_length=min(self.chunk_length, max(x.shape[1], self.max_length)),
-            look_ahead=self.look_ahead,
-            causal=self.causal,
+            Chunks(
+                num_buckets=math.prod(self.bucket_factors),
+                length=min(self.chunk_length, max(x.shape[1], self.max_length)),
+                look_ahead=self.look_ahead and not self.causal,
+                causal=self.causal,
+            ),
         )
         return self.output(mixed.transpose(1, 2).flatten(2))
 

@@ -5,7 +5,6 @@ Gu, Goel and Re, "Efficiently Modeling Long Sequences with Structured State Spac
 of P Q*, the stable form of Goel et al., "It's Raw!", ICML 2022 (S4, section 3.4).
 
 Symbols of the paper and their names here:
-    L: length
     H: context.dim, the channels
     N: state_size
     u: x

@@ -5,7 +5,6 @@ NeurIPS 2022 (arXiv:2206.11893), sections 3 and 4. The two ways of tuning its fr
 Yu et al., "Tuning Frequency Bias of State Space Models", ICLR 2025 (arXiv:2410.02035), section 5.
 
 Symbols of the paper and their names here:
-    L: length
     H: context.dim, the channels
     N: state_size
     A: the poles, -exp(log_decay) + i frequency
@@ -25,7 +24,6 @@ and of the second:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -33,7 +31,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from common.options import Added
-from models.base import DecayingAt, MixerContext
+from models.base import LearningRates, MixerContext
 from models.layers.state_space import (
     DiagonalStateSpace,
     Rate,
@@ -251,7 +249,7 @@ class S4D(StateSpaceMixer):
         )
         self.exponent_lr = exponent_lr
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Return the rates of the dynamics, and of beta, see `Mixer.learning_rates`."""
         assert isinstance(self.convolution, DiagonalConvolution)
         exponent = self.convolution.exponent

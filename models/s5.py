@@ -6,7 +6,6 @@ follow lindermanlab/S5. The map of the gate starts as torch starts linear maps; 
 configs/mixers/s5.yaml it starts as released, by the law of flax.
 
 Symbols of the paper and their names here:
-    L: length
     H: context.dim, the channels in and out
     P: state_size, conjugates included
     J: num_blocks, HiPPO matrices on the diagonal at the start
@@ -19,14 +18,13 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models.base import DecayingAt, MixerContext
+from models.base import DecayingAt, LearningRates, MixerContext
 from models.initial_values import draw_truncated_normal
 from models.layers.shared_states import Gate, SharedStateMixer, SharedStates
 from models.layers.state_space import (
@@ -162,7 +160,7 @@ class S5(SharedStateMixer[S5States]):
         self.rate_groups = rate_groups
         self.step_has_run_lr = step_has_run_lr
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Group rates as lindermanlab/S5 does, see `Mixer.learning_rates`."""
         own, slow = self.states, self.state_lr
         rates: dict[nn.Parameter, float | DecayingAt | None] = {

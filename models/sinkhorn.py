@@ -4,7 +4,6 @@ Tay et al., "Sparse Sinkhorn Attention", ICML 2020 (arXiv:2002.11296), section 3
 google-research/long-range-arena, the sort network is one linear map of the sum of a block's keys.
 
 Symbols of the paper and their names here:
-    Q, K, V: query, key, value
     b or l_b: block_size
     N_B: number of blocks
     P: sort, the sort network
@@ -16,6 +15,7 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Annotated
 
@@ -56,59 +56,6 @@ def sinkhorn_matrix(logits: Tensor, allowed: Tensor, iterations: int, *, causal:
         logits = logits.masked_fill(~allowed, LOWEST)
         logits = logits - logits.logsumexp(dim=-2, keepdim=True)
     return logits.masked_fill(~allowed, LOWEST).exp()
-
-
-def sorted_block_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    order: Tensor,
-    real: Tensor,
-    *,
-    causal: bool,
-    joint: bool,
-    dropout: float,
-) -> Tensor:
-    """Attend to the real positions of the own block and of a sorted block.
-
-    A position of a sorted block weighs as much as the matrix weighs the blocks in which it is real.
-
-    Args:
-        query: (batch, blocks, heads, size, channels).
-        key, value: (batch, blocks, heads, size, channels), 0 at padding.
-        order: (batch, heads, blocks, blocks), the weight of each source in each target.
-        real: (1 or batch, blocks, size) bool, True at real positions.
-        causal: whether a position attends to none after it in its own block.
-        joint: whether one softmax goes over both blocks. Otherwise each has its own softmax, and
-            both results are added.
-        dropout: fraction of attention weights dropped.
-    Returns: (batch, blocks, heads, size, channels).
-    """
-    batch, blocks, _, size, _ = query.shape
-    real = real.expand(batch, -1, -1)
-    within = allowed_pairs(size, None, real.flatten(0, 1), causal=causal, device=query.device)
-    share = order.mT @ real[:, None].to(order.dtype)
-    weight = share.clamp(min=torch.finfo(share.dtype).tiny).log()
-    weight = weight.masked_fill(share == 0, LOWEST).to(query.dtype)
-    bias = weight.transpose(1, 2).flatten(0, 1)[:, :, None]
-    sorted_key, sorted_value = (_sort(part, order).flatten(0, 1) for part in (key, value))
-    query, key, value = (part.flatten(0, 1) for part in (query, key, value))
-    if joint:
-        own = torch.zeros_like(within, dtype=query.dtype).masked_fill(~within, -torch.inf)
-        shape = *query.shape[:3], size
-        key, value = torch.cat([key, sorted_key], dim=2), torch.cat([value, sorted_value], dim=2)
-        both = torch.cat([own.expand(shape), bias.expand(shape)], dim=3)
-        mixed = _attend(query, key, value, both, dropout)
-    else:
-        mixed = _attend(query, key, value, within, dropout)
-        mixed = mixed + _attend(query, sorted_key, sorted_value, bias, dropout)
-    return mixed.unflatten(0, (batch, blocks))
-
-
-def _attend(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, dropout: float) -> Tensor:
-    return functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=allowed, dropout_p=dropout
-    )
 
 
 def _sort(blocks: Tensor, order: Tensor) -> Tensor:
@@ -186,16 +133,7 @@ class Sinkhorn(Mixer):
         heads = projected.unflatten(3, (3, self.num_heads, -1)).permute(3, 0, 1, 4, 2, 5)
         # A bias is not 0 at padding.
         query, key, value = heads.masked_fill(~real[:, :, None, :, None], 0).unbind()
-        mixed = sorted_block_attention(
-            query,
-            key,
-            value,
-            self._order(key, real),
-            real,
-            causal=self.context.causal,
-            joint=self.joint_softmax,
-            dropout=self.attention_dropout if self.training else 0.0,
-        )
+        mixed = self._attend(query, key, value, self._order(key, real), real)
         return self.output(mixed.transpose(2, 3).flatten(3).flatten(1, 2)[:, :length])
 
     def _order(self, key: Tensor, real: Tensor) -> Tensor:
@@ -212,3 +150,39 @@ class Sinkhorn(Mixer):
         return sinkhorn_matrix(
             logits / self.temperature, allowed, self.iterations, causal=self.context.causal
         )
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, order: Tensor, real: Tensor
+    ) -> Tensor:
+        """Attend to the real positions of the own block and of a sorted block.
+
+        A position of a sorted block weighs as much as the matrix weighs the blocks in which it is
+        real. Queries, keys and values are (batch, blocks, heads, size, channels), the latter two 0
+        at padding; real positions (1 or batch, blocks, size).
+        """
+        batch, blocks, _, size, _ = query.shape
+        real = real.expand(batch, -1, -1)
+        within = allowed_pairs(
+            size, None, real.flatten(0, 1), causal=self.context.causal, device=query.device
+        )
+        share = order.mT @ real[:, None].to(order.dtype)
+        weight = share.clamp(min=torch.finfo(share.dtype).tiny).log()
+        weight = weight.masked_fill(share == 0, LOWEST).to(query.dtype)
+        bias = weight.transpose(1, 2).flatten(0, 1)[:, :, None]
+        sorted_key, sorted_value = (_sort(part, order).flatten(0, 1) for part in (key, value))
+        query, key, value = (part.flatten(0, 1) for part in (query, key, value))
+        attend = functools.partial(
+            functional.scaled_dot_product_attention,
+            query,
+            dropout_p=self.attention_dropout if self.training else 0.0,
+        )
+        if self.joint_softmax:
+            own = torch.zeros_like(within, dtype=query.dtype).masked_fill(~within, -torch.inf)
+            shape = *query.shape[:3], size
+            both = torch.cat([own.expand(shape), bias.expand(shape)], dim=3)
+            keys = torch.cat([key, sorted_key], dim=2)
+            mixed = attend(keys, torch.cat([value, sorted_value], dim=2), attn_mask=both)
+        else:
+            mixed = attend(key, value, attn_mask=within)
+            mixed = mixed + attend(sorted_key, sorted_value, attn_mask=bias)
+        return mixed.unflatten(0, (batch, blocks))

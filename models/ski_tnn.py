@@ -4,7 +4,6 @@ Moreno et al., "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asym
 Kernels", 2023 (arXiv:2305.09028), Algorithm 1 and section 3.2.
 
 Symbols of the paper and their names here:
-    n: length
     d: channels
     T_sparse: SparsePlusLowRank.near
     m: num_taps
@@ -31,12 +30,12 @@ from torch.nn import functional
 
 from models.base import Mixer, MixerContext
 from models.layers.basic import Activation, Norm
-from models.layers.long_convolution import LongConvolution, PositionOperator, compute_once
+from models.layers.kernel_cache import compute_once
+from models.layers.long_convolution import LongConvolution, PositionOperator
 from models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.ops.depthwise import depthwise_convolution
 from models.ops.interpolation import InducingGrid, interpolate, spread
 from models.ops.reference import fast_form_of
-from models.ops.toeplitz import LagKernel
+from models.ops.toeplitz import LagKernel, depthwise_convolution
 
 DEGREES = {"linear": 1, "cubic": 3}
 Warp = Annotated[float, Field(gt=0, lt=1)]

@@ -7,7 +7,6 @@ Longer Sequences", NeurIPS 2020 (arXiv:2007.14062), section 2 and appendix D, pa
 et al., "Long Range Arena", ICLR 2021 (arXiv:2011.04006), table 1, pattern local.
 
 Symbols of the papers and their names here:
-    Q, K, V: query, key, value
     l (Child et al.): block_size
     c (Child et al.): num_summary
     w (Longformer): window_size - 1
@@ -19,6 +18,8 @@ Symbols of the papers and their names here:
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -171,43 +172,39 @@ class Sparse(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.without_padding(x, mask)
         length = x.shape[1]
-        pattern, inner = self._pattern(length)
         dropout = self.attention_dropout if self.training else 0.0
-        causal = self.context.causal
-        query, key, value = split_parts(self.query_key_value(x), 3, self.num_heads)
-        mixed = sparse_attention(
-            query, key, value, mask, pattern=pattern, inner=inner, causal=causal, dropout=dropout
-        )
+        heads = split_parts(self.query_key_value(x), 3, self.num_heads)
+        mixed = sparse_attention(heads, mask, self._pattern(length), dropout)
         if self.pattern == "longformer" and self.num_global:
             query, key, value = split_parts(self.global_query_key_value(x), 3, self.num_heads)
             count = min(self.num_global, length)
             place = torch.arange(count, device=x.device)
-            first = attend_to_all(
-                query[:, :, :count], key, value, mask, place, causal=causal, dropout=dropout
-            )
+            heads = query[:, :, :count], key, value
+            first = attend_to_all(heads, mask, place, self.context.causal, dropout)
             mixed = torch.cat([first, mixed[:, :, count:]], dim=2)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def _pattern(self, length: int) -> tuple[Pattern, tuple[int, int]]:
-        """Return the pattern, and its first position and the first one after its positions."""
-        inner = self.num_global, max(length, self.num_global)
-        longest = max(length, self.context.max_length)
+    def _pattern(self, length: int) -> Pattern:
+        """Return the pattern for sequences of a length."""
+        causal, longest = self.context.causal, max(length, self.context.max_length)
         # A block beyond every sequence is cut, which changes no result.
         size = min(self.block_size, max(longest, BLOCK_SIZE))
+        if self.pattern == "bigbird":
+            table = self.random_blocks
+            if longest > self.context.max_length:
+                table = self._draw_blocks(longest).to(table.device)
+            last = (-(-longest // size) - 1) * size
+            return replace(random_pattern(size, table), inner=(size, last))
         if self.pattern == "strided":
-            return strided_pattern(size), inner
-        if self.pattern == "fixed":
-            return fixed_pattern(size, min(self.num_summary, size - 1)), inner
-        if self.pattern == "local":
-            return local_pattern(size, causal=self.context.causal), inner
-        if self.pattern == "longformer":
+            pattern = strided_pattern(size)
+        elif self.pattern == "fixed":
+            pattern = fixed_pattern(size, min(self.num_summary, size - 1))
+        elif self.pattern == "local":
+            pattern = local_pattern(size, causal=causal)
+        else:
             block = min(-(-self.window_size // 4), max(longest, WINDOW_SIZE // 4))
-            return window_pattern(max(16, block), *self._window()), inner
-        table = self.random_blocks
-        if longest > self.context.max_length:
-            table = self._draw_blocks(longest).to(table.device)
-        last = (-(-longest // size) - 1) * size
-        return random_pattern(size, table), (size, last)
+            pattern = window_pattern(max(16, block), *self._window())
+        return replace(pattern, inner=(self.num_global, sys.maxsize), causal=causal)
 
     def _window(self) -> tuple[int, int]:
         """Return the numbers of positions behind and ahead in the window of longformer."""

@@ -6,11 +6,12 @@ The tests use them, and `lra.check`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from models.base import Mixer, RecurrentMixer, State
+from models.base import GatedRecurrence, Mixer, RecurrentMixer, State
 from models.promises import (
     BrokenPromise,
     check_output,
@@ -101,12 +102,13 @@ def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
     reach = getattr(mixer, "reach", None)
     behind, ahead = reach or (length, 0 if causal else length)
     within = [i for i in range(length) if place - ahead <= i <= place + behind]
-    is_fixed = getattr(mixer, "has_fixed_reach", True)
-    if seen != within if is_fixed else not {place} <= {*seen} <= {*within}:
+    # Without a fixed reach the input may determine which of the others it depends on.
+    is_right = {place} <= {*seen} <= {*within} if reach is None else seen == within
+    if not is_right:
         raise BrokenPromise(
             f"a change at position {place} of {length} changes the results at {seen}, and `reach` "
-            f"is {reach}; set reach to (positions behind, positions ahead), or to None if every "
-            f"position reaches all"
+            f"is {reach}; set reach to (positions behind, positions ahead), or to None if it has "
+            f"no limit"
         )
     if causal or reach == (0, 0) or not isinstance(mixer, Mixer):
         return
@@ -119,10 +121,11 @@ def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
 
 
 @torch.no_grad()
-def check_recurrence(mixer: RecurrentMixer, x: Tensor) -> None:
-    """One position at a time gives the same as `forward`, and so does a step after a prefill.
+def check_recurrence(mixer: RecurrentMixer, x: Tensor, counts: Sequence[int] = ()) -> None:
+    """One position at a time gives the same as `forward`, and so do a prefill and a step after it.
 
-    The mixer is causal and in evaluation, and x in double precision.
+    The mixer is causal and in evaluation, and x in double precision. A prefill takes all positions
+    but the last, and each number of counts.
     """
     expected = repeatable(mixer, x)
     recurrence = mixer.recurrence(x.shape[1])
@@ -133,11 +136,17 @@ def check_recurrence(mixer: RecurrentMixer, x: Tensor) -> None:
         rows.append(y)
     if difference := describe_difference(torch.stack(rows, dim=1), expected, STEPWISE):
         raise BrokenPromise(f"its recurrence differs from forward {difference}")
-    # The result of a gated prefill is not that of forward; the state after it has to be.
-    _, state = recurrence.prefill(x[:, :-1])
-    last, _ = recurrence.step(x[:, -1], state)
-    if difference := describe_difference(last, expected[:, -1], STEPWISE):
-        raise BrokenPromise(f"a step after its prefill differs from forward {difference}")
+    for count in (*counts, x.shape[1] - 1):
+        found, state = recurrence.prefill(x[:, :count])
+        last, _ = recurrence.step(x[:, count], state)
+        if isinstance(recurrence, GatedRecurrence):  # whose prefill returns values and gates
+            found = expected[:, :count]
+        found = torch.cat([found, last[:, None]], dim=1)
+        if difference := describe_difference(found, expected[:, : count + 1], STEPWISE):
+            raise BrokenPromise(
+                f"its prefill of {count} positions, or the step after it, differs from forward "
+                f"{difference}"
+            )
 
 
 @torch.no_grad()

@@ -3,7 +3,6 @@
 Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749).
 
 Symbols of the paper and their names here:
-    n: length
     d: context.dim, the channels outside the unit
     d1: hidden, the channels inside the unit
     t: LagKernel.coefficients
@@ -19,7 +18,6 @@ Symbols of the paper and their names here:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -28,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.options import Added
-from models.base import DecayingAt, MixerContext
+from models.base import LearningRates, MixerContext
 from models.layers.basic import Activation, Norm
 from models.layers.long_convolution import LongConvolution
 from models.layers.toeplitz_unit import (
@@ -193,7 +191,7 @@ class TNN(ToeplitzMixer):
         )
         super().__init__(context, unit)
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Exempt learned decays from weight decay, which would pull them towards 1/2."""
         operators = [m for m in self.modules() if isinstance(m, EncodedToeplitzOperator)]
         return {o.decay_logit: None for o in operators if o.decay_logit is not None}

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -29,7 +28,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, GridModule, MixerContext, Recurrence, RecurrentMixer, State
+from models.base import GridModule, LearningRates, MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.basic import LinearMap
 from models.layers.heads import latest_in_slots
 from models.layers.platter_fusion import Fusion, build_fusion
@@ -180,16 +179,10 @@ class Toroidal(RecurrentMixer):
 
     def _mix(self, x: Tensor, mask: Tensor | None, torus: Torus) -> Tensor:
         angles = _angles_of_all(torus, x.shape[1], self.head_channels, self.harmonics, x.device)
-        query, key, value = self.heads(x, angles)
-        weight = self.positions.distance_weight
-        if self.mode == "spectral":
-            mixed = spectral_attention(
-                query, key, value, torus, weight=weight, window=self.window, mask=mask
-            )
-        else:
-            reach = Reach(torus, causal=self.context.causal, window=self.window)
-            mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
-        return self.joined(mixed)
+        reach = Reach(torus, causal=self.context.causal, window=self.window)
+        attend = spectral_attention if self.mode == "spectral" else toroidal_attention
+        heads = self.heads(x, angles)
+        return self.joined(attend(heads, reach, self.positions.distance_weight, mask))
 
     def heads(self, x: Tensor, angles: Tensor) -> list[Tensor]:
         """Compute queries, keys and values; queries and keys are turned by their angles.
@@ -205,7 +198,7 @@ class Toroidal(RecurrentMixer):
         """Combine the platters, and project the heads to the output."""
         return self.output(self.fusion(mixed.permute(0, 2, 3, 1, 4).flatten(3)).flatten(2))
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Exempt the weights of the distance from weight decay, which would pull them to log 2."""
         logit = self.positions.distance_logit
         return {} if logit is None else {logit: None}

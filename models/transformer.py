@@ -5,7 +5,6 @@ section 3.2.2; rotary positions: Su et al., "RoFormer: Enhanced Transformer with
 Embedding", 2021 (arXiv:2104.09864), section 3.2.2.
 
 Symbols of the paper and their names here:
-    Q, K, V: query, key, value
     W^Q, W^K, W^V: query_key_value, all three of all heads
     W^O: output
     h: num_heads
@@ -106,8 +105,9 @@ class Transformer(Mixer):
         length = query.shape[2]
         dropout = self.attention_dropout if self.training else 0.0
         if self.window is not None and BLOCK + 2 * self.window < length:
+            heads = query, key, value
             return local_attention(
-                query, key, value, mask, window=self.window, causal=self.causal, dropout=dropout
+                heads, mask, window=self.window, causal=self.causal, dropout=dropout
             )
         allowed = None
         if self.window is not None or (mask is not None and self.causal):

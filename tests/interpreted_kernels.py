@@ -7,7 +7,6 @@ forms in float64, and how often a public kernel ran.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
 import sys
@@ -18,8 +17,8 @@ import torch
 from torch import Tensor
 
 from models.fast import public_kernels
-from models.fast.public_kernels import DECAYING_ATTENTION, DELTA_RULE, SCAN
-from models.ops.recurrences import decaying_attention, delta_rule, scan, scan_both_ways
+from models.fast.public_kernels import DECAYING_ATTENTION, DELTA_RULE
+from models.ops.recurrences import decaying_attention, delta_rule
 from models.ops.reference import KERNEL_CHOICE, reference_forms
 
 LENGTH = 64
@@ -81,18 +80,6 @@ def real_weight(length: int) -> Tensor:
     return (torch.arange(length) < length - PADDING)[:, None].float()
 
 
-def one_way(kept: Tensor, phase: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
-    kept = kept.abs().clamp(max=1) * (kept > -1)  # some are 0, and some are 1
-    decay = torch.polar(kept, phase.expand_as(kept))
-    return torch.view_as_real(scan(decay, torch.view_as_complex(x), reverse=reverse))
-
-
-def both_ways(kept: Tensor, phase: Tensor, x: Tensor) -> Tensor:
-    kept = kept.sigmoid()
-    decays = torch.polar(kept.expand(2, -1, -1, -1), phase[:, None, None].expand(2, *kept.shape))
-    return torch.view_as_real(torch.stack(scan_both_ways(decays, torch.view_as_complex(x))))
-
-
 def of_operator(compute: Callable[..., Tensor], *given: Tensor) -> Errors:
     results = []
     for dtype in (torch.float32, torch.float64):
@@ -135,12 +122,6 @@ def operators() -> Iterator[tuple[str, Errors]]:
         shared = draw(2, 1, length, 16), draw(2, 1, length, 16)
         found = of_operator(attention, *shared, draw(2, 3, length, 33), draw(2, 3, length))
         yield f"attention with decay, {length} positions", found
-        kept, x = draw(2, length, 5), draw(2, length, 5, 2)
-        found = of_operator(functools.partial(one_way, reverse=False), kept, draw(5), x)
-        yield f"scan, {length} positions", found
-        found = of_operator(functools.partial(one_way, reverse=True), kept, draw(5), x)
-        yield f"scan in reverse, {length} positions", found
-        yield f"scan both ways, {length} positions", of_operator(both_ways, kept, draw(2, 5), x)
 
 
 def main() -> None:
@@ -150,7 +131,7 @@ def main() -> None:
     tuner = importlib.import_module("triton.runtime.autotuner").Autotuner
     tuner.run = run_first_configuration
     calls: list[str] = []
-    for kernel in (DELTA_RULE, DECAYING_ATTENTION, SCAN):
+    for kernel in (DELTA_RULE, DECAYING_ATTENTION):
         count_calls(kernel, calls)
     cases: dict[str, Any] = {}
     for name, found in operators():

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.base import GatedRecurrence, Recurrence, State
+from models.base import Recurrence
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
@@ -100,45 +100,6 @@ def run(recurrence: Recurrence, x: Tensor) -> Tensor:
         output, state = recurrence.step(position, state)
         outputs.append(output)
     return torch.stack(outputs, dim=1)
-
-
-def assert_prefill_equals_steps(recurrence: Recurrence, x: Tensor, counts: Sequence[int]) -> None:
-    """Hold what a prefill gives, its state and the steps after it to those of steps alone.
-
-    Args:
-        recurrence: one that can take many positions at once.
-        x: (batch, length, channels), of double precision.
-        counts: how many positions to take at once, each time from the start.
-    """
-    is_gated = isinstance(recurrence, GatedRecurrence)
-    step = recurrence.value_and_gate if is_gated else recurrence.step
-    state: State = recurrence.initial_state(x.shape[0])
-    outputs, states = [], [state]
-    for position in x.unbind(dim=1):
-        output, state = step(position, state)
-        outputs.append(output)
-        states.append(state)
-    expected = torch.stack(outputs, dim=1)
-    for count in counts:
-        found, state = recurrence.prefill(x[:, :count])
-        for part, of_steps in zip(_parts(state), _parts(states[count]), strict=True):
-            assert (part.shape, part.dtype) == (of_steps.shape, of_steps.dtype)
-            _close_to_scale(part, of_steps)
-        further = []
-        for position in x[:, count : count + 3].unbind(dim=1):
-            output, state = step(position, state)
-            further.append(output[:, None])
-        found = torch.cat([found, *further], dim=1)
-        _close_to_scale(found, expected[:, : found.shape[1]])
-
-
-def _parts(state: State) -> Sequence[Tensor]:
-    return (state,) if isinstance(state, Tensor) else state
-
-
-def _close_to_scale(found: Tensor, expected: Tensor) -> None:
-    scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1.0
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9 * scale)
 
 
 class LargestTensor(TorchDispatchMode):

@@ -18,7 +18,7 @@ from lra.classifier.decoders import (
 )
 from lra.config.registry import MIXERS
 from models.base import RecurrentMixer
-from models.layers.long_convolution import cache_kernels
+from models.layers.kernel_cache import cache_kernels
 from references import randomize
 from requested import NOT_CAUSAL, resolve
 

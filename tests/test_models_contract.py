@@ -20,11 +20,7 @@ from conftest import EVERY_MIXER, build_mixer
 from lra.config.components import Section, options_model
 from models import promises, suite_promises
 from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
-from references import (
-    LargestTensor,
-    assert_mixer_equals_reference,
-    assert_prefill_equals_steps,
-)
+from references import LargestTensor, assert_mixer_equals_reference
 from requested import NOT_CAUSAL
 
 NAMES = sorted(EVERY_MIXER)
@@ -107,6 +103,7 @@ FORMS: dict[str, list[Options]] = {
         {"window": 7, "num_platters": 4, "num_heads": 1, "fusion": "attention"},
         {"wrap": False, "harmonics": "rope", "distance_weight": 0.0, "fusion": "mean"},
         {"mode": "spectral"},
+        {"mode": "spectral", "wrap": False, "window": 3},
         {"circle": "real_length"},
     ],
     "transformer": [
@@ -131,6 +128,7 @@ BLOCKS = {
     "models.ops.local_attention.BLOCK": 8,
     "models.fast.selective_scan.TILE": 400,
     "models.ops.toroidal_attention.BLOCK": 6,
+    "models.transformer.BLOCK": 8,
 }
 """Sizes of blocks, with which short sequences have several of them, too."""
 
@@ -205,10 +203,9 @@ def test_positions_see_what_they_may(name: str, form: Options, causal: bool) -> 
     if not form:
         suite_promises.check_reach(mixer, torch.randn(1, 13, 8, dtype=torch.float64), causal=causal)
     if causal and isinstance(mixer, RecurrentMixer):
-        suite_promises.check_recurrence(mixer, x[:, :35])  # pyright: ignore[reportPossiblyUnboundVariable]
-        counts = [1, 2, 31, 32, 33, 65]  # below, at and above the 32 of a chunk
         x = torch.randn(2, MAX_LENGTH, 8, dtype=torch.float64)
-        assert_prefill_equals_steps(mixer.recurrence(MAX_LENGTH), x, counts)
+        counts = [1, 2, 31, 32, 33]  # below, at and above the 32 of a chunk
+        suite_promises.check_recurrence(mixer, x, counts)
         assert mixer.state_size(9) > 0
     elif isinstance(mixer, RecurrentMixer):
         with pytest.raises(ValueError, match="only a causal mixer"):
@@ -303,6 +300,7 @@ REFUSED: list[tuple[str, Options, str]] = [
     ),
     ("toroidal", {"fusion": "none", "fusion_rank": 2}, "fusion_rank 2 concerns low_rank of"),
     ("transformer", {"num_heads": 8, "rotary": True}, "rotary turns pairs of channels"),
+    ("transformer", {"num_heads": 3, "attention_dim": 4}, "does not divide attention_dim 4"),
 ]
 """Options that do not work together, or that would be ignored."""
 

@@ -11,12 +11,13 @@ from torch.nn import functional
 from conftest import build_mixer
 from models.base import MixerContext
 from models.fnet import transform_each
-from models.layers.heads import latest_in_slots
-from models.layers.state_space import DiagonalStateSpace
-from models.layers.toeplitz_unit import diagonal_from_kernel
 from models.long_conv import FreeConvolution, LongConv, MultiscaleConvolution
-from models.ops.depthwise import depthwise_convolution
-from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
+from models.ops.toeplitz import (
+    LagKernel,
+    circulant_multiply,
+    depthwise_convolution,
+    fast_fft_length,
+)
 from models.s4d import S4D, DiagonalConvolution
 from references import (
     LENGTHS,
@@ -24,7 +25,6 @@ from references import (
     close,
     leaf,
     multiply_by_matrix,
-    run,
 )
 
 
@@ -59,28 +59,6 @@ def test_the_fft_length_changes_nothing_and_has_small_factors() -> None:
             while size % factor == 0:
                 size //= factor
         assert size == 1
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_a_causal_kernel_is_a_state_space(length: int) -> None:
-    """Exactly, also after first positions together."""
-    kernel = LagKernel(torch.randn(3, length, dtype=torch.float64), 0)
-    poles = torch.polar(torch.rand(3, 5), torch.randn(3, 5)).to(torch.complex128)
-    x = torch.randn(2, length, 3, dtype=torch.float64)
-    model = DiagonalStateSpace(*diagonal_from_kernel(kernel, length))
-    assert model.weights.shape == (3, length // 2 + 1)
-    close(run(model, x), multiply_by_matrix(kernel, x))
-    for stepped in (model, DiagonalStateSpace(poles, torch.randn_like(poles))):
-        state = stepped.initial_state(2)
-        for position in x.unbind(dim=1):
-            _, state = stepped.step(position, state)
-        close(stepped.state_after(x), state)
-
-
-def test_slots_of_a_ring_hold_the_latest_positions() -> None:
-    x = torch.arange(1, 8)[None, :, None]
-    assert latest_in_slots(x, 3).flatten().tolist() == [7, 5, 6]
-    assert latest_in_slots(x, 9).flatten().tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 0]
 
 
 WIDE: list[tuple[str, dict[str, Any]]] = [

@@ -144,7 +144,7 @@ def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Ten
             poles, skip = -states.log_rate[head].exp(), states.factor[head]
         else:
             assert isinstance(states, BlockBiasedStates)
-            size = inner // states.num_blocks
+            size = inner // states.num_heads
             block = c // size
             own = x[:, block * size : (block + 1) * size]
             dt = functional.softplus(own @ states.time[block] + states.step_bias[c])
@@ -230,7 +230,7 @@ def test_the_delta_rule_replaces_what_a_key_held(causal: bool, highest: int) -> 
         strict=True,
     )  # fmt: skip
     for number, (projected, moved) in enumerate(orders):
-        own = mixer.direction(number)
+        own = mixer.directions[number]
         query, key, value = convolved(own.convolution, projected).split([8, 8, 16], dim=-1)
         for head in range(2):
             q, k = (part[:, 4 * head : 4 * head + 4] for part in (query, key))

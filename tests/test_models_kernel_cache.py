@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from models.layers.long_convolution import LongConvolution, cache_kernels
+from models.layers.kernel_cache import cache_kernels
+from models.layers.long_convolution import LongConvolution
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 

@@ -16,13 +16,9 @@ from models.fast.delta_rule import delta_rule_by_chunks
 from models.fast.recurrence import matrix_recurrence
 from models.fast.selective_scan import selective_scan_by_blocks
 from models.ops import deterministic
-from models.ops.biased_attention import biased_attention
-from models.ops.cauchy import resolvent_sums
-from models.ops.depthwise import depthwise_convolution
 from models.ops.deterministic import cumulative_sum, stretch
-from models.ops.hashed_attention import hashed_attention
-from models.ops.local_attention import local_attention
 from models.ops.recurrences import (
+    Selection,
     decaying_attention,
     delta_rule,
     scan,
@@ -30,11 +26,9 @@ from models.ops.recurrences import (
     selective_scan,
 )
 from models.ops.reference import reference_forms, reference_forms_are_used
-from models.ops.spectral_attention import spectral_attention
-from models.ops.toeplitz import LagKernel, circulant_multiply
+from models.ops.toeplitz import LagKernel, circulant_multiply, depthwise_convolution
 from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Reach, Torus
-from models.ops.vandermonde import vandermonde_product
 from references import assert_equal_with_gradients, by_reference, leaf
 
 COMPLEX = torch.complex128
@@ -44,8 +38,6 @@ Given = tuple[Callable[[], Tensor], Sequence[Tensor]]
 BLOCKS: list[dict[str, Any]] = [
     {},
     {
-        "models.ops.biased_attention.BLOCK": 6,
-        "models.ops.cauchy.CHUNK_NUMBERS": 50,
         "models.fast.circulant.BLOCK_POSITIONS": 10,
         "models.fast.circulant.FEWEST_CHANNELS": 2,
         "models.fast.circulant.FEWEST_NUMBERS": 1,
@@ -53,7 +45,6 @@ BLOCKS: list[dict[str, Any]] = [
         "models.fast.delta_rule.CHUNK": 5,
         "models.fast.delta_rule.TILE": 5,
         "models.fast.depthwise.CACHED": 20,
-        "models.ops.local_attention.BLOCK": 8,
         "models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
         "models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,
         "models.ops.toroidal_attention.BLOCK": 7,
@@ -121,6 +112,13 @@ def scanned(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
     return lambda: real(scan(decay, x, reverse=reverse)), [decay, x]
 
 
+def scanned_both_ways(n: int) -> Given:
+    decay, x = decays(2, 2, n, dtype=COMPLEX), leaf(2, n, 4, dtype=COMPLEX)
+    poles = decays(2, dtype=COMPLEX)[0].detach().requires_grad_()
+    leaves = [decay, poles, x]
+    return lambda: real(torch.stack([*scan_both_ways(decay, x), *scan_both_ways(poles, x)])), leaves
+
+
 def recurrence(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
     poles, x = decays(dtype=dtype), leaf(2, n, 4, dtype=dtype)
     return lambda: real(scan(poles, x, reverse=reverse)), [poles, x]
@@ -158,52 +156,13 @@ def selective(n: int, *, compute: Callable[..., Tensor], dtype: torch.dtype, gro
     poles = poles + 3j * torch.randn(6, 3) if dtype.is_complex else poles
     into, out = (leaf(2, n, groups, 3, dtype=dtype) for _ in range(2))
     bias = leaf(6, 3, dtype=dtype)
-    given = [x, step, poles.requires_grad_(), into, out]
+    given = Selection(x, step, into, out)
 
     def run() -> Tensor:
         scanned = selective_scan if reference_forms_are_used() else compute
-        return scanned(*given, bias=bias if groups > 1 else None)
+        return scanned(given, poles, bias if groups > 1 else None)
 
-    return run, [*given, bias]
-
-
-def attention_in_windows(n: int, *, window: int, causal: bool) -> Given:
-    query, key, value = heads(n, 4, 4, 4)
-    mask = ragged(n)
-
-    def run() -> Tensor:
-        options: dict[str, Any] = {"window": window, "causal": causal, "dropout": 0.0}
-        mixed = local_attention(query, key, value, mask, **options) * mask[:, None, :, None]
-        return torch.cat([mixed, local_attention(query, key, value, None, **options)])
-
-    return run, [query, key, value]
-
-
-def attention_with_biases(n: int, *, weighting: Any, causal: bool, chunk: int | None) -> Given:
-    query, key, value, by_lag = leaf(2, n, 3), leaf(2, n, 3), leaf(2, n, 5), leaf(2 * 20 - 1)
-    mask = ragged(n)
-
-    def run() -> Tensor:
-        mixed = biased_attention(
-            query, key, value, by_lag, weighting=weighting, causal=causal, chunk=chunk, mask=mask
-        )
-        return mixed * mask[..., None]
-
-    return run, [query, key, value, by_lag]
-
-
-def attention_by_hashes(n: int, *, look_ahead: bool, causal: bool) -> Given:
-    query, value = heads(n, 4, 5)
-    buckets, mask = torch.randint(5, (2, 3, 2, n)), ragged(n)
-
-    def run() -> Tensor:
-        mixed = hashed_attention(
-            query, value, buckets, mask, num_buckets=5, chunk_length=4, look_ahead=look_ahead,
-            causal=causal,
-        )  # fmt: skip
-        return mixed * mask[:, None, :, None]
-
-    return run, [query, value]
+    return run, [*given, poles.requires_grad_(), bias]
 
 
 def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) -> Given:
@@ -212,32 +171,10 @@ def on_torus(n: int, *, torus: Torus, window: int | None, causal: bool = False) 
     mask, reach = ragged(n), Reach(torus, causal=causal, window=window)
 
     def run() -> Tensor:
-        mixed = toroidal_attention(query, key, value, reach, weight=weight, mask=mask)
+        mixed = toroidal_attention([query, key, value], reach, weight, mask)
         return mixed * mask[:, None, :, None, None]
 
     return run, [query, key, value, weight]
-
-
-def spectral(n: int, *, torus: Torus, window: int | None) -> Given:
-    query, key, value = (leaf(2, 2, n, torus.num_platters, 4) for _ in range(3))
-    weight, mask = torch.rand(2, dtype=torch.float64, requires_grad=True), ragged(n)
-    options: dict[str, Any] = {"weight": weight, "window": window, "mask": mask}
-    leaves = [query, key, value, weight]
-    return lambda: spectral_attention(query, key, value, torus, **options), leaves
-
-
-def cauchy(n: int) -> Given:
-    size, frequency = torch.rand(2, 3, dtype=torch.float64).requires_grad_(), leaf(2, 3)
-    numerators, angles = leaf(5, 2, 3, dtype=COMPLEX), torch.linspace(0, torch.pi, n).double()
-    leaves = [size, frequency, numerators]
-    return lambda: real(resolvent_sums(numerators, torch.complex(-size, frequency), angles)), leaves
-
-
-def vandermonde(n: int) -> Given:
-    size, frequency = torch.rand(2, 3, dtype=torch.float64).requires_grad_(), leaf(2, 3)
-    weights = leaf(2, 2, 3, dtype=COMPLEX)
-    leaves = [size, frequency, weights]
-    return lambda: vandermonde_product(torch.complex(-size, frequency), weights, n), leaves
 
 
 OPERATORS: dict[str, Callable[[int], Given]] = {}
@@ -261,27 +198,17 @@ for _dtype in (torch.float64, COMPLEX):
         for _groups in (1, 2):
             add(f"{_compute.__name__}, {_dtype}, {_groups} groups", selective,
                 compute=_compute, dtype=_dtype, groups=_groups)  # fmt: skip
+add("scan both ways", scanned_both_ways)
 for _groups in (1, 3):
     add(f"decaying attention, {_groups} groups", fading_attention, groups=_groups)
 add("matrices", matrices)
 add("delta rule", delta, compute=delta_rule)
 add("delta rule by chunks", delta, compute=delta_rule_by_chunks)
 for _causal in (False, True):
-    add(f"local attention, {_causal}", attention_in_windows, window=5, causal=_causal)
-    for _weighting, _chunk in (("softmax", None), ("laplace", 7)):
-        add(f"biased attention, {_weighting}, {_causal}", attention_with_biases,
-            weighting=_weighting, causal=_causal, chunk=_chunk)  # fmt: skip
-    for _ahead in (False, True):
-        add(f"hashed attention, {_causal}, {_ahead}", attention_by_hashes,
-            look_ahead=_ahead, causal=_causal)  # fmt: skip
     add(f"torus, {_causal}", on_torus, torus=Torus((31,), 2), window=None, causal=_causal)
     add(f"torus, window, {_causal}", on_torus, torus=Torus((31,), 3), window=3, causal=_causal)
     add(f"line longer than it, {_causal}", on_torus,
         torus=Torus((9,), 1, wrap=False), window=5, causal=_causal)  # fmt: skip
-add("spectral attention", spectral, torus=Torus((31,), 2), window=None)
-add("spectral attention, line", spectral, torus=Torus((31,), 2, wrap=False), window=3)
-add("cauchy", cauchy)
-add("vandermonde", vandermonde)
 
 
 def assert_equals_reference(given: Given, tolerance: float = 1e-9) -> None:
@@ -291,7 +218,7 @@ def assert_equals_reference(given: Given, tolerance: float = 1e-9) -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_fast_forms_equal_references(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_torus = name.startswith(("torus", "spectral"))
+    is_torus = name.startswith("torus")
     for blocks in BLOCKS:
         with monkeypatch.context() as patch:
             for place, value in blocks.items():
@@ -310,32 +237,6 @@ def test_forms_of_a_gpu_equal_references(name: str, monkeypatch: pytest.MonkeyPa
     tolerance = 1e-6 if name.startswith("torus") else 1e-9
     for length in (31,) if name.startswith("torus") else (1, 2, 31, 64, 100):
         assert_equals_reference(OPERATORS[name](length), tolerance)
-
-
-@pytest.mark.parametrize("is_doubling", [False, True])
-def test_both_ways_equal_each_way(is_doubling: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if is_doubling:
-        for place, value in ON_A_GPU.items():
-            monkeypatch.setattr(place, value)
-    x, each = leaf(2, 31, 4, dtype=COMPLEX), decays(2, 2, 31, dtype=COMPLEX)
-    poles = decays(2, dtype=COMPLEX)[0].detach().requires_grad_()
-
-    def run(both: Callable[..., Any], factors: Tensor) -> Tensor:
-        return real(torch.stack(both(factors, x)))
-
-    def run_each(one: Callable[..., Tensor], first: Tensor, second: Tensor) -> Tensor:
-        return real(torch.stack([one(first, x), one(second, x, reverse=True)]))
-
-    assert_equal_with_gradients(
-        lambda: run(scan_both_ways, each),
-        by_reference(lambda: run_each(scan, each[0], each[1])),
-        [each, x],
-    )
-    assert_equal_with_gradients(
-        lambda: run(scan_both_ways, poles),
-        by_reference(lambda: run_each(scan, poles, poles)),
-        [poles, x],
-    )
 
 
 @pytest.mark.parametrize("shape", [(1,), (43,), (2, 2, 64), (4, 0)])
@@ -372,14 +273,6 @@ def test_forms_for_gpus_without_deterministic_kernels(monkeypatch: pytest.Monkey
     assert cumulative_sum(x, 0).tolist() == [1, 3, -torch.inf, -torch.inf]
 
 
-def test_products_refuse_what_they_cannot_do() -> None:
-    x, coefficients = leaf(1, 8, 2), leaf(2, 15)
-    y = LagKernel(coefficients, -7).multiply(x).square().sum()
-    (gradient,) = torch.autograd.grad(y, x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
-
-
 def unit(key: Tensor) -> Tensor:
     return functional.normalize(key, dim=-1)
 
@@ -397,7 +290,7 @@ LONG = {
         functional.logsigmoid(a[:, None, :, 0]),
     ),
     "selective scan": lambda a, b, x, y, z: selective_scan(
-        x, a.sigmoid(), -b[0, :4].exp(), y[:, :, None], z[:, :, None]
+        Selection(x, a.sigmoid(), y[:, :, None], z[:, :, None]), -b[0, :4].exp()
     ),
 }  # fmt: skip
 """Each of its decays (the first, from near 0 to near 1) and of four others."""

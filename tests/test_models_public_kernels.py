@@ -20,20 +20,19 @@ from conftest import ROOT
 from lra.runtime.environment import versions
 from models.fast import public_kernels
 from models.fast.public_kernels import installed_packages
-from models.ops.recurrences import decaying_attention, delta_rule, selective_scan
+from models.ops.recurrences import Selection, decaying_attention, delta_rule, selective_scan
 from models.ops.reference import KERNEL_CHOICE
 from references import assert_equal_with_gradients, by_reference
 
 KERNELS = [
     public_kernels.DELTA_RULE,
     public_kernels.DECAYING_ATTENTION,
-    public_kernels.SCAN,
     public_kernels.SELECTIVE_SCAN,
 ]
 
 STAND_IN = """
 import torch
-from models.ops.recurrences import selective_scan
+from models.ops.recurrences import Selection, selective_scan
 
 CALLS = []
 
@@ -45,7 +44,7 @@ def selective_scan_fn(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_
     assert all(x.is_contiguous() and x.dtype == torch.float32 for x in (u, delta, A, B, C))
     CALLS.append(u.shape)
     into, out = (x.permute(0, 3, 1, 2) for x in (B, C))
-    return selective_scan.__wrapped__(u.mT, delta.mT, A, into, out).mT
+    return selective_scan.__wrapped__(Selection(u.mT, delta.mT, into, out), A).mT
 """
 """A module with the interface of mamba-ssm's, whose kernel is in CUDA C++."""
 
@@ -100,7 +99,11 @@ def draw_selective(states: int = 4, dtype: torch.dtype = torch.float32) -> list[
     x, step = torch.randn(2, 2, 20, 6, dtype=dtype)
     into, out = torch.randn(2, 2, 20, 2, states, dtype=dtype)
     poles = -torch.rand(6, states, dtype=dtype)
-    return [part.requires_grad_() for part in (x, step.abs(), poles, into, out)]
+    return [part.requires_grad_() for part in (x, step.abs(), into, out, poles)]
+
+
+def scan_selective(*given: Tensor, bias: Tensor | None = None) -> Tensor:
+    return selective_scan(Selection(*given[:4]), given[4], bias)
 
 
 def draw_heads(size: int = 16, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
@@ -113,7 +116,7 @@ def test_selective_scans_run_by_mamba_ssm(messages: list[str], stand_in: Callabl
     given = draw_selective()
 
     def compute() -> Tensor:
-        return selective_scan(*given)
+        return scan_selective(*given)
 
     assert_equal_with_gradients(compute, by_reference(compute), given, 1e-5)
     assert stand_in() == 1
@@ -129,9 +132,9 @@ def test_a_package_that_is_not_there_is_named(
 
     monkeypatch.setattr(public_kernels, "version", missing)
     given = draw_selective()
-    found = selective_scan(*given)
-    selective_scan(*given)  # named once
-    torch.testing.assert_close(found, by_reference(lambda: selective_scan(*given))())
+    found = scan_selective(*given)
+    scan_selective(*given)  # named once
+    torch.testing.assert_close(found, by_reference(lambda: scan_selective(*given))())
     assert messages == [
         "selective_scan: computed by our form instead of selective_scan_fn: mamba-ssm is not "
         "installed"
@@ -140,8 +143,8 @@ def test_a_package_that_is_not_there_is_named(
 
 DOUBLE = torch.float64
 REFUSED: dict[str, tuple[Callable[[], Tensor], str]] = {
-    "double precision": (lambda: selective_scan(*draw_selective(dtype=DOUBLE)), "torch.float64"),
-    "biases": (lambda: selective_scan(*draw_selective(), bias=torch.ones(6, 4)), "B has a bias"),
+    "double precision": (lambda: scan_selective(*draw_selective(dtype=DOUBLE)), "torch.float64"),
+    "biases": (lambda: scan_selective(*draw_selective(), bias=torch.ones(6, 4)), "B has a bias"),
     "small heads": (
         lambda: decaying_attention(*draw_heads(8), torch.zeros(1, 2, 5)),
         "heads have 8 channels, expected 16 to 256",

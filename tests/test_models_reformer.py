@@ -14,10 +14,7 @@ from torch.nn import functional
 
 from conftest import build_mixer
 from models.base import MixerContext, begin_step
-from models.ops.hashed_attention import (
-    hash_vectors,
-    hashed_attention,
-)
+from models.ops.hashed_attention import Chunks, hash_vectors, hashed_attention
 from models.reformer import Reformer
 from references import close
 
@@ -70,7 +67,7 @@ def test_rounds_are_combined_as_in_the_paper(causal: bool, look_ahead: bool) -> 
     options: dict[str, Any] = {"chunk_length": 4, "look_ahead": look_ahead, "causal": causal}
     found = hashed_attention(
         query[None, None], value[None, None], buckets[None, None],
-        torch.arange(length)[None] < count, num_buckets=5, **options,
+        torch.arange(length)[None] < count, Chunks(5, 4, look_ahead and not causal, causal),
     )[0, 0]  # fmt: skip
     key = query / query.square().mean(dim=-1, keepdim=True).add(1e-6).sqrt()
     for i in range(count):

@@ -20,27 +20,16 @@ from models.initial_values import (
     INITIAL_DISTRIBUTIONS,
     Distribution,
     Fan,
-    Initialization,
     parse_initial_distribution,
 )
 from requested import LRA_ALONE, resolve
 
-
-class OfSize(Initialization):
-    """An initialization whose deviation is a root mean square, as the mean is not stated."""
-
-
-def _measured(mean: float, deviation: float) -> Initialization:
-    """Describe a parameter whose values released code computes."""
-    return Initialization(mean, deviation, lambda tensor: tensor)
-
-
 MEASURES: Mapping[str, Distribution] = {
     **INITIAL_DISTRIBUTIONS,
-    "moments": lambda fan, mean, deviation: _measured(mean, deviation),  # of what is drawn
-    "values": lambda fan, mean, deviation: _measured(mean, deviation),  # of given values
+    "moments": lambda x, fan, mean, spread: x.normal_(mean, spread),  # of what is drawn
+    "values": lambda x, fan, mean, spread: x.normal_(mean, spread),  # of given values
     # Of given values, in a basis that a library chooses.
-    "root_mean_square": lambda fan, size: OfSize(0.0, size, lambda tensor: tensor),
+    "root_mean_square": lambda x, fan, size: x.normal_(0, size),
 }
 """The laws of settings files: those that settings know, and the moments of others."""
 Laws = dict[str, dict[str, str]]
@@ -79,24 +68,28 @@ def shallow(mixer: str, task: str, *overrides: str, place: Place = (None, None))
     return Classifier(config, config.build_task().info)
 
 
-def fault(start: Initialization, values: Tensor) -> str | None:
+def moments(values: Tensor, law: str) -> tuple[float, float]:
+    """Measure mean and deviation, or the root mean square of a law that states no mean."""
+    if law.startswith("root_mean_square"):
+        return 0.0, values.square().mean().sqrt().item()
+    return values.mean().item(), values.std(correction=0).item()
+
+
+def fault(law: str, fan: Fan, values: Tensor) -> str | None:
     """Say how far values are from a law, if they are farther than chance would have it."""
-    mean, deviation = values.mean().item(), values.std(correction=0).item()
-    if isinstance(start, OfSize):
-        mean, deviation = 0.0, values.square().mean().sqrt().item()
-    slack = max(5 / math.sqrt(2 * values.numel()), 0.05) * start.deviation + 2e-3 * abs(start.mean)
-    if abs(mean - start.mean) <= slack and abs(deviation - start.deviation) <= slack:
+    drawn = parse_initial_distribution(law, MEASURES)(torch.empty(2**16), fan)
+    (mean, deviation), expected = moments(values, law), moments(drawn, law)
+    slack = max(5 / math.sqrt(2 * values.numel()), 0.05) * expected[1] + 2e-3 * abs(expected[0])
+    if abs(mean - expected[0]) <= slack and abs(deviation - expected[1]) <= slack:
         return None
-    found = f"mean {mean:.4g}, deviation {deviation:.4g}"
-    return f"{found}; expected {start.mean:.4g}, {start.deviation:.4g}"
+    return f"mean {mean:.4g}, deviation {deviation:.4g}; expected {expected}"
 
 
 def faults(mixer: str, place: Place, own: Laws) -> list[str]:
     """Measure all parameters of a mixer's models; those of a pattern and law together."""
     stated = {**own, **OF_NORMS}
     found: list[str] = []
-    measured: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
-    laws: dict[tuple[str, str], Initialization] = {}
+    measured: dict[tuple[str, str, Fan], list[Tensor]] = defaultdict(list)
     for task in sorted({task for by in own.values() for task in by}):
         model = shallow(mixer, task, place=place)
         fan_of = compute_fans(model)
@@ -106,16 +99,13 @@ def faults(mixer: str, place: Place, own: Laws) -> list[str]:
             if pattern is None or law is None:
                 found.append(f"{parameter} on {task}: no law is stated")
                 continue
-            start = parse_initial_distribution(law, MEASURES)(fan_of[parameter])
-            key = pattern, f"{start.mean:.6g} {start.deviation:.6g}"
-            measured[key].append(tensor.detach().flatten())
-            laws[key] = start
+            measured[pattern, law, fan_of[parameter]].append(tensor.detach().flatten())
     found += [
         f"{pattern}: {what}"
-        for (pattern, law), tensors in measured.items()
-        if (what := fault(laws[pattern, law], torch.cat(tensors))) is not None
+        for (pattern, law, fan), tensors in measured.items()
+        if (what := fault(law, fan, torch.cat(tensors))) is not None
     ]
-    used = {pattern for pattern, _ in measured}
+    used = {pattern for pattern, *_ in measured}
     return found + [f"{pattern}: fits nothing" for pattern in own if pattern not in used]
 
 
@@ -126,19 +116,27 @@ def test_parameters_start_as_released_or_as_a_word_says(mixer: str, place: Place
 
 
 def test_what_a_law_draws_has_its_moments() -> None:
-    numbers_of = {"uniform": "-1 3", "xavier_uniform_of": "3"}
-    numbers_of |= dict.fromkeys(["constant", "normal", "truncated_normal"], "0.5")
-    for law in INITIAL_DISTRIBUTIONS:
-        numbers = numbers_of.get(law, "")
-        start = parse_initial_distribution(f"{law} {numbers}")(Fan(inputs=200, outputs=300))
-        assert fault(start, start.draw(torch.full((300, 200), math.nan))) is None, law
+    third = 3**-0.5  # the deviation of a uniform distribution from -1 to 1
+    expected = {
+        "zeros": (0, 0), "ones": (1, 0), "constant 0.5": (0.5, 0), "normal 0.5": (0, 0.5),
+        "truncated_normal 0.5": (0, 0.5), "uniform -1 3": (1, 2 * third),
+        "linear": (0, third * 200**-0.5), "lecun_normal": (0, 200**-0.5),
+        "fan_out_normal": (0, 300**-0.5), "xavier_uniform": (0, third * (6 / 500) ** 0.5),
+        "xavier_uniform_of 3": (0, third * (6 / 300) ** 0.5),
+    }  # fmt: skip
+    assert [law.split()[0] for law in expected] == list(INITIAL_DISTRIBUTIONS)
+    for law, found in expected.items():
+        drawn = parse_initial_distribution(law)(torch.full((2**20,), math.nan), Fan(200, 300))
+        assert moments(drawn, law) == pytest.approx(found, rel=0.01, abs=2e-3), law
+    cut = parse_initial_distribution("truncated_normal 1")(torch.empty(2**16), Fan(0, 0))
+    assert cut.abs().max() < 2.3
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("zero", "unknown distribution 'zero'; expected one of zeros, "),
-        ("normal -3", "distribution 'normal -3': expected a standard deviation"),
+        ("normal -3", "distribution 'normal -3': expected a deviation"),
     ],
 )
 def test_a_wrong_law_is_refused(text: str, message: str) -> None:

@@ -27,7 +27,7 @@ from models.layers.basic import (
     linear_pair,
 )
 from models.layers.norms import BatchNorm, ScaleNorm
-from models.ops.reference import keep_forms
+from models.ops.reference import reference_forms, reference_forms_are_used
 from tasks.base import TaskInfo
 
 # Packed positions have no padding, so these norms need no mask.
@@ -194,7 +194,8 @@ class Block(nn.Module):
 
     def checkpointed(self, x: Tensor, packing: Packing) -> Tensor:
         """Compute `forward`, keep only x, and compute it again in the backward pass."""
-        again = _recompute(self, keep_forms())
+        # The backward pass may run on another thread, which does not know this context.
+        again = _recompute(self, reference_forms(reference_forms_are_used()))
         contexts = lambda: (contextlib.nullcontext(), again)  # noqa: E731
         result = checkpoint(self, x, packing, use_reentrant=False, context_fn=contexts)
         assert isinstance(result, Tensor)

@@ -244,7 +244,7 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
         for pattern in patterns:
             unused.discard(pattern)
             try:
-                parse_initial_distribution(starts[pattern])(fan_of[name]).draw(parameter)
+                parse_initial_distribution(starts[pattern])(parameter, fan_of[name])
             except ZeroDivisionError:
                 raise UserError(
                     f"model.starts: distribution {starts[pattern]} needs the size of a linear map, "

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from common.tensors import copy_together
-from models.layers.long_convolution import cache_kernels
+from models.layers.kernel_cache import cache_kernels
 
 SHORTEST_OVER_LONGEST = 0.7
 """Least length of a sequence in a group, as a share of its longest one's."""

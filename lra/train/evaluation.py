@@ -15,7 +15,7 @@ from common.progress import is_live
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.train.gradient import autocast_of
 from lra.train.scores import Output, Score, keep_output, score_outputs
-from models.layers.long_convolution import cache_kernels
+from models.layers.kernel_cache import cache_kernels
 from tasks.base import Batch, Split, TaskInfo
 from tasks.batch import evaluation_batches
 

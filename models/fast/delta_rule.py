@@ -63,8 +63,8 @@ class _Compiled(Function):
     def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         *given, states = ctx.saved_tensors
         to_given = [torch.empty_like(part) for part in given]
-        pairs = len(states)
-        run_compiled(run_pairs_back, pairs, TILE, given, states, to_y.contiguous(), to_given)
+        saved = *given, states, to_y.contiguous()
+        run_compiled(run_pairs_back, len(states), TILE, saved, to_given)
         return tuple(to_given)
 
 
@@ -228,16 +228,14 @@ def _store_back(  # noqa: PLR0917 (compiled functions take positional arguments 
 
 
 @_compiled
-def run_pairs_back(  # noqa: PLR0917 (compiled functions take positional arguments alone)
-    pairs: tuple[int, int],
-    tile: int,
-    given: tuple[Array, ...],
-    states: Array,
-    to_y: Array,
-    to_given: tuple[Array, ...],
+def run_pairs_back(
+    pairs: tuple[int, int], tile: int, given: tuple[Array, ...], to_given: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
-    """Write the gradients of what `run_pairs` is given from those of y, from the last tile on."""
-    query, key, value, rate, fade = given
+    """Write the gradients of what `run_pairs` is given, from the last tile on.
+
+    What is given here are its arguments, the states before the tiles, and the gradients of y.
+    """
+    query, key, value, rate, fade, states, to_y = given
     to_query, to_key, to_value, to_rate, to_fade = to_given
     length, channels = key.shape[1:]
     size = value.shape[2]

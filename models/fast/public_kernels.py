@@ -1,8 +1,8 @@
 """Kernels of public packages, which can run in place of our forms on a GPU.
 
-fla-core (fla-org/flash-linear-attention, MIT) has the delta rule, attention with decays and the
-recurrence of HGRN; mamba-ssm (state-spaces/mamba, Apache-2.0) has Mamba's selective scan. Arguments
-that a package does not support run in our form, and a debug message says why.
+fla-core (fla-org/flash-linear-attention, MIT) has the delta rule and attention with decays, and
+mamba-ssm (state-spaces/mamba, Apache-2.0) has Mamba's selective scan. Arguments that a package does
+not support run in our form, and a debug message says why.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, ParamSpec
 import torch
 from torch import Tensor
 
+from models.ops.recurrences import Selection
 from models.ops.reference import KERNEL_CHOICE
 
 logger = logging.getLogger(__name__)
@@ -32,8 +33,6 @@ HEAD_SIZES = range(16, 257)
 """Channels of a head for which fla-core has kernels."""
 MOST_STATES = 256
 """States of a channel for which mamba-ssm has a kernel."""
-MOST_ROTATED = 2**27
-"""Most numbers of a complex recurrence; its rotations in double precision then take 2 GiB."""
 
 FLA = ("fla-core", "triton")
 MAMBA = ("mamba-ssm",)
@@ -142,10 +141,14 @@ def _refuse_products(*sizes: int) -> str | None:
     return None
 
 
+def _refuse_heads(*given: Tensor, **options: Any) -> str | None:
+    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
+
+
 def _refuse_delta(*given: Tensor, **options: Any) -> str | None:
     if not torch.backends.cuda.matmul.allow_tf32:
         return "it solves triangular systems in TF32, which train.tf32=true allows"
-    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
+    return _refuse_heads(*given)
 
 
 def _run_delta(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
@@ -158,10 +161,6 @@ DELTA_RULE = PublicKernel(
 )
 
 
-def _refuse_attention(*given: Tensor, **options: Any) -> str | None:
-    return _refuse_types(*given) or _refuse_products(given[0].shape[-1], given[2].shape[-1])
-
-
 def _run_attention(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
     query, key, value, log_decay = given
     shared = value.shape[1] // query.shape[1]
@@ -171,53 +170,25 @@ def _run_attention(entry: Entry, *given: Tensor, **options: Any) -> Tensor:
 
 
 DECAYING_ATTENTION = PublicKernel(
-    FLA, "fla.ops.simple_gla", "chunk_simple_gla", _run_attention, _refuse_attention
+    FLA, "fla.ops.simple_gla", "chunk_simple_gla", _run_attention, _refuse_heads
 )
 
 
-def _refuse_scan(factors: Tensor, x: Tensor, *, reverse: bool) -> str | None:
-    if factors.dim() == 1:
-        return "factors are the same at all positions"
-    if not factors.is_complex():
-        return "decays are real, and may be negative"
-    if x.numel() > MOST_ROTATED:
-        return f"there are {x.numel()} numbers, expected at most {MOST_ROTATED}"
-    return _refuse_types(factors.real, x.real)
-
-
-def _run_scan(entry: Entry, factors: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
-    """Run a complex recurrence as real ones of its real and imaginary parts.
-
-    With turns[k] the product of the directions of all factors up to k, h[k] / turns[k] decays by
-    absolute values alone. It has no gradient; that of `scan` is another recurrence.
-    """
-    if reverse:
-        return _run_scan(entry, factors.flip(1), x.flip(1), reverse=False).flip(1)
-    precise = factors.to(torch.complex128)
-    turns = torch.where(precise == 0, 1, precise.sgn()).cumprod(dim=1).to(factors.dtype)
-    parts = torch.view_as_real((x * turns.conj()).resolve_conj()).flatten(-2)
-    log_decay = factors.abs().log().repeat_interleave(2, dim=-1)
-    states = entry(parts, log_decay)[0]
-    return turns * torch.view_as_complex(states.unflatten(-1, (-1, 2)))
-
-
-SCAN = PublicKernel(FLA, "fla.ops.hgrn", "fused_recurrent_hgrn", _run_scan, _refuse_scan)
-
-
-def _refuse_selective(*given: Tensor, bias: Tensor | None = None) -> str | None:
-    poles = given[2]
+def _refuse_selective(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> str | None:
     if poles.is_complex():
         return "poles are complex"
     if bias is not None:
         return "B has a bias"
     if poles.shape[1] > MOST_STATES:
         return f"channels have {poles.shape[1]} states, expected at most {MOST_STATES}"
-    return _refuse_types(*given)
+    return _refuse_types(*inputs, poles)
 
 
-def _run_selective(entry: Entry, *given: Tensor, bias: Tensor | None = None) -> Tensor:
+def _run_selective(
+    entry: Entry, inputs: Selection, poles: Tensor, bias: Tensor | None = None
+) -> Tensor:
     """Run mamba-ssm's scan, whose positions are last: (batch, channels, length)."""
-    x, step, poles, into, out = given
+    x, step, into, out = inputs
     x, step = (part.mT.contiguous() for part in (x, step))
     into, out = (part.permute(0, 2, 3, 1).contiguous() for part in (into, out))
     return entry(x, step, poles.contiguous(), into, out).mT

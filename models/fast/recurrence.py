@@ -16,7 +16,6 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from models.fast.public_kernels import SCAN, on_gpu_by
 from models.ops.vandermonde import block_length
 
 OF_MATRICES = 5
@@ -92,7 +91,6 @@ def _moved(x: Tensor, to_later: bool) -> Tensor:
     return moved
 
 
-@on_gpu_by(SCAN)
 def _run(factors: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
     """Run all of about sqrt(length) chunks at once, and then carry states from chunk to chunk.
 

@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from models.fast.public_kernels import SELECTIVE_SCAN, on_gpu_by
 from models.fast.recurrence import scan
 from models.fast.workers import run_compiled
+from models.ops.recurrences import Selection
 
 BLOCK = 2**29
 """Largest number of states of a block of channels that are in memory at once, on a GPU."""
@@ -31,20 +32,13 @@ TILE = 2**19
 
 
 @on_gpu_by(SELECTIVE_SCAN)
-def selective_scan(
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    *,
-    bias: Tensor | None = None,
-) -> Tensor:
+def selective_scan(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tensor:
     """See `models.ops.recurrences.selective_scan`."""
+    x, step, into, out = inputs
     if x.numel() == 0 or poles.numel() == 0:
         return torch.zeros_like(x)
     if x.device.type != "cpu":
-        return selective_scan_by_blocks(x, step, poles, into, out, bias=bias)
+        return selective_scan_by_blocks(inputs, poles, bias)
     groups = into.shape[2]
     x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
     bias = torch.zeros_like(poles) if bias is None else bias
@@ -67,8 +61,7 @@ class _Compiled(Function):
         for tile in _tiles(x, poles):
             states.append(state.clone())
             decay = _decay(step[:, tile], poles)
-            arrays = decay, (x, step), (into, out, bias), state, y
-            run_compiled(run_tile, pairs, tile.start, *arrays)
+            run_compiled(run_tile, pairs, tile.start, decay, (x, step, into, out, bias, state), y)
         ctx.save_for_backward(x, step, poles, into, out, bias, *states)
         return y
 
@@ -76,17 +69,16 @@ class _Compiled(Function):
     @once_differentiable
     def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, step, poles, into, out, bias, *states = ctx.saved_tensors
-        to_inputs = [torch.empty_like(x) for _ in range(2)]
-        to_state, *to_parameters = (torch.zeros_like(states[0]) for _ in range(3))
-        to_maps = [torch.zeros_like(into), torch.zeros_like(out), *to_parameters]
-        inputs, maps = (x, step, to_y.contiguous()), (into, out, bias, poles)
-        pairs = len(x) * into.shape[2]
+        to_x, to_step = torch.empty_like(x), torch.empty_like(x)
+        to_into, to_out = torch.zeros_like(into), torch.zeros_like(out)
+        to_state, to_bias, to_poles = (torch.zeros_like(states[0]) for _ in range(3))
+        to_given = to_x, to_step, to_into, to_out, to_bias, to_poles, to_state
+        pairs, to_y = len(x) * into.shape[2], to_y.contiguous()
         for tile, state in reversed(list(zip(_tiles(x, poles), states, strict=True))):
             decay = _decay(step[:, tile], poles)
-            arrays = decay, inputs, maps, state, to_inputs, to_maps, to_state
-            run_compiled(run_tile_back, pairs, tile.start, *arrays)
-        to_into, to_out, to_bias, to_poles = to_maps
-        return *to_inputs, to_poles.sum(dim=0), to_into, to_out, to_bias.sum(dim=0)
+            given = x, step, to_y, into, out, bias, poles, state
+            run_compiled(run_tile_back, pairs, tile.start, decay, given, to_given)
+        return to_x, to_step, to_poles.sum(dim=0), to_into, to_out, to_bias.sum(dim=0)
 
 
 def _tiles(x: Tensor, poles: Tensor) -> list[slice]:
@@ -107,24 +99,18 @@ def _decay(step: Tensor, poles: Tensor) -> Tensor:
 
 
 def selective_scan_by_blocks(
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    *,
-    bias: Tensor | None = None,
+    inputs: Selection, poles: Tensor, bias: Tensor | None = None
 ) -> Tensor:
     """Compute `selective_scan` by blocks of channels, on any device."""
-    (batch, length, _), groups = x.shape, into.shape[2]
-    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    (batch, length, _), groups = inputs.x.shape, inputs.into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in inputs[:2])
     poles, *biases = (part.unflatten(0, (groups, -1)) for part in (poles, bias) if part is not None)
     states = poles.shape[2] * (2 if poles.is_complex() else 1)
     width = max(1, BLOCK // (batch * length * groups * states))
     # Each block has some channels of every group.
     results = [
-        checkpoint(_block, *given[:3], into, out, *given[3:], use_reentrant=False)
-        for given in zip(
+        checkpoint(_block, inputs._replace(x=x, step=step), *given, use_reentrant=False)
+        for x, step, *given in zip(
             *(part.split(width, dim=-1) for part in (x, step)),
             *(part.split(width, dim=1) for part in (poles, *biases)),
             strict=True,
@@ -133,18 +119,11 @@ def selective_scan_by_blocks(
     return torch.cat(results, dim=-1).flatten(2)
 
 
-def _block(  # noqa: PLR0917 (checkpoint passes positional arguments)
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    bias: Tensor | None = None,
-) -> Tensor:
+def _block(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute `selective_scan` of x and dt, (batch, length, groups, some channels)."""
-    decay = (step[..., None] * poles).exp()
-    into, out = into[..., None, :], out[..., None]
-    added = (step * x)[..., None] * (into if bias is None else into + bias)
+    decay = (inputs.step[..., None] * poles).exp()
+    into, out = inputs.into[..., None, :], inputs.out[..., None]
+    added = (inputs.step * inputs.x)[..., None] * (into if bias is None else into + bias)
     states = scan(decay.flatten(2), added.expand_as(decay).flatten(2)).unflatten(2, poles.shape)
     if not states.is_complex():
         return (states @ out)[..., 0]
@@ -159,17 +138,12 @@ _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz",
 """Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = tuple[Array, ...]
 
 
 @_compiled
-def run_tile(  # noqa: PLR0917 (compiled functions take positional arguments alone)
-    pairs: tuple[int, int],
-    start: int,
-    decay: Array,
-    inputs: tuple[Array, Array],
-    maps: tuple[Array, Array, Array],
-    state: Array,
-    y: Array,
+def run_tile(
+    pairs: tuple[int, int], start: int, decay: Array, given: Arrays, y: Array
 ) -> None:  # pragma: no cover (compiled)
     """Run the states over a tile, and write the results to y.
 
@@ -177,13 +151,12 @@ def run_tile(  # noqa: PLR0917 (compiled functions take positional arguments alo
         pairs: the first one, and the one behind the last.
         start: first position of the tile.
         decay: (batch, tile, groups, states, size), exp(dt A).
-        inputs: x and dt, (batch, length, groups, size).
-        maps: B and C, (batch, length, groups, states), and what is added to B, (groups, states,
-            size).
-        state: (batch, groups, states, size), before the tile, and afterwards behind it.
+        given: x and dt, (batch, length, groups, size); B and C, (batch, length, groups, states);
+            what is added to B, (groups, states, size); and the states, (batch, groups, states,
+            size), before the tile, and afterwards behind it.
         y: (batch, length, groups, size), written.
     """
-    (x, step), (into, out, bias) = inputs, maps
+    x, step, into, out, bias, state = given
     groups, size = x.shape[2:]
     added = np.empty(size, x.dtype)
     total = np.empty(size, x.dtype)
@@ -206,16 +179,11 @@ def run_tile(  # noqa: PLR0917 (compiled functions take positional arguments alo
 
 
 @_compiled
-def _remember(  # noqa: PLR0917 (compiled functions take positional arguments alone)
-    before: Array,
-    place: tuple[int, int, int],
-    decay: Array,
-    inputs: tuple[Array, Array],
-    maps: tuple[Array, Array],
-    state: Array,
+def _remember(
+    before: Array, place: tuple[int, int, int], decay: Array, given: Arrays
 ) -> None:  # pragma: no cover (compiled)
     """Write the states before and behind each position of a tile: (tile + 1, states, size)."""
-    (x, step), (into, bias) = inputs, maps
+    x, step, into, bias, state = given
     b, group, start = place
     size = x.shape[3]
     added = np.empty(size, x.dtype)
@@ -235,25 +203,12 @@ def _remember(  # noqa: PLR0917 (compiled functions take positional arguments al
 
 
 @_compiled
-def run_tile_back(  # noqa: PLR0917 (compiled functions take positional arguments alone)
-    pairs: tuple[int, int],
-    start: int,
-    decay: Array,
-    inputs: tuple[Array, Array, Array],
-    maps: tuple[Array, Array, Array, Array],
-    state: Array,
-    to_inputs: tuple[Array, Array],
-    to_maps: tuple[Array, Array, Array, Array],
-    to_state: Array,
+def run_tile_back(
+    pairs: tuple[int, int], start: int, decay: Array, given: Arrays, to_given: Arrays
 ) -> None:  # pragma: no cover (compiled)
-    """Compute the gradients of a tile; see `run_tile`.
-
-    Those of x, dt, B and C are written. Those of what is added to B and of A are added up for each
-    sequence, (batch, groups, states, size). `to_state` has the gradients of the states behind the
-    tile, and afterwards those of the states before it.
-    """
-    (x, step, to_y), (into, out, bias, poles) = inputs, maps
-    (to_x, to_step), (to_into, to_out, to_bias, to_poles) = to_inputs, to_maps
+    """Write the gradients of a tile, see `run_tile`; of A and the bias add them up by sequence."""
+    x, step, to_y, into, out, bias, poles, state = given
+    to_x, to_step, to_into, to_out, to_bias, to_poles, to_state = to_given
     groups, size = x.shape[2:]
     tile, states = decay.shape[1], decay.shape[3]
     before = np.empty((tile + 1, states, size), decay.dtype)
@@ -263,7 +218,7 @@ def run_tile_back(  # noqa: PLR0917 (compiled functions take positional argument
     to_dt = np.empty(size, x.dtype)
     for pair in range(pairs[0], pairs[1]):
         b, group = pair // groups, pair % groups
-        _remember(before, (b, group, start), decay, (x, step), (into, bias), state)
+        _remember(before, (b, group, start), decay, (x, step, into, bias, state))
         for k in range(tile - 1, -1, -1):
             t = start + k
             for i in range(size):

@@ -13,23 +13,23 @@ from torch.nn import functional
 
 from models.layers.basic import LinearMap
 from models.layers.state_space import complex_dtype, complex_parameter, random_complex
-from models.ops.recurrences import decaying_attention, selective_scan
+from models.ops.recurrences import Selection, decaying_attention, selective_scan
 
 DrawSteps = Callable[[int], Tensor]
 """Draws the initial time steps of a number of channels or heads, see `draw_step_biases`."""
 
 
-class Selection(NamedTuple):
-    """The inputs of the states at each position."""
+class StateSizes(NamedTuple):
+    """Sizes of selective states; each kind uses some of them."""
 
-    x: Tensor
-    """(..., channels), the values that enter the states."""
-    step: Tensor
-    """(..., channels) time steps, or (..., heads) for heads of equally many channels."""
-    into: Tensor
-    """(..., groups, states), B."""
-    out: Tensor
-    """(..., groups, states), C."""
+    channels: int
+    num_states: int
+    num_heads: int
+    """Number of heads, or of blocks, with equally many channels each."""
+    num_groups: int
+    """Number of groups of heads that share B and C."""
+    rank: int
+    """Rank of the map to the time steps of channels."""
 
 
 class SelectiveStates(nn.Module, abc.ABC):
@@ -43,10 +43,9 @@ class SelectiveStates(nn.Module, abc.ABC):
     factor: nn.Parameter
     """D, (channels,) or one for each head."""
 
-    def __init__(self, channels: int, *, num_states: int, convolved: int, direct: int) -> None:
+    def __init__(self, sizes: StateSizes, *, convolved: int, direct: int) -> None:
         super().__init__()
-        self.channels = channels
-        self.num_states = num_states
+        self.channels, self.num_states, self.num_heads, self.num_groups, self.rank = sizes
         self.convolved = convolved
         self.direct = direct
 
@@ -63,8 +62,8 @@ class SelectiveStates(nn.Module, abc.ABC):
         return self.factor
 
     @abc.abstractmethod
-    def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        """Name the parameters without weight decay: those of "steps", and the "others"."""
+    def undecayed(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        """Return the parameters without weight decay: those of time steps, and the others."""
 
     def bias(self) -> Tensor | None:
         """Return the bias that is added to B, (channels, states), or None."""
@@ -73,7 +72,7 @@ class SelectiveStates(nn.Module, abc.ABC):
     @staticmethod
     def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
         """Run over sequences without the direct term D: (batch, length, channels)."""
-        return selective_scan(chosen.x, chosen.step, poles, chosen.into, chosen.out, bias=bias)
+        return selective_scan(chosen, poles, bias)
 
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: (batch, channels, states)."""
@@ -136,9 +135,9 @@ def mix_as_one(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) -
 class MambaStates(SelectiveStates):
     """The states of Mamba (Gu and Dao 2023, section 3): real poles, and steps of low rank."""
 
-    def __init__(self, channels: int, *, num_states: int, rank: int, steps: DrawSteps) -> None:
-        super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
-        self.rank = rank
+    def __init__(self, sizes: StateSizes, steps: DrawSteps) -> None:
+        super().__init__(sizes, convolved=sizes.channels, direct=0)
+        channels, num_states, _, _, rank = sizes
         self.maps = LinearMap(channels, rank + 2 * num_states, bias=False)
         self.time = LinearMap(rank, channels)
         nn.init.uniform_(self.time.weight, -(rank**-0.5), rank**-0.5)
@@ -157,8 +156,8 @@ class MambaStates(SelectiveStates):
         """See `SelectiveStates.poles`: -1, -2, ... at the start, S4D-Real."""
         return -self.log_rate.exp()
 
-    def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        return {"steps": [self.time.bias], "others": [self.log_rate, self.factor]}
+    def undecayed(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        return [self.time.bias], [self.log_rate, self.factor]
 
 
 class HeadStates(SelectiveStates):
@@ -167,14 +166,10 @@ class HeadStates(SelectiveStates):
     Groups of heads share B and C.
     """
 
-    def __init__(
-        self, channels: int, *, num_states: int, num_heads: int, num_groups: int, steps: DrawSteps
-    ) -> None:
-        maps = 2 * num_groups * num_states
-        convolved = channels + maps
-        super().__init__(channels, num_states=num_states, convolved=convolved, direct=num_heads)
-        self.num_heads = num_heads
-        self.num_groups = num_groups
+    def __init__(self, sizes: StateSizes, steps: DrawSteps) -> None:
+        channels, num_states, num_heads, num_groups, _ = sizes
+        convolved = channels + 2 * num_groups * num_states
+        super().__init__(sizes, convolved=convolved, direct=num_heads)
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16).log())
         self.step_bias = nn.Parameter(steps(num_heads))
         self.factor = nn.Parameter(torch.ones(num_heads))
@@ -201,8 +196,8 @@ class HeadStates(SelectiveStates):
         """Run as attention with decay, see `decaying_attention`."""
         return _attend(chosen, _exponents(chosen.step, poles))
 
-    def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        return {"steps": [self.step_bias], "others": [self.log_rate, self.factor]}
+    def undecayed(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        return [self.step_bias], [self.log_rate, self.factor]
 
 
 def _exponents(step: Tensor, poles: Tensor) -> Tensor:
@@ -254,11 +249,9 @@ class BlockBiasedStates(SelectiveStates):
     What the paper leaves open follows S4D: poles start as in S4D-Lin, one per conjugate pair.
     """
 
-    def __init__(
-        self, channels: int, *, num_states: int, num_blocks: int, steps: DrawSteps
-    ) -> None:
-        super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
-        self.num_blocks = num_blocks
+    def __init__(self, sizes: StateSizes, steps: DrawSteps) -> None:
+        super().__init__(sizes, convolved=sizes.channels, direct=0)
+        channels, num_states, num_blocks, _, _ = sizes
         size = channels // num_blocks
         bound = size**-0.5
         self.into, self.out = (
@@ -273,7 +266,7 @@ class BlockBiasedStates(SelectiveStates):
         self.factor = nn.Parameter(torch.ones(channels))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        blocks = convolved.unflatten(-1, (self.num_blocks, -1))
+        blocks = convolved.unflatten(-1, (self.num_heads, -1))
         moved = (blocks * self.time).sum(dim=-1, keepdim=True).expand_as(blocks).flatten(-2)
         into, out = (_apply(blocks, torch.view_as_complex(w)) for w in (self.into, self.out))
         # States stand for pairs of conjugates.
@@ -286,9 +279,9 @@ class BlockBiasedStates(SelectiveStates):
     def bias(self) -> Tensor:
         return torch.view_as_complex(self.into_bias)
 
-    def undecayed(self) -> dict[str, list[nn.Parameter]]:
-        slow = [self.log_rate, self.frequency, self.factor, self.into_bias]
-        return {"steps": [self.time, self.step_bias], "others": slow}
+    def undecayed(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        others = [self.log_rate, self.frequency, self.factor, self.into_bias]
+        return [self.time, self.step_bias], others
 
 
 def _apply(x: Tensor, weight: Tensor) -> Tensor:

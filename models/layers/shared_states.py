@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap, build_dropout, linear_map
-from models.layers.long_convolution import compute_once
+from models.layers.kernel_cache import compute_once
 from models.layers.state_space import complex_parameter
 from models.ops.recurrences import scan, scan_both_ways
 

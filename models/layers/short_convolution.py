@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.ops.depthwise import depthwise_convolution
+from models.ops.toeplitz import depthwise_convolution
 
 SMALLEST_STEP = 1e-4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Generic, Literal, TypeVar
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from models.base import (
     DecayingAt,
+    LearningRates,
     Mixer,
     MixerContext,
     Recurrence,
@@ -196,7 +197,7 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
         self.step_lr = step_lr
         self.readout_lr = readout_lr
 
-    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+    def learning_rates(self) -> LearningRates:
         """Return the learning rates of the dynamics, see `Mixer.learning_rates`."""
         rates: dict[nn.Parameter, float | DecayingAt | None] = {}
         if self.readout_lr is not None:

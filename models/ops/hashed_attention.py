@@ -54,6 +54,19 @@ class Arrangement(NamedTuple):
     """(batch, heads, rounds, places): positions of different groups do not see each other."""
 
 
+class Chunks(NamedTuple):
+    """How positions are divided, and which chunks a position sees."""
+
+    num_buckets: int
+    length: int
+    """Positions of a chunk."""
+    look_ahead: bool = False
+    """Whether a position also sees the next chunk."""
+    causal: bool = False
+    """Whether a position sees earlier positions only, without the next chunk. Each bucket then has
+    chunks of its own, and a position sees its own bucket only."""
+
+
 def hash_vectors(x: Tensor, rotations: Tensor, factors: Sequence[int]) -> Tensor:
     """Hash vectors so that those of similar directions probably fall into the same bucket.
 
@@ -81,15 +94,7 @@ def count_directions(factors: Sequence[int]) -> int:
 
 
 def hashed_attention_reference(
-    query: Tensor,
-    value: Tensor,
-    buckets: Tensor,
-    mask: Tensor | None,
-    *,
-    num_buckets: int,
-    chunk_length: int,
-    look_ahead: bool,
-    causal: bool,
+    query: Tensor, value: Tensor, buckets: Tensor, mask: Tensor | None, chunks: Chunks
 ) -> Tensor:
     """Compute `hashed_attention` with a table of all pairs, O(rounds * length^2).
 
@@ -101,12 +106,12 @@ def hashed_attention_reference(
     is_real = torch.ones_like(position, dtype=torch.bool) if mask is None else mask[:, None, None]
     is_sorted_before = _compare(buckets * length + position) < 0
     is_possible = is_real[..., None, :].expand_as(is_sorted_before)
-    if causal:
+    if chunks.causal:
         is_possible = is_possible & (_compare(buckets) == 0)
-    chunk = (is_sorted_before & is_possible).sum(dim=-1) // chunk_length
+    chunk = (is_sorted_before & is_possible).sum(dim=-1) // chunks.length
     lag = _compare(chunk)
-    visible = is_possible & (lag >= -1) & (lag <= (1 if look_ahead and not causal else 0))
-    if causal:
+    visible = is_possible & (lag >= -1) & (lag <= chunks.look_ahead)
+    if chunks.causal:
         visible = visible & (_compare(position) < 0)
     is_own = _compare(position) == 0
     rounds = visible.sum(dim=2).masked_fill(is_own, 0)
@@ -122,15 +127,7 @@ def _compare(x: Tensor) -> Tensor:
 
 @fast_form_of(hashed_attention_reference)
 def hashed_attention(
-    query: Tensor,
-    value: Tensor,
-    buckets: Tensor,
-    mask: Tensor | None,
-    *,
-    num_buckets: int,
-    chunk_length: int,
-    look_ahead: bool,
-    causal: bool,
+    query: Tensor, value: Tensor, buckets: Tensor, mask: Tensor | None, chunks: Chunks
 ) -> Tensor:
     """Attend to real positions in the same and adjacent chunks, O(rounds * length * chunk_length).
 
@@ -142,28 +139,20 @@ def hashed_attention(
     Args:
         query: (batch, heads, length, channels). Keys are queries divided by their root mean square.
         value: (batch, heads, length, channels).
-        buckets: (batch, heads, rounds, length), whole numbers from 0 to num_buckets - 1.
+        buckets: (batch, heads, rounds, length), whole numbers below the number of buckets.
         mask: (batch, length) bool, True at real positions, which come first. None: all are real.
             Queries and values have to be finite at padded positions, too.
-        num_buckets: number of buckets.
-        chunk_length: in positions.
-        look_ahead: whether a position also sees the next chunk, if not causal.
-        causal: whether a position sees earlier positions only. Each bucket then has chunks of its
-            own, and a position sees its own bucket only.
+        chunks: how positions are divided.
     Returns: (batch, heads, length, channels).
     """
-    rounds = buckets.shape[2]
-    arranged = arrange(buckets, mask, num_buckets, chunk_length, causal=causal)
+    rounds, arranged = buckets.shape[2], arrange(buckets, mask, chunks)
     query, value = (
         _to_places(x[:, :, None].expand(-1, -1, rounds, -1, -1), arranged)
-        .unflatten(3, (-1, chunk_length))
+        .unflatten(3, (-1, chunks.length))
         for x in (query, value)
     )  # fmt: skip
-    key, value = (
-        _join_chunks(x, 0, look_ahead=look_ahead and not causal)
-        for x in (_normalized(query), value)
-    )
-    hidden = _hidden_pairs(arranged, mask, chunk_length, look_ahead=look_ahead, causal=causal)
+    key, value = (_join_chunks(x, 0, chunks) for x in (_normalized(query), value))
+    hidden = _hidden_pairs(arranged, mask, chunks)
     mixed, log_sum = (
         _to_positions(x.flatten(3, 4), arranged) for x in _attend(query, key, value, hidden)
     )
@@ -192,9 +181,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> tuple[
     return weights.to(value.dtype) @ value / total, largest + total.log()
 
 
-def arrange(
-    buckets: Tensor, mask: Tensor | None, num_buckets: int, chunk_length: int, *, causal: bool
-) -> Arrangement:
+def arrange(buckets: Tensor, mask: Tensor | None, chunks: Chunks) -> Arrangement:
     """Sort positions by bucket; see `hashed_attention` for the arguments.
 
     If causal, each bucket is a group, and each group starts a new chunk. The number of places is
@@ -203,16 +190,16 @@ def arrange(
     length = buckets.shape[-1]
     index = torch.arange(length, device=buckets.device)
     if mask is not None:
-        buckets = buckets.masked_fill(~mask[:, None, None], num_buckets)
+        buckets = buckets.masked_fill(~mask[:, None, None], chunks.num_buckets)
     order = (buckets * length + index).argsort(dim=-1)
-    group = buckets.gather(-1, order) if causal else torch.zeros_like(order)
+    group = buckets.gather(-1, order) if chunks.causal else torch.zeros_like(order)
     rank = index - torch.searchsorted(group, group)
-    within = rank % chunk_length
-    place = ((within == 0).cumsum(dim=-1) - 1) * chunk_length + within
-    chunks = -(-length // chunk_length)
-    if causal:
-        chunks = length // chunk_length + min(num_buckets + 1, length)
-    empty = order.new_full((*order.shape[:-1], chunks * chunk_length), length)
+    within = rank % chunks.length
+    place = ((within == 0).cumsum(dim=-1) - 1) * chunks.length + within
+    count = -(-length // chunks.length)
+    if chunks.causal:
+        count = length // chunks.length + min(chunks.num_buckets + 1, length)
+    empty = order.new_full((*order.shape[:-1], count * chunks.length), length)
     return Arrangement(
         position=empty.scatter(-1, place, order),
         place=torch.empty_like(order).scatter(-1, order, place),
@@ -220,32 +207,30 @@ def arrange(
     )
 
 
-def _hidden_pairs(
-    arranged: Arrangement, mask: Tensor | None, chunk_length: int, *, look_ahead: bool, causal: bool
-) -> Tensor:
+def _hidden_pairs(arranged: Arrangement, mask: Tensor | None, chunks: Chunks) -> Tensor:
     """Return which keys queries do not see: bool, (batch, heads, rounds, chunks, queries, keys)."""
     length = arranged.place.shape[-1]
     position, group = (
-        x.unflatten(3, (-1, chunk_length)) for x in (arranged.position, arranged.group)
+        x.unflatten(3, (-1, chunks.length)) for x in (arranged.position, arranged.group)
     )
-    key_position = _join_chunks(position, length, look_ahead=look_ahead and not causal)
-    if not causal:
+    key_position = _join_chunks(position, length, chunks)
+    if not chunks.causal:
         # Real positions come first, so padding is what comes after as many positions.
         count = length if mask is None else mask.sum(dim=-1)[:, None, None, None, None, None]
         return key_position[..., None, :] >= count
-    key_group = _join_chunks(group, length, look_ahead=False)
+    key_group = _join_chunks(group, length, chunks)
     is_later = key_position[..., None, :] >= position[..., None]
     return is_later | (key_group[..., None, :] != group[..., None])
 
 
-def _join_chunks(x: Tensor, fill: int, *, look_ahead: bool) -> Tensor:
+def _join_chunks(x: Tensor, fill: int, chunks: Chunks) -> Tensor:
     """Put the chunk before in front of each chunk, and the next one after it, `fill` at the ends.
 
     Chunks, (batch, heads, rounds, chunks, chunk_length, ...), become two or three times as long.
     """
     edge = torch.full_like(x[:, :, :, :1], fill)
     parts = [torch.cat([edge, x[:, :, :, :-1]], dim=3), x]
-    if look_ahead:
+    if chunks.look_ahead:
         parts.append(torch.cat([x[:, :, :, 1:], edge], dim=3))
     return torch.cat(parts, dim=4)
 

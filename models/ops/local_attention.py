@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,16 +41,10 @@ def allowed_pairs(
 
 
 def local_attention_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    *,
-    window: int,
-    causal: bool,
-    dropout: float,
+    heads: Sequence[Tensor], mask: Tensor | None, *, window: int, causal: bool, dropout: float
 ) -> Tensor:
     """Compute `local_attention` with a table of all pairs, O(length^2)."""
+    query, key, value = heads
     pairs = allowed_pairs(query.shape[2], window, mask, causal=causal, device=query.device)
     return functional.scaled_dot_product_attention(
         query, key, value, attn_mask=pairs, dropout_p=dropout
@@ -58,14 +53,7 @@ def local_attention_reference(
 
 @fast_form_of(local_attention_reference)
 def local_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    *,
-    window: int,
-    causal: bool,
-    dropout: float,
+    heads: Sequence[Tensor], mask: Tensor | None, *, window: int, causal: bool, dropout: float
 ) -> Tensor:
     """Attend to real positions at |i - j| < window, O(length * (window + BLOCK)).
 
@@ -74,13 +62,14 @@ def local_attention(
     one table of pairs, and with a mask the backward pass computes the blocks again.
 
     Args:
-        query, key, value: (batch, heads, length, channels).
+        heads: queries, keys and values, (batch, heads, length, channels).
         mask: (batch, length) bool, True at real positions. None: all are real.
         window: positions; i attends to j for |i - j| < window.
         causal: whether i attends to j <= i only.
         dropout: fraction of attention weights dropped.
     Returns: (batch, heads, length, channels).
     """
+    query, key, value = heads
     length = query.shape[2]
     table = _pairs_of_a_block(window, query, causal=causal)
 

@@ -8,6 +8,8 @@ Hatamizadeh, "Gated Delta Networks", ICLR 2025 (arXiv:2412.06464), section 3.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -48,29 +50,31 @@ def scan_both_ways(factors: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return scan(ahead, x), scan(back, x, reverse=True)
 
 
+class Selection(NamedTuple):
+    """The inputs of selective states at each position; a group is of neighbouring channels."""
+
+    x: Tensor
+    """(batch, length, channels), the values that enter the states."""
+    step: Tensor
+    """(batch, length, channels), dt, not negative; (..., heads) for `decaying_attention`. At
+    padding, which may come first or last, it must be 0."""
+    into: Tensor
+    """(batch, length, groups, states), B."""
+    out: Tensor
+    """(batch, length, groups, states), C."""
+
+
 @has_fast_form("selective_scan")
-def selective_scan(
-    x: Tensor,
-    step: Tensor,
-    poles: Tensor,
-    into: Tensor,
-    out: Tensor,
-    *,
-    bias: Tensor | None = None,
-) -> Tensor:
+def selective_scan(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tensor:
     """Run h[k] = exp(dt[k] A) h[k - 1] + dt[k] (B[k] + bias) x[k], and y[k] = Re(C[k] h[k]).
 
     Args:
-        x: (batch, length, channels).
-        step: (batch, length, channels), dt, not negative. At padding, which may come first
-            or last, it must be 0.
+        inputs: x, dt, B and C; B and C have the type of A.
         poles: (channels, states), A, real or complex, of real part at most 0.
-        into: (batch, length, groups, states), B, of the type of A; a group is of neighbours among
-            the channels.
-        out: (batch, length, groups, states), C.
         bias: (channels, states), or None.
     Returns: (batch, length, channels), real.
     """
+    x, step, into, out = inputs
     size = x.shape[-1] // into.shape[2]
     state = (x[:, 0, :, None] * poles) * 0
     results = []

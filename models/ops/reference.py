@@ -10,7 +10,6 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
@@ -35,30 +34,18 @@ KERNEL_CHOICE = KernelChoice()
 
 
 @contextlib.contextmanager
-def _used(value: bool) -> Iterator[None]:
-    token = _ARE_USED.set(value)
+def reference_forms(are_used: bool = True) -> Iterator[None]:
+    """Let every function run its reference form within this context, or its fast form (False)."""
+    token = _ARE_USED.set(are_used)
     try:
         yield
     finally:
         _ARE_USED.reset(token)
 
 
-def reference_forms() -> AbstractContextManager[None]:
-    """Return a context within which every function runs its reference form."""
-    return _used(True)
-
-
 def reference_forms_are_used() -> bool:
     """Return whether this call is within `reference_forms`."""
     return _ARE_USED.get()
-
-
-def keep_forms() -> AbstractContextManager[None]:
-    """Return a context within which functions run the forms that are in use at this call.
-
-    The backward pass computes a checkpointed pass again, perhaps on another thread.
-    """
-    return _used(_ARE_USED.get())
 
 
 def fast_form_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:

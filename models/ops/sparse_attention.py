@@ -5,6 +5,8 @@ Queries are in blocks, and one softmax goes over all keys that the pattern choos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -14,26 +16,19 @@ from models.ops.sparse_patterns import TOGETHER, KeySet, Pattern, every_pair
 
 
 def sparse_attention_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    *,
-    pattern: Pattern,
-    inner: tuple[int, int],
-    causal: bool,
-    dropout: float,
+    heads: Sequence[Tensor], mask: Tensor | None, pattern: Pattern, dropout: float
 ) -> Tensor:
     """Compute `sparse_attention` with a table of all pairs, O(length^2)."""
+    query, key, value = heads
     length = query.shape[2]
     place = torch.arange(length, device=query.device)
     i, j = place[:, None], place[None, :]
-    first, stop = inner
+    first, stop = pattern.inner
     is_inner = (place >= first) & (place < stop)
     last = max(0, min(stop, length) - first - 1)
     of_pattern = pattern.pairs((i - first).clamp(0, last), (j - first).clamp(0, last))
     allowed = of_pattern | ~is_inner[:, None] | ~is_inner[None, :]
-    if causal:
+    if pattern.causal:
         allowed = allowed & (j <= i)
     if mask is not None:
         allowed = allowed & mask[:, None, None, :]
@@ -45,33 +40,24 @@ def sparse_attention_reference(
 
 @fast_form_of(sparse_attention_reference)
 def sparse_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    *,
-    pattern: Pattern,
-    inner: tuple[int, int],
-    causal: bool,
-    dropout: float,
+    heads: Sequence[Tensor], mask: Tensor | None, pattern: Pattern, dropout: float
 ) -> Tensor:
     """Attend to the real positions of a pattern, and to global ones, O(keys of each query).
 
-    Positions from the first to the second number of `inner` follow the pattern, which counts from
-    the first of them. All other positions are global: they attend to all, and all attend to them.
+    Positions other than the inner ones of the pattern are global: they attend to all, and all
+    attend to them.
 
     Args:
-        query, key, value: (batch, heads, length, channels).
+        heads: queries, keys and values, (batch, heads, length, channels).
         mask: (batch, length) bool, True at real positions. None: all are real.
         pattern: the pairs of inner positions.
-        inner: first inner position, and the first one after them.
-        causal: whether global positions attend to earlier ones only; the pattern has to be causal.
         dropout: fraction of attention weights dropped.
     Returns: (batch, heads, length, channels).
     """
+    query, key, value = heads
     length = query.shape[2]
-    first = min(inner[0], length)
-    stop = min(max(inner[1], first), length)
+    first = min(pattern.inner[0], length)
+    stop = min(max(pattern.inner[1], first), length)
     place = torch.arange(length, device=query.device)
     number = (place + 1)[None] if mask is None else (place + 1) * mask
 
@@ -80,9 +66,8 @@ def sparse_attention(
 
     mixed, shared = value[:, :, :0], []
     if first > 0 or stop < length:
-        mixed = attend_to_all(
-            outer(query), key, value, mask, outer(place, 0), causal=causal, dropout=dropout
-        )
+        outer_heads = outer(query), key, value
+        mixed = attend_to_all(outer_heads, mask, outer(place, 0), pattern.causal, dropout)
         numbers = outer(number[:, None, :, None])
         groups = [x[:, :, None] for x in (outer(key), outer(value), numbers)]
         shared = [KeySet(groups, every_pair, TOGETHER)]
@@ -95,19 +80,13 @@ def sparse_attention(
 
 
 def attend_to_all(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    place: Tensor,
-    *,
-    causal: bool,
-    dropout: float,
+    heads: Sequence[Tensor], mask: Tensor | None, place: Tensor, causal: bool, dropout: float
 ) -> Tensor:
     """Let queries at a few places, (queries,), attend to all real positions, O(length) for each.
 
     See `sparse_attention` for the other arguments.
     """
+    query, key, value = heads
     lag = place[:, None] - torch.arange(key.shape[2], device=place.device)
     allowed = lag >= 0 if causal else torch.ones_like(lag, dtype=torch.bool)
     if mask is not None:

@@ -5,6 +5,7 @@ A pattern chooses a few sets of keys for each block of queries. No pair is in tw
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -65,6 +66,11 @@ class Pattern:
     key_sets: Callable[[Tensor, Tensor, Tensor], list[KeySet]]
     """Chooses the keys of each block from keys, values and numbers as in `KeySet`, which are in
     blocks: (batch, heads, blocks, block, ...)."""
+    inner: tuple[int, int] = (0, sys.maxsize)
+    """The first position that follows the pattern, which counts from there, and the first one after
+    them."""
+    causal: bool = False
+    """Whether the other positions attend to earlier ones only, as all inner ones then do."""
 
 
 def neighbours(blocks: Tensor, behind: int, ahead: int) -> Tensor:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from models.ops.reference import fast_form_of
-from models.ops.torus import Torus
+from models.ops.torus import Reach, Torus
 
 
-def lag_bias(torus: Torus, weight: Tensor | None, window: int | None, like: Tensor) -> Tensor:
+def lag_bias(torus: Torus, window: int | None, weight: Tensor | None, like: Tensor) -> Tensor:
     """Return the bias of each lag: minus the weighted distance, or -inf outside of the window.
 
     Returns: (heads or 1, *periods, platter_period).
@@ -37,24 +38,18 @@ def lag_bias(torus: Torus, weight: Tensor | None, window: int | None, like: Tens
 
 
 def spectral_attention_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    torus: Torus,
-    *,
-    weight: Tensor | None = None,
-    window: int | None = None,
-    mask: Tensor | None = None,
+    heads: Sequence[Tensor], reach: Reach, weight: Tensor | None, mask: Tensor | None
 ) -> Tensor:
     """Compute `spectral_attention` with every lag's shifted arrays, O((length * platters)^2)."""
-    length, torus = query.shape[2], torus.with_room(query.shape[2])
-    scale = _scale(query, torus, mask)
-    query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
+    length = heads[0].shape[2]
+    torus = reach.torus.with_room(length)
+    scale = _scale(heads[0], torus, mask)
+    query, key, value = (_on_torus(x, torus, mask) for x in heads)
     dims = tuple(range(2, query.ndim - 1))
     lags = list(torch.cartesian_prod(*(torch.arange(size) for size in query.shape[2:-1])))
     shifted = [key.roll(lag.tolist(), dims) for lag in lags]
     scores = torch.stack([(query * one).sum(dim=(*dims, -1)) for one in shifted], dim=2)
-    scores = scores / scale + lag_bias(torus, weight, window, query).flatten(1)
+    scores = scores / scale + lag_bias(torus, reach.window, weight, query).flatten(1)
     weights = scores.softmax(dim=2)
     mixed = sum(
         (
@@ -69,14 +64,7 @@ def spectral_attention_reference(
 
 @fast_form_of(spectral_attention_reference)
 def spectral_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    torus: Torus,
-    *,
-    weight: Tensor | None = None,
-    window: int | None = None,
-    mask: Tensor | None = None,
+    heads: Sequence[Tensor], reach: Reach, weight: Tensor | None, mask: Tensor | None
 ) -> Tensor:
     """Mix by one weight for each lag, O(n log n) for n places of the torus.
 
@@ -87,22 +75,24 @@ def spectral_attention(
     precision.
 
     Args:
-        query, key, value: (batch, heads, length, platters, channels), its positions encoded.
-        torus: where positions lie.
+        heads: queries, keys and values, (batch, heads, length, platters, channels), with their
+            positions encoded.
+        reach: where positions lie, and how far lags reach; it is not causal.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
-        window: lags reach fewer steps than this along each axis. None: no limit.
         mask: (batch, length) bool, True at real positions. None: all are real.
-    Returns: (batch, heads, length, platters, channels), in the type of `value`.
+    Returns: (batch, heads, length, platters, channels), in the type of values.
     """
+    value = heads[2]
     if value.numel() == 0:
         return value
-    given, length, torus = value.dtype, query.shape[2], torus.with_room(query.shape[2])
+    given, length, torus = value.dtype, value.shape[2], reach.torus.with_room(value.shape[2])
     working = torch.promote_types(torch.float32, given)
-    query, key, value = (x.to(working) for x in (query, key, value))
+    query, key, value = (x.to(working) for x in heads)
     scale = _scale(query, torus, mask)
     with torch.autocast(query.device.type, enabled=False):
         query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
-        mixed = _by_transforms(query, key, value, lag_bias(torus, weight, window, query), scale)
+        bias = lag_bias(torus, reach.window, weight, query)
+        mixed = _by_transforms(query, key, value, bias, scale)
     return _in_sequence(mixed, torus, length).to(given)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +25,10 @@ KEPT = 2**24
 
 
 def toroidal_attention_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    reach: Reach,
-    *,
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
+    heads: Sequence[Tensor], reach: Reach, weight: Tensor | None, mask: Tensor | None
 ) -> Tensor:
     """Compute `toroidal_attention` with a table of all pairs of places and platters."""
+    query, key, value = heads
     if query.shape[2] == 0:
         return torch.zeros_like(query)
     position = torch.arange(query.shape[2], device=query.device)
@@ -55,13 +50,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor
 
 @fast_form_of(toroidal_attention_reference)
 def toroidal_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    reach: Reach,
-    *,
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
+    heads: Sequence[Tensor], reach: Reach, weight: Tensor | None, mask: Tensor | None
 ) -> Tensor:
     """Attend from every place and platter to those within reach.
 
@@ -69,13 +58,14 @@ def toroidal_attention(
     the weights again. Memory is therefore linear in the length, and so is time with a window.
 
     Args:
-        query, key, value: (batch, heads, length, platters, channels), its positions encoded.
+        heads: queries, keys and values, (batch, heads, length, platters, channels), with their
+            positions encoded.
         reach: which places attend to which.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         mask: (batch, length) bool, True at real positions. None: all are real.
     Returns: (batch, heads, length, platters, channels).
     """
-    real = None
+    (query, key, value), real = heads, None
     if mask is not None:
         real = mask if reach.is_limited else mask | ~mask.any(dim=1, keepdim=True)  # never read
         real = real.repeat_interleave(query.shape[3], dim=1)
