@@ -148,7 +148,7 @@ def test_a_diverging_run_stops_and_says_where(
     [
         (
             "lra.train.run_record.device_name",
-            "this run could not be recorded: device: Value error, ",
+            "this run could not be recorded: device: holds control characters",
         ),
         ("tasks.listops.task.PackedExpressions.metadata", "the metadata of listops is damaged"),
     ],

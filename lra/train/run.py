@@ -175,7 +175,7 @@ class Run:
         except Stopped as reason:
             self._checkpoint()
             where = f"step {self.step:,} of {self.total_steps:,}"
-            logger.info(f"stopped by {reason} at {where}; everything is saved")
+            logger.info(f"stopped by {reason} at {where}; the same command resumes it")
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             logger.info(f"diverged: {error}")
