@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.base import MixerContext
-from models.layers.basic import Activation, Norm
+from models.layers.basic import Activation
 from models.layers.kernel_cache import compute_once
 from models.layers.long_convolution import LongConvolution
 from models.layers.toeplitz_unit import (
@@ -36,6 +36,7 @@ from models.layers.toeplitz_unit import (
     EncoderWidth,
     ExpandRatio,
     GatedToeplitzUnit,
+    Norm,
     RelativePositionEncoder,
     ToeplitzMixer,
     inner_channels,

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
-from models.layers.basic import Activation, Norm
+from models.layers.basic import Activation
 from models.layers.kernel_cache import compute_once
 from models.layers.long_convolution import LongConvolution, PositionOperator
-from models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, Norm, inner_channels
 from models.ops.interpolation import InducingGrid, interpolate, spread
 from models.ops.reference import fast_form_of
 from models.ops.toeplitz import LagKernel, depthwise_convolution

@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from common.options import Added
 from models.base import LearningRates, MixerContext
-from models.layers.basic import Activation, Norm
+from models.layers.basic import Activation
 from models.layers.long_convolution import LongConvolution
 from models.layers.toeplitz_unit import (
     EncoderLayers,
@@ -35,6 +35,7 @@ from models.layers.toeplitz_unit import (
     EncoderWidth,
     ExpandRatio,
     GatedToeplitzUnit,
+    Norm,
     RelativePositionEncoder,
     ToeplitzMixer,
     inner_channels,

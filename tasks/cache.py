@@ -126,25 +126,6 @@ class Cache:
             if checksums and file_facts(path).sha256 != facts.sha256:
                 raise self.damaged(f"the checksum of {name} differs")
 
-    def check_origin(self, data_dir: Path) -> None:
-        """Compare the files that the data was read from with what they were then.
-
-        A file with another time and the same content is the same; a deleted one is not needed.
-
-        Raises: DataError naming the file that has changed.
-        """
-        for name, facts in self.manifest.origin.items():
-            path = data_dir / name
-            if not path.is_file():
-                continue
-            now = path.stat()
-            is_same = (now.st_size, now.st_mtime_ns) == (facts.bytes, facts.modified_ns)
-            if not is_same and file_facts(path).sha256 != facts.sha256:
-                raise DataError(
-                    f"{path} has changed since the data cache {self.folder} was made from it; "
-                    f"delete that folder and run the same command again to read the new file"
-                )
-
 
 def read_cache(folder: Path) -> Cache:
     """Read a cache's manifest, without looking at its files.

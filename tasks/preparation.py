@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from common.files import name_file_in_errors, reserve, write_atomically
+from common.files import name_file_in_errors, write_atomically
 from common.untrusted import map_array
 from tasks.cache import (
     FORMAT,
@@ -57,25 +57,6 @@ class Build:
         path = self.folder / f"{name}.npy"
         with name_file_in_errors(path):
             np.save(path, array, allow_pickle=False)
-
-    def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
-        """Map an array of a fixed size, to be written in place; its space on the disk is taken.
-
-        What an interrupted preparation left of it is used again; a new array holds zeros.
-
-        Raises: OSError naming the file where the disk lacks that space.
-        """
-        path = self.folder / f"{name}.npy"
-        if path.is_file():
-            with contextlib.suppress(ValueError):  # the file is incomplete
-                found = np.lib.format.open_memmap(path, mode="r+")
-                if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
-                    reserve(path)
-                    return found
-        with name_file_in_errors(path):
-            array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        reserve(path)
-        return array
 
     def array(self, name: str) -> np.ndarray:
         """Map an array that was written into memory, read-only."""

@@ -14,7 +14,7 @@ ORDER = (
     "lra.report.screen", "lra.report.compare",
     "lra.report.leaderboard", "lra.report.drawing", "lra.report.charts", "lra.report.styles",
     "lra.report.repeats", "lra.report.tables", "lra.report.data", "lra.report.boards",
-    "lra.report.scores", "lra.report.published", "lra.report.names", "lra.report.commands",
+    "lra.report.scores", "lra.report.published", "lra.report.names",
     "lra.report",
     "lra.check", "lra.prepare", "lra.train",
     "lra.classifier", "lra.record", "lra.config", "lra.runtime",

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from lra.record.run import RunRecord
 from lra.report.boards import boards
-from lra.report.commands import command
 from lra.report.names import RowNames
 from made_results import record
 
@@ -50,7 +49,7 @@ def test_names_say_in_what_rows_differ(runs: list[RunRecord], names: list[str]) 
 
 
 def test_a_command_repeats_settings_and_label() -> None:
-    assert command(WIDE).endswith("--set model.dim=8 --label wide")
+    assert WIDE.flags()[-4:] == ["--set", "model.dim=8", "--label", "wide"]
 
 
 SETTINGS = st.dictionaries(

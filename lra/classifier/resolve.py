@@ -267,10 +267,9 @@ def match_parameters(request: RunRequest, other: str) -> RunRequest:
         change = Change("model", "dim", dim, f"{origin} model.dim={dim}")
         return replace(request, changes=(*request.changes, change))
 
-    def count_at(dim: int) -> int:
-        return count_parameters(resolve(request_at(dim)))
-
-    dim, count = _find_nearest(count_at, own.model.dim, goal)
+    dim, count = _find_nearest(
+        lambda dim: count_parameters(resolve(request_at(dim))), own.model.dim, goal
+    )
     sizes = (
         f"{own.mixer_name} {count:,} at model.dim {dim}, {matched.mixer_name} {goal:,} at "
         f"{matched.model.dim} (difference {100 * (count / goal - 1):+.1f} %)"

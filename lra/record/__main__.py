@@ -16,11 +16,19 @@ from lra.record.packed import PACK
 from lra.record.run import read_runs
 from lra.record.run_files import to_frame
 from lra.record.schema import SHIPPED_RESULTS
-from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
+from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, run_command
 from lra.runtime.console import as_typed, terminal_width, write_out
 from lra.runtime.tables import MISSING, plain_table
 
 logger = logging.getLogger("lra.record")
+
+
+def _new_file(text: str) -> Path:
+    """Read the path of a file that is to be written."""
+    path = absolute_path(text)
+    if not Path(text).name or path.is_dir():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
+    return path
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -49,7 +57,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "write a CSV file with one row for each run: every field of its record, every setting, and "
         "its folder",
     )
-    export("--csv", type=new_file, help="file to write (default: standard output)")
+    export("--csv", type=_new_file, help="file to write (default: standard output)")
     export("--with-shipped", action="store_true",
            help="include the runs that come with the repository")  # fmt: skip
     merge = add("merge", "copy the runs of other results folders into --results-dir")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from common.errors import UserError
-from lra.config.request import SPEED_ALONE
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
 from lra.record.schema import (
     Amount,
     Count,
@@ -163,6 +163,16 @@ class RunRecord(TestedRecord):
             return ""
         accuracy = f"{self.test_accuracy:.2f} %"
         return accuracy if self.positions is None else f"{self.positions.text} ({accuracy})"
+
+    def flags(self, changes: Mapping[str, Any] | None = None) -> list[str]:
+        """Write the flags of run_task.py that repeat the run, with changes of its settings."""
+        words = ["--task", self.task_from or self.task, "--mixer", self.mixer_from or self.mixer]
+        for name, default in {"preset": PAPER, "protocol": DEFAULT_PROTOCOL, "seed": 0}.items():
+            value = getattr(self, name)
+            words += [f"--{name}", str(value)] if value != default else []
+        for text in write_changes({**self.changes, **(changes or {})}):
+            words += ["--set", text]
+        return words if self.label is None else [*words, "--label", self.label]
 
     def save(self, folder: Path) -> None:
         """Write result.json into a run's folder."""

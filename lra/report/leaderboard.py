@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Mapping
 
+from lra.record.run import RunRecord
 from lra.record.run_files import to_frame
 from lra.report.boards import Board, Cells, rows_at_preset
 from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure
-from lra.report.published import closest_mean
+from lra.report.published import closest_row
 from lra.report.scores import FIVE, Entry, average, group_by
 from lra.report.styles import styles_of_data
 from lra.report.tables.results import MEANS, UNPUBLISHED, accuracy_columns, conditions_of
@@ -125,6 +127,14 @@ def _name_baselines(board: Board) -> str:
     return f"The best trivial baselines are {'; '.join(parts)}." if parts else ""
 
 
+def _published_mean(record: RunRecord) -> float | None:
+    """Return the mean over five tasks in percent of the published row closest to a run."""
+    closest = closest_row(record)
+    values = [closest[0].values[task] for task in FIVE] if closest else []
+    known = [value for value in values if value is not None]
+    return statistics.mean(known) if known and len(known) == len(values) else None
+
+
 def leaderboard_figure(data: Data, board: Board) -> Figure:
     """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
 
@@ -135,7 +145,7 @@ def leaderboard_figure(data: Data, board: Board) -> Figure:
     found = bubbles_of_board(data, dataclasses.replace(board, rows=rows)).points
     points = [p | {"panel": here} for p in found if p["panel"] == "mean of 5"]
     for point in [*points]:
-        mean = closest_mean(rows[point["row"]][FIVE[0]].runs[0])
+        mean = _published_mean(rows[point["row"]][FIVE[0]].runs[0])
         points.append(point | {"panel": there, "score": mean, "low": None, "high": None})
     speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
     fields = [

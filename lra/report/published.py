@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +86,7 @@ def published_runs(mixer: str) -> dict[str, PublishedRun]:
     return {method: PublishedRun(mixer, **(body or {})) for method, body in rows.items()}
 
 
-def _closest(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
+def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
     """Choose the published row that comes closest to a run on its task, and say how they differ.
 
     The row whose settings the run has comes first, then one of its protocol, then the one that has
@@ -111,19 +110,11 @@ def _closest(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
     return min(found, key=lambda one: one[0])[1:] if found else None
 
 
-def closest_mean(record: RunRecord) -> float | None:
-    """Return the mean over five tasks in percent of the row that comes closest to a run."""
-    closest = _closest(record)
-    values = [closest[0].values[task] for task in BENCHMARK[:-1]] if closest else []
-    known = [value for value in values if value is not None]
-    return statistics.mean(known) if known and len(known) == len(values) else None
-
-
 def describe_published(record: RunRecord) -> str:
     """Write the closest published accuracy, its source, and how its experiment differs from a run;
     the method where it is not named like the mixer. Empty without one.
     """
-    if (closest := _closest(record)) is None:
+    if (closest := closest_row(record)) is None:
         return ""
     row, differences = closest
     parts = ["published"] + ["full size"] * (record.preset not in published_presets())

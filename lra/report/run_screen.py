@@ -13,7 +13,6 @@ from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
 from lra.record.schema import is_shipped, select_sections
 from lra.record.scores import unit_of, wilson_interval
-from lra.report.commands import run_flags
 from lra.report.published import describe_published
 from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
@@ -230,5 +229,5 @@ def _propose_command(
         label = "next, with fewer examples per forward pass:"
         examples = record.micro_batch or record.batch_size
         changes = {"train.micro_batch": max(1, examples // 2)}
-    words = [*run_flags(record, changes), *flags]
+    words = [*record.flags(changes), *flags]
     return label, command_words("run", *words, data_dir=data_dir, results_dir=results_dir)

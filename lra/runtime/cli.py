@@ -94,14 +94,6 @@ def non_negative_float(text: str) -> float:
     return value
 
 
-def new_file(text: str) -> Path:
-    """Read the path of a file that is to be written."""
-    path = absolute_path(text)
-    if not Path(text).name or path.is_dir():
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
-    return path
-
-
 FLAGS: dict[str, dict[str, Any]] = {
     "--preset": {
         "default": "paper",

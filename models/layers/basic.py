@@ -12,7 +12,6 @@ from torch.nn import functional
 from models.ops.reference import has_fast_form
 
 Activation = Literal["relu", "silu", "gelu"]
-Norm = Literal["simple_rms", "layer", "none"]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -91,10 +90,3 @@ class SimpleRMSNorm(nn.Module):
         """Normalise x: (..., channels) -> the same shape."""
         rms = torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
         return x / (rms + 1e-8)  # outside of the root, as in the published code
-
-
-def build_norm(norm: Norm, dim: int) -> nn.Module:
-    """Build the norm of a given name over the last dimension, of size `dim`."""
-    if norm == "none":
-        return nn.Identity()
-    return nn.LayerNorm(dim) if norm == "layer" else SimpleRMSNorm()

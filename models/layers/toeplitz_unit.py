@@ -20,8 +20,7 @@ from models.layers.basic import (
     Activation,
     Dropout,
     LinearMap,
-    Norm,
-    build_norm,
+    SimpleRMSNorm,
     linear_pair,
 )
 from models.layers.long_convolution import LongConvolution
@@ -31,6 +30,7 @@ from models.ops.toeplitz import LagKernel
 ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 EncoderLayers = Annotated[int, Field(ge=0, le=1000)]
 EncoderWidth = Annotated[int, Field(ge=1, le=2**16)]
+Norm = Literal["simple_rms", "layer", "none"]
 EncoderNorm = Literal["simple_rms", "layer", "none", "last_layer"]
 
 
@@ -63,8 +63,8 @@ class RelativePositionEncoder(nn.Module):
         self.residual = residual
         self.first = LinearMap(1, dim)
         before, last = ("none", "layer") if norm == "last_layer" else (norm, norm)
-        self.norms = nn.ModuleList(build_norm(before, dim) for _ in range(num_layers))
-        self.norms.append(build_norm(last, dim))
+        self.norms = nn.ModuleList(_build_norm(before, dim) for _ in range(num_layers))
+        self.norms.append(_build_norm(last, dim))
         widths = [dim] * num_layers + [channels]
         self.linears = nn.ModuleList(LinearMap(dim, width) for width in widths)
 
@@ -147,7 +147,7 @@ class GatedToeplitzUnit(nn.Module):
             height, width = context.grid
             self.operator = RowsThenColumns(operator(width), operator(height), context.grid)
         self.dropout = Dropout(0.0 if context.grid is None else context.inner_dropout)
-        self.norm = build_norm(inner_norm, hidden)
+        self.norm = _build_norm(inner_norm, hidden)
         for linear in (self.gate, self.value, self.output):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.normal_(linear.bias, std=0.02)
@@ -237,3 +237,10 @@ def diagonal_from_kernel(kernel: LagKernel, length: int) -> tuple[Tensor, Tensor
     poles = torch.polar(torch.ones_like(turns), 2 * torch.pi * turns)
     precision = torch.promote_types(t.dtype, torch.complex64)
     return poles[None].to(precision), spectrum.to(precision)
+
+
+def _build_norm(norm: Norm, dim: int) -> nn.Module:
+    """Build the norm of a given name over the last dimension, of size `dim`."""
+    if norm == "none":
+        return nn.Identity()
+    return nn.LayerNorm(dim) if norm == "layer" else SimpleRMSNorm()

@@ -6,11 +6,14 @@ Each image depends only on the law, a seed and the image's index.
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
 from __future__ import annotations
 
+import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 
 import numpy as np
 
+from common.files import name_file_in_errors, reserve
 from common.progress import progress
 from common.threads import core_count
 from tasks.pathfinder.compiled import compiled
@@ -37,16 +40,36 @@ CHUNKS_A_MARK = 32
 """Chunks after which the finished ones are marked as on disk; an interruption loses no more."""
 
 
+def map_in_place(folder: Path, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
+    """Map an array of a fixed size, to be written in place; its space on the disk is taken.
+
+    What an interrupted preparation left of it is used again; a new array holds zeros.
+
+    Raises: OSError naming the file where the disk lacks that space.
+    """
+    path = folder / f"{name}.npy"
+    if path.is_file():
+        with contextlib.suppress(ValueError):  # the file is incomplete
+            found = np.lib.format.open_memmap(path, mode="r+")
+            if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
+                reserve(path)
+                return found
+    with name_file_in_errors(path):
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    reserve(path)
+    return array
+
+
 def generate(made: Build, law: Law, seed: int, count: int, workers: int | None = None) -> None:
     """Draw the images 0 ... count - 1; they depend only on law and seed.
 
     Saves images (count, size * size, 1) uint8, labels (count,) uint8 and rows (count,) int64, with
     any number of threads, by default one a core.
     """
-    images = made.mapped("images", (count, law.size**2, 1), np.uint8)
-    labels = made.mapped("labels", (count,), np.uint8)
+    images = map_in_place(made.folder, "images", (count, law.size**2, 1), np.uint8)
+    labels = map_in_place(made.folder, "labels", (count,), np.uint8)
     step = max(1, PIXELS_A_CHUNK // law.size**2)
-    is_done = made.mapped("is_done", (-(-count // step),), np.uint8)
+    is_done = map_in_place(made.folder, "is_done", (-(-count // step),), np.uint8)
     squares = images.reshape(count, law.size, law.size)
 
     def draw_chunk(chunk: int) -> int:

@@ -20,6 +20,7 @@ from common.errors import DataError
 from common.files import name_file_in_errors
 from common.progress import progress
 from common.untrusted import decode_png, read_regular
+from tasks.pathfinder.draw import map_in_place
 from tasks.pathfinder.law import Law
 from tasks.preparation import Build
 from tasks.sources.archives import walk
@@ -75,7 +76,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     """
     listing = _read_metadata(made, path, prefix)
     row_of = {name: row for row, name in enumerate(listing.labels)}
-    images = made.mapped("images", (len(row_of), size * size, 1), np.uint8)
+    images = map_in_place(made.folder, "images", (len(row_of), size * size, 1), np.uint8)
     is_read = np.zeros(len(images), dtype=bool)
     for place, _, name, content in _walk(path, re.escape(listing.folder), IMAGES_INSIDE, _IMAGE):
         row = row_of.get(name)

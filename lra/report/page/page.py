@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine, to_frame
 from lra.report.charts import Point
-from lra.report.commands import command
 from lra.report.data import Data
 from lra.report.drawing import NAMES, SPECIFICATIONS
 from lra.report.names import bench_anchor, mixer_of, run_anchor
@@ -212,7 +212,7 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
             "row": row,
             "title": f"{row} on {run.task}, seed {run.seed}: {run.status}",
             "facts": number(_write_facts(run)),
-            "command": command(run),
+            "command": shlex.join(["python", "run_task.py", *run.flags()]),
             "record": link(data.path(run) / "result.json"),
             "is_own": data.is_own(run),
             "is_done": run.status == "done",
