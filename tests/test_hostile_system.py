@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 import run_task
 from attack import DOCUMENTED, Place
@@ -176,6 +176,8 @@ def test_no_run_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         steps.append(self.step)
         if self.step == 3:
             assert run_task.main(arguments) == HELD
+            with pytest.raises(Timeout):  # so is the place where every process looks
+                FileLock(folder_of(tmp_path) / "lock").acquire(timeout=0)
         return train_step(self)
 
     monkeypatch.setattr(Trainer, "train_step", train_step_beside_another)
