@@ -174,8 +174,10 @@ class Run:
             return self._finish("done", None, self.trainer.test(self._check_signal))
         except Stopped as reason:
             self._checkpoint()
-            where = f"step {self.step:,} of {self.total_steps:,}"
-            logger.info(f"stopped by {reason} at {where}; the same command resumes it")
+            logger.info(
+                f"stopped by {reason} at step {self.step:,} of {self.total_steps:,}; everything is "
+                f"saved, and the same command resumes it"
+            )
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             logger.info(f"diverged: {error}")
