@@ -79,3 +79,9 @@ def describe_os_error(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{os.fsdecode(error.filename)}: {error.strerror}"
+
+
+def explain_fault(message: str) -> str:
+    """Write what pydantic says of a value as the suite does: "expected a valid number"."""
+    text = message.removeprefix("Value error, ").replace("Input should be", "expected")
+    return text[:1].lower() + text[1:]

@@ -135,11 +135,11 @@ untyped: Any = lra
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: untyped.build("listops"), "lra.build: mixer: Missing required"),
+        (lambda: untyped.build("listops"), "lra.build: mixer: missing required"),
         (lambda: lra.build(*QUICK, seed=-1), "lra.build: seed: got -1, expected greater than"),
         (lambda: lra.build(*QUICK, trian={}), "lra.build: unknown section 'trian'; did you"),
         (lambda: lra.build(*QUICK, train={"lr": np.ones(2)}), "lra.build: train.lr: got array"),
-        (lambda: untyped.load("x", devise="cpu"), "devise: Unexpected keyword argument"),
+        (lambda: untyped.load("x", devise="cpu"), "devise: unexpected keyword argument"),
         (lambda: lra.metrics("nowhere"), "run: there is no nowhere/metrics.jsonl"),
     ],
 )

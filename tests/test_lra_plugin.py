@@ -73,7 +73,7 @@ def test_options_are_read_off_the_constructor() -> None:
     assert dict(config.mixer) == {"by": 2.0, "start": [1, "a"], "bias": False}
     assert config.changes == {"mixer.by": 2.0, "mixer.start": [1, "a"], "mixer.bias": False}
     assert "did you mean bias?" in message("own.py:Scale", "mixer.bais=false")
-    assert "got 'much'; input should be a valid number" in message("own.py:Scale", "mixer.by=much")
+    assert "got 'much', expected a valid number" in message("own.py:Scale", "mixer.by=much")
     assert message("own.py:Scale", "mixer.by=0.0").startswith("mixer Scale: by must not be 0")
 
 

@@ -18,7 +18,7 @@ from pydantic import (
     validate_call,
 )
 
-from common.errors import UserError, format_value
+from common.errors import UserError, explain_fault, format_value
 from lra.runtime.cli import LARGEST_INT
 
 P = ParamSpec("P")
@@ -49,8 +49,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             return checked(*args, **kwargs)
         except ValidationError as error:
             first = error.errors()[0]
-            place, message = first["loc"][0], first["msg"].removeprefix("Value error, ")
-            message = message.replace("Input should be", "expected")
+            place, message = first["loc"][0], explain_fault(first["msg"])
             is_position = isinstance(place, int) and place < len(parameters)
             argument = parameters[int(place)] if is_position else place
             if not first["type"].startswith(("missing", "unexpected")):

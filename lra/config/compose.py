@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from common.errors import UnknownName, UserError, nearest
+from common.errors import UnknownName, UserError, explain_fault, nearest
 from lra.config.components import Component, Section
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import Change, RunRequest, TaskRequest
@@ -174,5 +174,5 @@ def _explain_value(error: Any, name: str, origin: str) -> UserError:
     if error["type"] == "literal_error":
         choices = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
         return UnknownName(f"value of {name}", str(error["input"]), choices, origin)
-    expected = error["msg"][0].lower() + error["msg"][1:]
-    return UserError(f"{origin}: {name}: got {error['input']!r}; {expected}")
+    fault = explain_fault(error["msg"])
+    return UserError(f"{origin}: {name}: got {error['input']!r}, {fault}")

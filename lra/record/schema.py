@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from common.errors import KnownError, UserError
+from common.errors import KnownError, UserError, explain_fault
 from common.files import write_atomically
 from common.strict_yaml import plain
 from lra.record.packed import list_files, read_file
@@ -137,7 +137,7 @@ def write_changes(changes: Mapping[str, Any]) -> tuple[str, ...]:
 def fault_of(error: ValidationError) -> str:
     """Name the first field that is wrong, and what is wrong with it."""
     first = error.errors()[0]
-    return ": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])
+    return ": ".join([*map(str, first["loc"]), explain_fault(first["msg"])])
 
 
 def row_label(text: str, flag: str) -> None:
