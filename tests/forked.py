@@ -106,8 +106,8 @@ class Forked:
 
 def _serve() -> None:
     """Fork a child for every line of standard input, and write how it ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until a child has begun to be a command
     _import_everything()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until a child has begun to be a command
     gc.collect()
     gc.freeze()  # a collection in a child would copy all memory
     for line in sys.stdin:
@@ -190,6 +190,7 @@ def _work(job: dict[str, Any]) -> None:
             code = module.main(job["arguments"])
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.stdout.flush()
     except BaseException:
         import traceback
