@@ -190,7 +190,7 @@ def _work(job: dict[str, Any]) -> None:
             code = module.main(job["arguments"])
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over
         sys.stdout.flush()
     except BaseException:
         import traceback
