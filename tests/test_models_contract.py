@@ -54,6 +54,7 @@ FORMS: dict[str, list[Options]] = {
         {"kernel": "multiscale", "copies": 2},
         {"start": "exponential", "smoothing": 3, "threshold": 0.1},
     ],
+    "lstm": [{"cell": "gru"}],
     "lru": [{"gate": "half_glu1", "radius_min": 0.3}],
     "mamba2": [
         {"selective": "mamba1", "state_size": 3, "directions": "shared"},
