@@ -40,11 +40,14 @@ class LSTM(RecurrentMixer, Recurrence):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.without_padding(x, mask)
-        states, _ = self.networks[0](x)
-        if not self.context.causal:
-            back, _ = self.networks[1](reverse_sequences(x, mask))
-            states = torch.cat([states, reverse_sequences(back, mask)], dim=-1)
-        return self.output(states)
+        # oneDNN has no LSTM in bfloat16 on many CPUs, and torch then raises an error.
+        with torch.autocast(x.device.type, enabled=False):
+            inputs = x.to(self.output.weight.dtype)
+            states, _ = self.networks[0](inputs)
+            if not self.context.causal:
+                back, _ = self.networks[1](reverse_sequences(inputs, mask))
+                states = torch.cat([states, reverse_sequences(back, mask)], dim=-1)
+        return self.output(states.to(x.dtype))
 
     def initial_state(self, batch: int) -> State:
         """Return zeros: (batch, dim), the states; twice for an LSTM, which also has cells."""
