@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from conftest import EVERY_MIXER, build_mixer
-from lra.runtime.flops import FlopCounter
+from lra.runtime.flops import FlopCounter, _flops
 
 
 def counted(compute) -> int:
@@ -26,6 +26,17 @@ def test_products_their_gradients_and_attention() -> None:
     q = torch.randn(2, 4, 64, 16)
     forward = counted(lambda: functional.scaled_dot_product_attention(q, q, q))
     assert forward == 2 * 2 * (2 * 4 * 64 * 64 * 16)
+
+
+def test_recurrent_networks_count_their_products() -> None:
+    """Each position is multiplied by both matrices, in whichever operators torch computes it."""
+    x, lstm, gru = torch.randn(3, 11, 7), nn.LSTM(7, 5), nn.GRU(7, 5)
+    products = 2 * (3 * 11) * 5 * (7 + 5)
+    assert counted(lambda: lstm(x)) == 4 * products
+    assert counted(lambda: lstm(x.requires_grad_())[0].sum().backward()) == 3 * 4 * products
+    assert counted(lambda: gru(x)) == 3 * products
+    on_gpu = torch.ops.aten._cudnn_rnn_backward, (x, list(lstm.parameters()))
+    assert _flops(*on_gpu, {}, None) == 2 * 4 * products
 
 
 def test_transforms_count_by_the_convention() -> None:

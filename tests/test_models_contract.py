@@ -63,6 +63,7 @@ FORMS: dict[str, list[Options]] = {
         {"selective": "b2s6", "conv_size": 1, "expand": 1},
     ],
     "mega": [{"chunk": 5, "weighting": "laplace"}, {"chunk": 100, "average_size": 3}],
+    "min-gru": [{"cell": "lstm"}],
     "nystrom": [{"num_landmarks": 5, "convolution_size": 5, "num_heads": 2}],
     "reformer": [
         {"num_rounds": 2, "chunk_length": 4, "num_buckets": 6, "look_ahead": False},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,15 +15,20 @@ _FOURIER = {torch.ops.aten._fft_r2c, torch.ops.aten._fft_c2r, torch.ops.aten._ff
 _CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward
 _ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _ATTENTION_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_RECURRENT = {
+    torch.ops.aten.mkldnn_rnn_layer: 1, torch.ops.aten.mkldnn_rnn_layer_backward: 2,
+    torch.ops.aten._cudnn_rnn: 1, torch.ops.aten._cudnn_rnn_backward: 2,
+}  # fmt: skip
+"""Recurrent networks that are one operator: products of a position with each weight matrix."""
 
 
 class FlopCounter(TorchDispatchMode):
     """Counts floating-point operations of what runs within it, backward passes included.
 
-    Matrix products, convolutions, attention and Fourier transforms count; what works number by
-    number (norms, activations, gates) does not. A complex product counts as four real ones, a
-    Fourier transform of n points as 5 n log2 n, of real ones as half of that (the convention of
-    FFTW's benchmarks). Results are what they are outside of it.
+    Matrix products, convolutions, attention, recurrent networks and Fourier transforms count; what
+    works number by number (norms, activations, gates) does not. A complex product counts as four
+    real ones, a Fourier transform of n points as 5 n log2 n, of real ones as half of that (the
+    convention of FFTW's benchmarks). Results are what they are outside of it.
     """
 
     def __init__(self) -> None:
@@ -55,6 +61,9 @@ def _flops(packet: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: A
         return sdpa_flop_count(*(x.shape for x in args[:3]))
     if packet is _ATTENTION_BACKWARD:
         return sdpa_backward_flop_count(*(x.shape for x in args[:4]))
+    if packet in _RECURRENT:
+        weights = args[1:5] if isinstance(args[1], Tensor) else args[1]
+        return _RECURRENT[packet] * _recurrent(args[0], weights)
     return 0
 
 
@@ -64,6 +73,12 @@ def _convolution_backward(gradient: Tensor, weight: Tensor, wanted: list[bool]) 
     Each of the two gradients costs what the forward pass did.
     """
     return 2 * gradient.numel() * math.prod(weight.shape[1:]) * (wanted[0] + wanted[1])
+
+
+def _recurrent(x: Tensor, weights: Sequence[Tensor]) -> int:
+    """Count the products of each position, (..., channels), with the matrices among weights."""
+    positions = x.numel() // x.shape[-1]
+    return 2 * positions * sum(weight.numel() for weight in weights if weight.dim() > 1)
 
 
 def _fourier(before: Tensor, after: Tensor, dims: list[int]) -> int:
