@@ -3,8 +3,9 @@
 Feng et al., "Were RNNs All We Needed?", 2024 (arXiv:2410.01201). What the paper leaves open follows
 lucidrains/minGRU-pytorch; ours adds a linear map of the states.
 
-The paper and that code compute the recurrence with logarithms of gates and states. We do not: in
-float32, at 16,384 positions, the logarithms' error is 5e-4 of the states, and that of `scan` 2e-7.
+The paper computes the recurrence from logarithms of gates and candidates. `scan` needs none, and is
+more exact: over 16,384 positions of float32, with gates and candidates of unit variance, the
+relative error of a state is at most 3e-7, and that of the logarithms 1.6e-3.
 
 Symbols of the paper and their names here:
     z_t: the sigmoid of update; 1 - z_t is kept
