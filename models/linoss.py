@@ -63,8 +63,8 @@ class OscillatorStates(SharedStates):
     def discretize(self) -> tuple[Tensor, Tensor]:
         """Return the eigenvalues p and q, (2, states), and gain B, (states, dim), complex."""
         step = self.step.sigmoid()
-        # At 0 the gradient of a root is infinite, and that of relu is 0.
-        a = self.stiffness.clamp(min=torch.finfo(self.stiffness.dtype).tiny)
+        # As relu, but for the infinite gradient of a root at 0. Its square is nothing beside 1.
+        a = self.stiffness.clamp(min=torch.finfo(self.stiffness.dtype).eps ** 2)
         root = step * a.sqrt()
         if self.discretization == "im":
             p = 1 / torch.complex(torch.ones_like(root), root)

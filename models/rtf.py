@@ -52,11 +52,10 @@ class RationalConvolution(LongConvolution):
         self.smallest_period = max(context.max_length, state_size + 1)
         directions, precise = context.num_directions, real_dtype()
         self.denominator = nn.Parameter(torch.zeros(directions, copies, state_size, dtype=precise))
-        self.numerator = nn.Parameter(
-            torch.zeros(directions, context.dim, state_size, dtype=precise)
-        )
-        has_ahead = directions > 1
-        self.ahead = nn.Parameter(torch.randn(context.dim, dtype=precise)) if has_ahead else None
+        shape = directions, context.dim, state_size
+        self.numerator = nn.Parameter(torch.zeros(shape, dtype=precise))
+        ahead = torch.randn(context.dim, dtype=precise)
+        self.ahead = None if context.causal else nn.Parameter(ahead)
 
     def resolution(self, length: int) -> int:
         """Return the period, an even number, see `LongConvolution.resolution`."""
@@ -64,7 +63,7 @@ class RationalConvolution(LongConvolution):
         return period + period % 2
 
     def kernels(self, length: int) -> Tensor:
-        """Generate the kernels of lags 0, 1, ... and -1, -2, ...: (directions, channels, length)."""
+        """Generate kernels of lags 0, 1, ... and -1, -2, ...: (directions, channels, length)."""
         period = self.resolution(length)
         b = torch.fft.rfft(functional.pad(self.numerator, (1, 0)), n=period)
         a = torch.fft.rfft(functional.pad(self.denominator, (1, 0), value=1.0), n=period)
