@@ -85,7 +85,7 @@ def test_steps_equal_the_full_pass_in_double_precision(mixer: str, changes: list
 @torch.no_grad()
 def test_a_recurrence_of_steps_alone_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a plug-in may have it."""
-    monkeypatch.delattr("models.layers.state_space._StateSpaceRecurrence.prefill")
+    monkeypatch.delattr("models.layers.state_space.ConvolutionRecurrence.prefill")
     model = build("s4d").double()
     tokens = torch.randint(0, 256, (TRAINED,))
     found = RecurrentDecoder(model, TRAINED).take(tokens)

@@ -54,6 +54,7 @@ FORMS: dict[str, list[Options]] = {
         {"kernel": "multiscale", "copies": 2},
         {"start": "exponential", "smoothing": 3, "threshold": 0.1},
     ],
+    "linoss": [{"discretization": "imex"}],
     "lstm": [{"cell": "gru"}],
     "lru": [{"gate": "half_glu1", "radius_min": 0.3}],
     "mamba2": [
@@ -69,6 +70,7 @@ FORMS: dict[str, list[Options]] = {
         {"num_rounds": 2, "chunk_length": 4, "num_buckets": 6, "look_ahead": False},
         {"num_rounds": 2, "chunk_length": 4},  # a bucket is a combination of two hashes
     ],
+    "rtf": [{"state_size": MAX_LENGTH + 3, "num_copies": None}],
     "s4": [{"state_size": 6, "num_copies": None, "step_min": 0.01}],
     "s4d": [
         {"initialization": "lin", "discretization": "bilinear"},
@@ -253,6 +255,7 @@ LINEAR: list[tuple[str, Options]] = [
     ("mega", {"chunk": 64}),
     ("nystrom", {}),
     ("reformer", {"num_rounds": 1}),
+    ("rtf", {}),
     ("s4", {}),
     ("s4d", {}),
     ("ski-tnn", {}),

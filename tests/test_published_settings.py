@@ -76,8 +76,8 @@ def test_presets_of_our_choosing_differ_in_the_mixer_alone() -> None:
 # state-spaces/s4 V4; ag1988/dss; lindermanlab/S5; NicolasZucchet/minimal-LRU, which has neither
 # Retrieval nor two directions) at these settings, with the vocabularies of S4's pipelines: 18 on
 # ListOps, 135 on Text, 98 on Retrieval. Norms that they build and never apply are not counted.
-# Likewise long-conv from HazyResearch/safari, whose pipelines are S4's, and hgrn from
-# OpenNLPLab/lra with Doraemonzzz/hgru-pytorch, its Image in gray.
+# Likewise long-conv from HazyResearch/safari and rtf from ruke1ire/RTF, whose pipelines are S4's,
+# and hgrn from OpenNLPLab/lra with Doraemonzzz/hgru-pytorch, its Image in gray.
 RELEASED_SIZES = {
     "tnn": (428_042, 639_618, 89_218, 3_094_538, 458_882, 458_882),
     "fd-tnn": (448_906, 660_482, 91_874, 3_204_746, 491_138, 491_138),
@@ -86,6 +86,7 @@ RELEASED_SIZES = {
     "s4d": (815_162, 843_570, 1_096_498, 3_564_298, 1_190_402, 1_190_402),
     "dss": (205_578, 152_450, 888_322, 1_991_434, 601_346, 601_346),
     "long-conv": (4_728_330, 14_200_578, 14_158_594, 12_607_498, 7_875_074, 102_246_914),
+    "rtf": (815_162, 843_570, 1_096_498, 3_564_298, 1_190_402, 13_380_098),
     "s5": (188_490, 1_321_154, 772_098, 5_133_706, 1_113_602, 694_018),
     "lru": (995_466, 2_012_546, None, 7_892_746, None, None),
     "linear": (798_730, 176_258, 608_386, 12_623_882, 3_164_162, None),

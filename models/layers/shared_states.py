@@ -81,7 +81,7 @@ def read(states: Tensor, readout: Tensor) -> Tensor:
 
 
 class SharedStateMixer(RecurrentMixer, Generic[States]):
-    """The layer of S5 and LRU: y = Re(C h) + D x, gelu, dropout, and a gate.
+    """The layer of S5, LRU and LinOSS: y = Re(C h) + D x, gelu, dropout, and a gate.
 
     gelu is the tanh approximation, as in flax. The context's inner dropout acts on the output of
     gelu; it zeroes whole channels if the context has tied dropout.

@@ -6,7 +6,7 @@ import abc
 import functools
 import math
 from collections.abc import Callable
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -23,7 +23,7 @@ from models.base import (
 )
 from models.layers.basic import Dropout, LinearMap, build_dropout
 from models.layers.long_convolution import LongConvolution
-from models.ops.toeplitz import LagKernel
+from models.ops.toeplitz import LagKernel, diagonal_from_kernel
 
 Output = Literal["glu", "linear"]
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
@@ -145,6 +145,24 @@ class DiagonalStateSpace(TimeInvariantRecurrence):
         return lambda state: power * state
 
 
+class PeriodicStateSpace(DiagonalStateSpace):
+    """The recurrence of any causal kernel over a length, O(length) states a channel.
+
+    This is the closed form of ETSC (Qin and Zhong, "Accelerating Toeplitz Neural Network with
+    Constant-time Inference Complexity", EMNLP 2023), see `diagonal_from_kernel`. Beyond the length
+    the kernel would repeat itself.
+    """
+
+    def __init__(self, kernel: LagKernel, length: int) -> None:
+        super().__init__(*diagonal_from_kernel(kernel, length))
+        self.length = length
+
+    def state_after(self, x: Tensor) -> Tensor:
+        """See `TimeInvariantRecurrence.state_after`; the state is a Fourier transform of x."""
+        backwards = x.to(self.weights.real.dtype).transpose(1, 2).flip(-1)
+        return self.weights * torch.fft.rfft(backwards, n=self.length).conj()
+
+
 class StateSpaceConvolution(LongConvolution):
     """One causal kernel per channel and direction, joined to one kernel over all lags.
 
@@ -207,12 +225,16 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
 
     def freeze(self, length: int) -> Recurrence:
         """Return a recurrence whose state does not grow with the length."""
-        return _StateSpaceRecurrence(self, length)
+        return ConvolutionRecurrence(self, self.convolution.recurrence(length), length)
 
 
-class _StateSpaceRecurrence(Recurrence):
-    def __init__(self, mixer: StateSpaceMixer, length: int) -> None:
-        self.inner = mixer.convolution.recurrence(length)
+class ConvolutionRecurrence(Recurrence):
+    """The layer of a `ConvolutionMixer`, whose convolution is a recurrence up to a length."""
+
+    def __init__(
+        self, mixer: ConvolutionMixer[Any], inner: TimeInvariantRecurrence, length: int
+    ) -> None:
+        self.inner = inner
         self.convolve = functools.partial(mixer.convolution.convolve_prefix, length=length)
         self.project = mixer.project
 

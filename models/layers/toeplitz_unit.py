@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import (
@@ -24,8 +23,8 @@ from models.layers.basic import (
     linear_pair,
 )
 from models.layers.long_convolution import LongConvolution
+from models.layers.state_space import PeriodicStateSpace
 from models.ops.reference import fast_form_of
-from models.ops.toeplitz import LagKernel
 
 ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 EncoderLayers = Annotated[int, Field(ge=0, le=1000)]
@@ -189,54 +188,27 @@ class ToeplitzMixer(RecurrentMixer):
 
 
 class ToeplitzRecurrence(Recurrence):
-    """The unit with a state space for T, s' = poles * s + weights * x and y = Re(sum of s').
-
-    This is the closed form of ETSC (Qin and Zhong, "Accelerating Toeplitz Neural Network with
-    Constant-time Inference Complexity", EMNLP 2023). For n lags and the n-th root of unity w,
-    t[l] = sum over k of c[k] w ** (k l), where c is the discrete Fourier transform of t, divided by
-    n. Real kernels need half of the roots. Beyond n positions the kernel would repeat itself.
-    """
+    """The unit with a state space for T."""
 
     def __init__(self, unit: GatedToeplitzUnit, operator: LongConvolution, length: int) -> None:
         self.unit = unit
-        self.length = length
         self.convolve = functools.partial(operator.convolve_prefix, length=length)
-        self.poles, self.weights = diagonal_from_kernel(operator.kernel(length), length)
+        self.inner = PeriodicStateSpace(operator.kernel(length), length)
 
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: (batch, hidden, length // 2 + 1) complex."""
-        return self.weights.new_zeros(batch, *self.weights.shape)
+        return self.inner.initial_state(batch)
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        value = self.unit.activation(self.unit.value(x))
-        state = self.poles * state + self.weights * value[..., None]
-        mixed = state.real.sum(dim=-1).to(value.dtype)
+        mixed, state = self.inner.step(self.unit.activation(self.unit.value(x)), state)
         return self.unit.project(self.unit.gate(x), mixed), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.prefill`; the state is a Fourier transform of the values."""
         value = self.unit.activation(self.unit.value(x))
         y = self.unit.project(self.unit.gate(x), self.convolve(value))
-        backwards = value.to(self.weights.real.dtype).transpose(1, 2).flip(-1)
-        return y, self.weights * torch.fft.rfft(backwards, n=self.length).conj()
-
-
-def diagonal_from_kernel(kernel: LagKernel, length: int) -> tuple[Tensor, Tensor]:
-    """Convert a causal kernel into a diagonal state-space model, exactly over n = `length` lags.
-
-    Returns: poles, (1, n // 2 + 1), and weights, (channels, n // 2 + 1), complex.
-    """
-    # In double precision: this runs once, and its errors would stay in every step.
-    t = functional.pad(kernel.coefficients.detach(), (0, length - kernel.coefficients.shape[1]))
-    spectrum = torch.fft.rfft(t.double()) / length
-    # rfft leaves out the conjugate of every root but 1 and, of an even number, -1.
-    spectrum[:, 1 : (length + 1) // 2] *= 2
-    turns = torch.arange(length // 2 + 1, dtype=torch.float64, device=t.device) / length
-    poles = torch.polar(torch.ones_like(turns), 2 * torch.pi * turns)
-    precision = torch.promote_types(t.dtype, torch.complex64)
-    return poles[None].to(precision), spectrum.to(precision)
+        return y, self.inner.state_after(value)
 
 
 def _build_norm(norm: Norm, dim: int) -> nn.Module:

@@ -98,6 +98,25 @@ class LagKernel:
         return spectrum(torch.cat([t[:, ahead:], gap, t[:, :ahead]], dim=1))
 
 
+def diagonal_from_kernel(kernel: LagKernel, length: int) -> tuple[Tensor, Tensor]:
+    """Convert a causal kernel into a diagonal state space, exactly over n = `length` lags.
+
+    For the n-th root of unity w, t[l] = sum over k of c[k] w ** (k l), where c is the discrete
+    Fourier transform of t, divided by n. Real kernels need half of the roots.
+
+    Returns: poles, (1, n // 2 + 1), and weights, (channels, n // 2 + 1), complex.
+    """
+    # In double precision: this runs once, and its errors would stay in every step.
+    t = functional.pad(kernel.coefficients.detach(), (0, length - kernel.coefficients.shape[1]))
+    spectrum = torch.fft.rfft(t.double()) / length
+    # rfft leaves out the conjugate of every root but 1 and, of an even number, -1.
+    spectrum[:, 1 : (length + 1) // 2] *= 2
+    turns = torch.arange(length // 2 + 1, dtype=torch.float64, device=t.device) / length
+    poles = torch.polar(torch.ones_like(turns), 2 * torch.pi * turns)
+    precision = torch.promote_types(t.dtype, torch.complex64)
+    return poles[None].to(precision), spectrum.to(precision)
+
+
 @functools.lru_cache(maxsize=4096)
 def fast_fft_length(minimum: int) -> int:
     """Return the smallest even length >= minimum without prime factors above 5."""
