@@ -16,8 +16,9 @@ from models import mamba2
 from models.base import MixerContext, begin_step
 from models.delta import Delta
 from models.fast.selective_scan import selective_scan_by_blocks
-from models.hgrn import HGRN, LowerBounds
+from models.hgrn import HGRN
 from models.layers import selective_states
+from models.layers.lower_bounds import LowerBounds
 from models.layers.selective_states import (
     BlockBiasedStates,
     HeadStates,
