@@ -77,7 +77,7 @@ class HGRN2(RecurrentMixer, Recurrence):
         state_size: states of each channel, which is also the number of channels of a head.
         grid_axes: how both axes of an image are mixed if the context has a grid. "parallel" adds
             what the recurrence gives along rows and along columns, before the norm; "series"
-            applies the whole mixer along rows and then along columns.
+            applies the whole mixer along columns and then along rows.
     Raises: ValueError if state_size does not divide the channels, and for series without a grid.
     """
 
@@ -116,8 +116,8 @@ class HGRN2(RecurrentMixer, Recurrence):
             return self._mix_lines(x, mask)
         if self.is_series:
             masks = () if mask is None else (mask,)
-            rows = self.grid.along_rows(self._mix_lines, x, *masks)
-            return self.grid.along_columns(self._mix_lines, rows, *masks)
+            mixed = self.grid.along_columns(self._mix_lines, x, *masks)
+            return self.grid.along_rows(self._mix_lines, mixed, *masks)
         heads = self.heads(x, mask)
         rows = self.grid.along_rows(self._attend, *heads)
         return self.project(x, rows + self.grid.along_columns(self._attend, *heads))

@@ -93,11 +93,11 @@ def test_hgrn2_is_its_equations(grid: tuple[int, int] | None, causal: bool) -> N
     close(mixer(x[None])[0], project(mixer, results))
 
 
-def test_hgrn2_in_series_mixes_rows_and_then_columns() -> None:
+def test_hgrn2_in_series_mixes_columns_and_then_rows() -> None:
     mixer = build_hgrn2((3, 4), causal=False, grid_axes="series")
     x = expected = torch.randn(12, 8, dtype=torch.float64)
     rows, columns = lines_of((3, 4))[:3], lines_of((3, 4))[3:]
-    for lines in (rows, columns):
+    for lines in (columns, rows):
         before, expected = expected, torch.zeros_like(x)
         for line in lines:
             expected[line] = project(mixer, results_along(mixer, before[line]))
