@@ -56,15 +56,15 @@ def attend_reference(
 
 @fast_form_of(attend_reference)
 def attend(query: Tensor, key: Tensor, value: Tensor, kept: Tensor, *, causal: bool) -> Tensor:
-    """See `attend_reference`; all numbers of the states are channels of one recurrence."""
-    outer = key[..., None] * value[..., None, :]
-    decays, added = kept[..., None].expand_as(outer).flatten(2), outer.flatten(2)
+    """See `attend_reference`; the columns of all states are one batch of a recurrence."""
+    entering = key * value.movedim(-1, 0)[..., None]  # (size, batch, length, heads, size)
+    decays, added = (part.flatten(3).flatten(0, 1) for part in (kept.expand_as(entering), entering))
     if causal:
         states = scan(decays, added)
     else:
         ahead, back = scan_both_ways(decays.expand(2, *decays.shape), added)
         states = ahead + back
-    return (query[..., None] * states.view_as(outer)).sum(dim=-2)
+    return (query * states.view_as(entering)).sum(dim=-1).movedim(0, -1)
 
 
 class HGRN2(RecurrentMixer, Recurrence):
