@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -154,6 +154,24 @@ class GridModule(nn.Module):
         self.check_length(x.shape[1])
         return x.unflatten(1, self.grid)
 
+    def along_rows(self, mix: Callable[..., Tensor], *parts: Tensor) -> Tensor:
+        """Apply a function of sequences to each row.
+
+        Args:
+            mix: maps parts, (sequences, length, channels of each part), to one tensor.
+            parts: (batch, height * width, channels), in raster order.
+        Returns: (batch, height * width, channels of the result of mix).
+        Raises: ValueError for another number of positions than the grid has.
+        """
+        rows = (self.on_grid(part).flatten(0, 1) for part in parts)
+        return mix(*rows).unflatten(0, (-1, self.grid[0])).flatten(1, 2)
+
+    def along_columns(self, mix: Callable[..., Tensor], *parts: Tensor) -> Tensor:
+        """Apply a function of sequences to each column, see `along_rows`."""
+        columns = (self.on_grid(part).transpose(1, 2).flatten(0, 1) for part in parts)
+        mixed = mix(*columns).unflatten(0, (-1, self.grid[1]))
+        return mixed.transpose(1, 2).flatten(1, 2)
+
     def check_length(self, length: int) -> None:
         """Raise ValueError for another number of positions than the grid has."""
         height, width = self.grid
@@ -233,10 +251,12 @@ class RecurrentMixer(Mixer):
     def recurrence(self, length: int) -> Recurrence:
         """Convert the mixer into a recurrence that equals `forward`, in evaluation, up to a length.
 
-        Raises: ValueError if the context was not causal.
+        Raises: ValueError if the context was not causal, or has a grid.
         """
         if not self.context.causal:
             raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+        if self.context.grid is not None:
+            raise ValueError("a mixer of both axes of an image has no recurrence (model.axes=flat)")
         return self.freeze(length)
 
     def freeze(self, length: int) -> Recurrence:

@@ -9,7 +9,7 @@ Symbols of the paper and their names here:
     mu_t: the sigmoid of forget
     lambda_t: kept
     theta: phase
-    gamma^k: lower_bound
+    gamma^k: the lower bound of `LowerBounds`
     g_t: the activated gate
     h_t: states
 """
@@ -22,21 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
+from models.layers.lower_bounds import LowerBounds
 from models.ops.recurrences import scan, scan_both_ways
-
-
-class LowerBounds(nn.Module):
-    """Lower bounds of forget gates, a cumulative softmax over layers (HGRN, equation 4)."""
-
-    def __init__(self, depth: int, dim: int) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(torch.ones(depth, dim))
-
-    def forward(self, layer: int) -> Tensor:
-        """Return the bounds of a layer, 0 in the first one: (dim,)."""
-        return self.logits.softmax(dim=0)[1 : layer + 1].sum(dim=0)
 
 
 class HGRN(RecurrentMixer, Recurrence):
@@ -53,14 +42,14 @@ class HGRN(RecurrentMixer, Recurrence):
     @classmethod
     def shared(cls, context: MixerContext, **options: Any) -> LowerBounds:
         """Build the lower bounds of all blocks, see `Mixer.shared`."""
-        return LowerBounds(context.depth, context.dim)
+        return LowerBounds.of(context)
 
     def __init__(self, context: MixerContext) -> None:
         super().__init__()
         dim = context.dim
         self.context = context
-        shared = context.shared
-        self.lower_bounds = shared if isinstance(shared, LowerBounds) else self.shared(context)
+        self.grid = None if context.grid is None else GridModule(context.grid)
+        self.lower_bounds = LowerBounds.of(context)
         self.candidate = LinearMap(dim, 2 * dim)
         self.forget = LinearMap(dim, dim)
         self.gate = LinearMap(dim, 2 * dim)
@@ -74,26 +63,19 @@ class HGRN(RecurrentMixer, Recurrence):
         candidate, kept = self.candidates(x)
         if mask is not None:
             candidate = candidate * mask[..., None]
-        grid = self.context.grid
-        if grid is None:
+        if self.grid is None:
             states = self._both_ways(candidate, kept)
         else:
-            parts = [part.unflatten(1, grid) for part in (candidate, kept)]
-            rows = self._both_ways(*(part.flatten(0, 1) for part in parts))
-            columns = self._both_ways(*(part.transpose(1, 2).flatten(0, 1) for part in parts))
-            batch, height, width = len(x), *grid
-            states = rows.view(batch, height, width, -1)
-            states = states + columns.view(batch, width, height, -1).transpose(1, 2)
-            states = states.flatten(1, 2)
+            states = self.grid.along_rows(self._both_ways, candidate, kept)
+            states = states + self.grid.along_columns(self._both_ways, candidate, kept)
         return self.project(x, states)
 
     def candidates(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the candidates c, complex, and the forget gates lambda, in [lower bound, 1]."""
-        bound = self.lower_bounds(self.context.layer)
-        kept = bound + (1 - bound) * torch.sigmoid(self.forget(x))
+        kept, entering = self.lower_bounds.gates(self.context.layer, self.forget(x))
         pairs = functional.silu(self.candidate(x)).unflatten(-1, (-1, 2))
         pairs = pairs.to(torch.promote_types(pairs.dtype, torch.float32))
-        return (1 - kept) * torch.view_as_complex(pairs), kept
+        return entering * torch.view_as_complex(pairs), kept
 
     def turned(self, kept: Tensor) -> Tensor:
         """Rotate forget gates by the phases: (..., dim) -> (directions, ..., dim) complex."""

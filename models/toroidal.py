@@ -204,12 +204,7 @@ class Toroidal(RecurrentMixer):
         return {} if logit is None else {logit: None}
 
     def freeze(self, length: int) -> RingBuffer:
-        """Return a recurrence that holds keys and values of the window, or of all positions.
-
-        Raises: ValueError if the context has a grid.
-        """
-        if self.positions.grid is not None:
-            raise ValueError("only a causal mixer of sequences, without a grid, has a recurrence")
+        """Return a recurrence that holds keys and values of the window, or of all positions."""
         return RingBuffer(self, min(self.window or length, length))
 
 

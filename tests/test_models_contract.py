@@ -39,6 +39,7 @@ FORMS: dict[str, list[Options]] = {
         {"bidirectional": False, "output": "linear"},
     ],
     "fd-tnn": [{"rpe_input": "cosine", "rpe_activation": "gelu", "inner_norm": "layer"}],
+    "hgrn2": [{"state_size": 1}, {"state_size": 8}],
     "linear": [
         {"feature": "elu", "decay": "selective", "num_heads": 2},
         {"feature": "relu", "decay": "fixed"},

@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from conftest import EVERY_MIXER
-from lra.classifier.classifier import Classifier
 from models import mamba2
 from models.base import MixerContext, begin_step
 from models.delta import Delta
 from models.fast.selective_scan import selective_scan_by_blocks
-from models.hgrn import HGRN, LowerBounds
 from models.layers import selective_states
 from models.layers.selective_states import (
     BlockBiasedStates,
@@ -33,7 +31,6 @@ from references import (
     leaf,
     randomize,
 )
-from requested import resolve
 
 
 def build(name: str, *, causal: bool = False, **options: Any) -> Any:
@@ -249,58 +246,6 @@ def test_the_delta_rule_replaces_what_a_key_held(causal: bool, highest: int) -> 
     normed = mixed / (mean + 1e-5).sqrt() * mixer.norm.weight
     gated = normed.flatten(1) * functional.silu(x @ mixer.gate.weight.T)
     close(mixer(x[None])[0], gated @ mixer.output.weight.T)
-
-
-def states_along(mixer: HGRN, x: Tensor, direction: int) -> Tensor:
-    """Run one direction of HGRN over a sequence: (length, 8) complex."""
-    bounds = mixer.lower_bounds.logits.softmax(dim=0)
-    bound = bounds[1 : mixer.context.layer + 1].sum(dim=0)
-    turn = torch.polar(torch.ones_like(bound), mixer.phase[direction])
-    states = torch.zeros(len(x), 8, dtype=torch.complex128)
-    state = torch.zeros(8, dtype=torch.complex128)
-    for i in range(len(x))[:: -1 if direction else 1]:
-        kept = bound + (1 - bound) * torch.sigmoid(mixer.forget(x[i]))
-        pair = functional.silu(mixer.candidate(x[i]))
-        entering = torch.complex(pair[0::2], pair[1::2])
-        state = kept * turn * state + (1 - kept) * entering
-        states[i] = state
-    return states
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("grid", [None, (3, 4)])
-def test_hgrn_is_its_equations(grid: tuple[int, int] | None, causal: bool) -> None:
-    context = MixerContext(dim=8, max_length=12, layer=1, depth=3, causal=causal, grid=grid)
-    mixer = randomize(HGRN(context).double())
-    x = torch.randn(12, 8, dtype=torch.float64)
-    places = torch.arange(12)
-    lines = [places]
-    if grid is not None:
-        lines = [*places.view(grid), *places.view(grid).T]
-    states = torch.zeros(12, 8, dtype=torch.complex128)
-    for line in lines:
-        for direction in range(1 if causal else 2):
-            states[line] += states_along(mixer, x[line], direction)
-    feature = mixer.norm(torch.cat([states.real, states.imag], dim=-1))
-    close(mixer(x[None])[0], mixer.output(feature * functional.silu(mixer.gate(x))))
-
-
-def hgrn_config(**settings: Any) -> Any:
-    changes = {"model.dim": 8, "model.depth": 3, **settings}
-    overrides = [f"{key}={value}" for key, value in changes.items()]
-    return resolve("image", "hgrn", preset="quick", overrides=overrides)
-
-
-@pytest.mark.parametrize("axes", ["flat", "alternate", "native"])
-def test_all_blocks_share_their_lower_bounds(axes: str) -> None:
-    config = hgrn_config(**{"model.axes": axes})
-    model = Classifier(config, config.build_task().info)
-    (found,) = (module for module in model.modules() if isinstance(module, LowerBounds))
-    assert found.logits.shape == (3, 8)
-    mixers = [module for module in model.modules() if isinstance(module, HGRN)]
-    assert [mixer.context.layer for mixer in mixers] == [0, 1, 2]
-    assert all(mixer.lower_bounds is found for mixer in mixers)
-    assert sum("logits" in name for name, _ in model.named_parameters()) == 1
 
 
 def initial(name: str, dim: int = 64, **options: Any) -> Any:

@@ -15,6 +15,7 @@ from models.fast import linear_map
 from models.fast.delta_rule import delta_rule_by_chunks
 from models.fast.recurrence import matrix_recurrence
 from models.fast.selective_scan import selective_scan_by_blocks
+from models.hgrn2 import attend
 from models.ops import deterministic
 from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.recurrences import (
@@ -137,6 +138,13 @@ def fading_attention(n: int, *, groups: int) -> Given:
     return lambda: decaying_attention(*leaves), leaves
 
 
+def matrix_states(n: int, *, causal: bool) -> Given:
+    query, key, value = (leaf(2, n, 2, 4) for _ in range(3))
+    kept = decays(2, n, 2, dtype=torch.float64)
+    leaves = [query, key, value, kept]
+    return lambda: attend(*leaves, causal=causal), leaves
+
+
 def delta(n: int, *, compute: Callable[..., Tensor]) -> Given:
     query, key, value = heads(n, 4, 4, 5)
     rate = torch.rand(2, 3, n, dtype=torch.float64, requires_grad=True)
@@ -205,6 +213,7 @@ add("matrices", matrices)
 add("delta rule", delta, compute=delta_rule)
 add("delta rule by chunks", delta, compute=delta_rule_by_chunks)
 for _causal in (False, True):
+    add(f"HGRN2, {_causal}", matrix_states, causal=_causal)
     add(f"torus, {_causal}", on_torus, torus=Torus((31,), 2), window=None, causal=_causal)
     add(f"torus, window, {_causal}", on_torus, torus=Torus((31,), 3), window=3, causal=_causal)
     add(f"line longer than it, {_causal}", on_torus,

@@ -8,15 +8,18 @@ import pytest
 import torch
 
 from lra.config.registry import MIXERS
-from models.base import MixerContext
+from models.base import GridModule, Mixer, MixerContext, RecurrentMixer
 from models.layers.long_convolution import LongConvolution
 from models.layers.toeplitz_unit import RowsThenColumns
-from references import assert_equal_with_gradients
+from references import assert_equal_with_gradients, close, randomize
+from requested import NOT_CAUSAL
 
 GRIDS = [(3, 5), (5, 3), (4, 4), (1, 7), (7, 1)]
 OPTIONS: dict[str, dict[str, Any]] = {"ski-tnn": {"num_inducing_points": 2}}
 NATIVE = ["fd-tnn", "ski-tnn", "tnn"]
 """Mixers whose operators act on one axis alone. Toroidal attention is on both at once."""
+
+EVERY_NATIVE = sorted(name for name, cls in MIXERS.classes.items() if cls.has_native_grid)
 
 
 def native(name: str, grid: tuple[int, int], *, causal: bool = False):
@@ -66,3 +69,32 @@ def test_causal_grids_do_not_look_ahead_in_raster_order(name: str) -> None:
         future = x.clone()
         future[:, cut:] = torch.randn_like(future[:, cut:])
         torch.testing.assert_close(mixer(future)[:, :cut], mixer(x)[:, :cut])
+
+
+def build_native(name: str, grid: tuple[int, int], *, causal: bool = False) -> Mixer:
+    context = MixerContext(dim=16, max_length=64, layer=1, depth=3, grid=grid, causal=causal)
+    return randomize(MIXERS.classes[name](context, **OPTIONS.get(name, {})).double().eval())
+
+
+@pytest.mark.parametrize("name", EVERY_NATIVE)
+def test_a_grid_of_another_size_reaches_the_mixer(name: str) -> None:
+    mixer, larger = build_native(name, (3, 5)), build_native(name, (4, 6))
+    larger.load_state_dict(mixer.state_dict())
+    for module in mixer.modules():
+        if isinstance(module, GridModule):
+            module.take_grid((4, 6))
+    x = torch.randn(2, 24, 16, dtype=torch.float64)
+    if name == "ski-tnn":  # its points stay where they were in the smaller grid
+        assert mixer(x).shape == x.shape
+    else:
+        close(mixer(x), larger(x))
+    with pytest.raises(ValueError, match="got 15 positions, expected the 4 x 6 of the grid"):
+        mixer(x[:, :15])
+
+
+@pytest.mark.parametrize("name", sorted({*EVERY_NATIVE} - NOT_CAUSAL))
+def test_both_axes_have_no_recurrence(name: str) -> None:
+    mixer = build_native(name, (3, 5), causal=True)
+    assert isinstance(mixer, RecurrentMixer)
+    with pytest.raises(ValueError, match=r"both axes of an image has no recurrence \(model.axes"):
+        mixer.recurrence(15)

@@ -77,7 +77,8 @@ def test_presets_of_our_choosing_differ_in_the_mixer_alone() -> None:
 # Retrieval nor two directions) at these settings, with the vocabularies of S4's pipelines: 18 on
 # ListOps, 135 on Text, 98 on Retrieval. Norms that they build and never apply are not counted.
 # Likewise long-conv from HazyResearch/safari and rtf from ruke1ire/RTF, whose pipelines are S4's,
-# and hgrn from OpenNLPLab/lra with Doraemonzzz/hgru-pytorch, its Image in gray.
+# hgrn from OpenNLPLab/lra with Doraemonzzz/hgru-pytorch, its Image in gray, and hgrn2 with
+# OpenNLPLab/hgru2-pytorch.
 RELEASED_SIZES = {
     "tnn": (428_042, 639_618, 89_218, 3_094_538, 458_882, 458_882),
     "fd-tnn": (448_906, 660_482, 91_874, 3_204_746, 491_138, 491_138),
@@ -91,6 +92,7 @@ RELEASED_SIZES = {
     "lru": (995_466, 2_012_546, None, 7_892_746, None, None),
     "linear": (798_730, 176_258, 608_386, 12_623_882, 3_164_162, None),
     "hgrn": (66_250, 683_394, 132_290, 15_797_258, 999_170, 253_826),
+    "hgrn2": (149_770, 483_714, 1_607_426, 11_060_234, 699_650, 45_890),
 }
 OF_JAX = ("s5", "lru")
 MORE_IN_JAX = {"listops": 3, "text": 1, "retrieval": 1}

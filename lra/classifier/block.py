@@ -143,11 +143,8 @@ class AlongAxis(GridModule):
         """
         if mask is not None:
             raise ValueError("got a mask, expected a grid without padding")
-        lines = self.on_grid(x)
-        if self.is_turned:
-            lines = lines.transpose(1, 2)
-        mixed = find_mixing(self.mixer)(lines.flatten(0, 1), None).unflatten(0, lines.shape[:2])
-        return (mixed.transpose(1, 2) if self.is_turned else mixed).flatten(1, 2)
+        apply = self.along_columns if self.is_turned else self.along_rows
+        return apply(find_mixing(self.mixer), x)
 
 
 @contextlib.contextmanager

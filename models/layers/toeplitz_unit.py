@@ -94,21 +94,13 @@ class RowsThenColumns(GridModule):
 
     def forward_reference(self, x: Tensor) -> Tensor:
         """Compute `forward` as published: both orders, added."""
-        x = self.on_grid(x)
-        first = self._along_columns(self._along_rows(x))
-        return (first + self._along_rows(self._along_columns(x))).flatten(1, 2)
+        first = self.along_columns(self.columns, self.along_rows(self.rows, x))
+        return first + self.along_rows(self.rows, self.along_columns(self.columns, x))
 
     @fast_form_of(forward_reference)
     def forward(self, x: Tensor) -> Tensor:
         """Mix a grid in raster order: (batch, height * width, channels) -> the same shape."""
-        return 2 * self._along_columns(self._along_rows(self.on_grid(x))).flatten(1, 2)
-
-    def _along_rows(self, x: Tensor) -> Tensor:
-        return self.rows(x.flatten(0, 1)).view_as(x)
-
-    def _along_columns(self, x: Tensor) -> Tensor:
-        turned = x.transpose(1, 2)
-        return self.columns(turned.flatten(0, 1)).view_as(turned).transpose(1, 2)
+        return 2 * self.along_columns(self.columns, self.along_rows(self.rows, x))
 
 
 class GatedToeplitzUnit(nn.Module):
@@ -181,9 +173,8 @@ class ToeplitzMixer(RecurrentMixer):
         return self.unit(x, mask)
 
     def freeze(self, length: int) -> ToeplitzRecurrence:
-        """Convert the kernel into a recurrence; ValueError if the context has a grid."""
-        if not isinstance(self.unit.operator, LongConvolution):
-            raise ValueError("only a causal mixer of sequences, without a grid, has a recurrence")
+        """Convert the kernel into a recurrence, see `ToeplitzRecurrence`."""
+        assert isinstance(self.unit.operator, LongConvolution)
         return ToeplitzRecurrence(self.unit, self.unit.operator, length)
 
 
