@@ -32,7 +32,7 @@ FORMS: dict[str, list[Options]] = {
     "conv": [{"width": 33}],
     "delta": [
         {"num_heads": 2, "expand": 1, "conv_size": 1},
-        {"directions": "own", "negative_eigenvalues": True},
+        {"directions": "own", "negative_eigenvalues": True, "products": 3},
     ],
     "dss": [
         {"normalization": "exp", "separate_steps": True},

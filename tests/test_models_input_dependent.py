@@ -218,10 +218,10 @@ def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
     assert_equal_with_gradients(mix_as_on_a_gpu, mix, [x, *mixer.parameters()])
 
 
-@pytest.mark.parametrize("highest", [1, 2])
+@pytest.mark.parametrize(("highest", "products"), [(1, 1), (2, 1), (2, 3)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_delta_rule_replaces_what_a_key_held(causal: bool, highest: int) -> None:
-    options = {"negative_eigenvalues": highest > 1}
+def test_the_delta_rule_replaces_what_keys_held(causal: bool, highest: int, products: int) -> None:
+    options = {"negative_eigenvalues": highest > 1, "products": products}
     mixer: Delta = build("delta", num_heads=2, causal=causal, **options)
     x = torch.randn(9, 8, dtype=torch.float64)
     mixed = torch.zeros(9, 2, 8, dtype=torch.float64)
@@ -231,18 +231,25 @@ def test_the_delta_rule_replaces_what_a_key_held(causal: bool, highest: int) -> 
     )  # fmt: skip
     for number, (projected, moved) in enumerate(orders):
         own = mixer.directions[number]
-        query, key, value = convolved(own.convolution, projected).split([8, 8, 16], dim=-1)
+        query, *stored = convolved(own.convolution, projected).split(
+            [8, *[8] * products, *[16] * products], dim=-1
+        )
+        rates = highest * torch.sigmoid(moved[:, : 2 * products])
         for head in range(2):
-            q, k = (part[:, 4 * head : 4 * head + 4] for part in (query, key))
-            q, k = (part / (part.square().sum(-1, True) + 1e-6).sqrt() for part in (q, k))
-            v = value[:, 8 * head : 8 * head + 8]
-            rate = highest * torch.sigmoid(moved[:, head])
-            speed = functional.softplus(moved[:, 2 + head] + own.step_bias[head])
+            q, *keys = (
+                part / (part.square().sum(-1, True) + 1e-6).sqrt()
+                for one in (query, *stored[:products])
+                for part in [one[:, 4 * head : 4 * head + 4]]
+            )
+            values = [part[:, 8 * head : 8 * head + 8] for part in stored[products:]]
+            speed = functional.softplus(moved[:, 2 * products + head] + own.step_bias[head])
             decay = (-own.log_rate[head].exp() * speed).exp()
             matrix = torch.zeros(4, 8, dtype=torch.float64)
             for i in range(9):
                 matrix = decay[i] * matrix
-                matrix = matrix + rate[i] * torch.outer(k[i], v[i] - matrix.T @ k[i])
+                for product, (k, v) in enumerate(zip(keys, values, strict=True)):
+                    rate = rates[i, 2 * product + head]
+                    matrix = matrix + rate * torch.outer(k[i], v[i] - matrix.T @ k[i])
                 place = 8 - i if number else i
                 mixed[place, head] += matrix.T @ q[i] / 2
     mean = mixed.square().mean(dim=-1, keepdim=True)

@@ -121,7 +121,7 @@ def delta_rule(
         key: of the same shape, of length 1 at most. At padding, which may come first or last, it
             must be 0.
         value: (batch, heads, length, value channels).
-        rate: (batch, heads, length), b, in [0, 1].
+        rate: (batch, heads, length), b, in [0, 2].
         log_decay: (batch, heads, length), the logarithm of a, at most 0.
     Returns: (batch, heads, length, value channels).
     """
