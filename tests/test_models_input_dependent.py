@@ -22,6 +22,7 @@ from models.layers.selective_states import (
     BlockBiasedStates,
     HeadStates,
     MambaStates,
+    Selection,
     SignedHeadStates,
 )
 from models.layers.short_convolution import ShortConvolution
@@ -195,6 +196,34 @@ def test_mamba_is_its_equations(options: dict[str, Any], causal: bool) -> None:
         mean = groups.square().mean(dim=-1, keepdim=True)
         mixed = (groups / (mean + 1e-5).sqrt()).flatten(-2) * mixer.scale
     close(mixer(x[None])[0], mixed @ mixer.output.weight.T)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("transition", [0.1, -0.1, 1e-4, -1e-7, 0.0])
+def test_gradients_of_small_transitions_are_exact(
+    transition: float, dtype: torch.dtype, tolerance: float
+) -> None:
+    """They depend neither on the size of a transition nor on its logarithm."""
+    torch.manual_seed(0)
+    step = torch.rand(2, 100, 3, dtype=torch.float64)
+    step[:, 5::9] = -math.log((1 + transition) / 2)
+    x, into, out = (torch.randn(2, 100, *size).double() for size in ([6], [1, 4], [1, 4]))
+    leaves = [part.requires_grad_() for part in (x, step, into, out)]
+    poles = -torch.ones(6, 1, dtype=dtype)
+
+    def run_fast() -> Tensor:
+        given = Selection(*(part.to(dtype) for part in leaves))
+        return SignedHeadStates.run(given, poles, None).double()
+
+    def run_loop() -> Tensor:
+        state, results = torch.zeros(2, 6, 4, dtype=torch.float64), []
+        for k in range(100):
+            dt = step[:, k].repeat_interleave(2, dim=-1)[..., None]
+            state = (2 * (-dt).exp() - 1) * state + dt * x[:, k, :, None] * into[:, k]
+            results.append((state * out[:, k]).sum(dim=-1))
+        return torch.stack(results, dim=1)
+
+    assert_equal_with_gradients(run_fast, run_loop, leaves, tolerance)
 
 
 @pytest.mark.parametrize("directions", ["own", "shared"])

@@ -236,8 +236,10 @@ class SignedHeadStates(HeadStates):
         is_positive = change > -0.5  # noqa: PLR2004 (a transition is 1 + 2 change)
         sign = (2 * is_positive.to(change.dtype) - 1).cumprod(dim=1)[..., None]
         beyond = torch.where(is_positive, 2 * change, -2 * exponents.exp())
-        # A transition of 0 would have the logarithm -inf, and no gradient.
-        log_decay = torch.log1p(beyond.clamp(min=torch.finfo(beyond.dtype).eps - 1))
+        # The logarithm of 0 is -inf. The number next to 0 has the same gradient.
+        with torch.no_grad():
+            beyond.clamp_(min=torch.finfo(beyond.dtype).eps - 1)
+        log_decay = torch.log1p(beyond)
         mixed = _attend(chosen, log_decay, sign)
         return (sign * mixed.unflatten(-1, (sign.shape[-2], -1))).flatten(2)
 
