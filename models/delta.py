@@ -29,7 +29,7 @@ from models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
 from models.layers.short_convolution import ShortConvolution, draw_step_biases
-from models.ops.recurrences import delta_rule
+from models.ops.recurrences import delta_products
 from models.ops.toeplitz import depthwise_convolution
 
 
@@ -47,26 +47,6 @@ class Direction(nn.Module):
 def log_decays(moved: Tensor, log_rate: Tensor, step_bias: Tensor) -> Tensor:
     """Return the logarithms of decays: (..., heads) -> the same shape."""
     return -log_rate.exp() * functional.softplus(moved + step_bias)
-
-
-def apply_products(
-    query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor
-) -> Tensor:
-    """Compute `delta_rule` with several keys a position: decay once, store each, read at the end.
-
-    Args:
-        query: (batch, heads, length, channels).
-        key: (batch, heads, length, products, channels).
-        value: (batch, heads, length, products, value channels).
-        rate: (batch, heads, length, products).
-        log_decay: (batch, heads, length).
-    Returns: (batch, heads, length, value channels).
-    """
-    products = key.shape[3]
-    query = functional.pad(query[..., None, :], (0, 0, products - 1, 0))
-    log_decay = functional.pad(log_decay[..., None], (0, products - 1))
-    each = (part.flatten(2, 3) for part in (query, key, value, rate, log_decay))
-    return delta_rule(*each)[..., products - 1 :: products, :]
 
 
 class Delta(RecurrentMixer, Recurrence):
@@ -124,7 +104,7 @@ class Delta(RecurrentMixer, Recurrence):
         parts = self.query_key_value(x), self.rate_and_decay(x)
         numbers = [0] if self.context.causal else [0, -1]
         with torch.autocast(x.device.type, enabled=False):
-            mixed = apply_products(*self.rule_arguments(numbers, *parts)).transpose(1, 2)
+            mixed = delta_products(*self.rule_arguments(numbers, *parts)).transpose(1, 2)
         if not self.context.causal:
             ahead, back = mixed.chunk(2, dim=2)
             mixed = ahead + back.flip(1)
@@ -133,7 +113,7 @@ class Delta(RecurrentMixer, Recurrence):
     def rule_arguments(
         self, numbers: Sequence[int], projected: Tensor, moved: Tensor
     ) -> list[Tensor]:
-        """Compute the arguments of `apply_products`, whose heads are those of all directions.
+        """Compute the arguments of `delta_products`, whose heads are those of all directions.
 
         Their numbers are 0, and -1 for the one in reverse.
 
@@ -214,7 +194,7 @@ class Delta(RecurrentMixer, Recurrence):
         rows = torch.eye(size, dtype=query.dtype, device=x.device).expand(*query.shape[:2], -1, -1)
         further = [part.new_zeros(*part.shape[:2], size, *part.shape[3:]) for part in others]
         joined = (torch.cat(pair, dim=2) for pair in zip(others, further, strict=True))
-        mixed, matrix = apply_products(torch.cat([query, rows], dim=2), *joined).tensor_split(
+        mixed, matrix = delta_products(torch.cat([query, rows], dim=2), *joined).tensor_split(
             [x.shape[1]], dim=2
         )
         y = self.project(x, mixed.transpose(1, 2))
