@@ -289,7 +289,7 @@ REFUSED: list[tuple[str, Options, str]] = [
     ("long-conv", {"kernel": "multiscale", "smoothing": 3}, "kernel_dropout concern free kernels"),
     ("mamba2", {"num_heads": 5}, "num_heads 5 does not divide the 16 inner channels"),
     ("mamba2", {"selective": "b2s6", "negative_eigenvalues": True}, "not b2s6"),
-    ("mamba2", {"selective": "mamba3", "state_size": 3}, "state_size 3 is too small for"),
+    ("mamba2", {"selective": "mamba3", "state_size": 3}, "state_size 3 is too small"),
     ("s4", {"num_copies": 3}, "num_copies 3 does not divide model.dim 8"),
     ("s4d", {"exponent_lr": 0.01}, "exponent_lr concerns spectral_exponent"),
     ("ski-tnn", {"num_inducing_points": 500}, "num_inducing_points 500 for sequences of 66"),

@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from models.layers.selective_states import (
     DrawSteps,
-    HeadStates,
     Selection,
+    SelectiveStates,
     StateSizes,
     attend_over_heads,
     exponents_of_heads,
@@ -27,7 +27,7 @@ from models.ops.deterministic import cumulative_sum
 from models.ops.rotary import turn
 
 
-class TurningStates(HeadStates):
+class TurningStates(SelectiveStates):
     """States h[k] = exp(-decay) R (h[k - 1] + carried B[k - 1] x[k - 1]) + entering B[k] x[k].
 
     R turns pairs of states, a quarter of all. B and C are normalised, and each head adds a bias to
@@ -37,16 +37,15 @@ class TurningStates(HeadStates):
     """
 
     def __init__(self, sizes: StateSizes, steps: DrawSteps) -> None:
-        super().__init__(sizes, steps)
-        del self.log_rate  # rates depend on the input
-        states, heads = sizes.num_states, sizes.num_heads
+        channels, states, heads, groups, _ = sizes
         if states // 4 == 0:
-            raise ValueError(
-                f"state_size {states}: selective=mamba3 turns a quarter; use 4 or more"
-            )
-        self.direct = 3 * heads + states // 4
+            raise ValueError(f"state_size {states} is too small: selective=mamba3 needs 4 or more")
+        direct = 3 * heads + states // 4
+        super().__init__(sizes, convolved=channels + 2 * groups * states, direct=direct)
+        self.step_bias = nn.Parameter(steps(heads))
         self.norms = nn.ModuleList(nn.RMSNorm(states, eps=1e-5) for _ in range(2))
         self.biases = nn.Parameter(torch.ones(2, heads, states))
+        self.factor = nn.Parameter(torch.ones(heads))
 
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
         (groups, heads), size = (self.num_groups, self.num_heads), self.num_groups * self.num_states
@@ -66,6 +65,9 @@ class TurningStates(HeadStates):
     def poles(self) -> Tensor:
         """See `SelectiveStates.poles`: -1, as the steps hold the rates."""
         return -torch.ones_like(self.skip())[:, None]
+
+    def skip(self) -> Tensor:
+        return self.factor.repeat_interleave(self.channels // self.num_heads)
 
     def undecayed(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         return [self.step_bias], [self.factor, self.biases]
