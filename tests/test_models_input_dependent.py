@@ -26,6 +26,7 @@ from models.layers.selective_states import (
     SignedHeadStates,
 )
 from models.layers.short_convolution import ShortConvolution
+from models.layers.turning_states import TurningStates
 from models.linear import Linear
 from models.mamba2 import Direction, Mamba2
 from references import (
@@ -123,10 +124,46 @@ def in_order(causal: bool, x: Tensor) -> list[Tensor]:
     return [x] if causal else [x, x.flip(0)]
 
 
+def turned(states: TurningStates, x: Tensor, direct: Tensor, inner: int) -> Tensor:
+    """Run the states of Mamba-3 as complex ones, channel by channel: (length, inner)."""
+    size, heads = states.num_states, states.num_heads
+    pairs = size // 4
+    y = torch.zeros(len(x), inner, dtype=torch.float64)
+    for c in range(inner):
+        head = c // (inner // heads)
+        group = head // (heads // states.num_groups)
+        into, out = (
+            norm(x[:, start + group * size :][:, :size]) + bias[head]
+            for start, norm, bias in zip(
+                (inner, inner + states.num_groups * size), states.norms, states.biases, strict=True
+            )
+        )
+        # States that do not turn are the real parts of complex ones.
+        into, out = (
+            torch.cat([torch.complex(*part[:, : 2 * pairs].chunk(2, -1)), part[:, 2 * pairs :]], -1)
+            for part in (into, out)
+        )
+        dt = functional.softplus(direct[:, head] + states.step_bias[head])
+        rate = functional.softplus(direct[:, heads + head]).clamp(min=1e-4)
+        share = torch.sigmoid(direct[:, 2 * heads + head])
+        angle = functional.pad(math.pi * torch.tanh(direct[:, 3 * heads :]), (0, size - 2 * pairs))
+        state = last = torch.zeros(size - pairs, dtype=torch.complex128)
+        for i in range(len(x)):
+            # B and C turn, and so the states turn back.
+            transition = torch.exp(-dt[i] * torch.complex(rate[i].expand(len(state)), angle[i]))
+            state = transition * (state + (1 - share[i]) * dt[i] * last)
+            last = into[i] * x[i, c]
+            state = state + share[i] * dt[i] * last
+            y[i, c] = (out[i].conj() * state).real.sum() + states.factor[head] * x[i, c]
+    return y
+
+
 def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Tensor:
     """Run the states of Mamba, Mamba-2 or B2S6 channel by channel: (length, inner)."""
     states = direction.states
     x = convolved(direction.convolution, x)
+    if isinstance(states, TurningStates):
+        return turned(states, x, direct, inner)
     y = torch.zeros(len(x), inner, dtype=torch.float64)
     for c in range(inner):
         if isinstance(states, MambaStates):
@@ -174,12 +211,14 @@ def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Ten
         {"selective": "mamba2", "num_heads": 4, "num_groups": 2},
         {"selective": "mamba2", "directions": "shared"},
         {"selective": "mamba2", "num_heads": 4, "num_groups": 2, "negative_eigenvalues": True},
+        {"selective": "mamba3", "num_heads": 4, "num_groups": 2, "state_size": 10},
+        {"selective": "mamba3", "conv_size": 1, "state_size": 4},
         {"selective": "b2s6", "num_heads": 2},
         {"selective": "b2s6", "conv_size": 1, "expand": 1},
     ],
 )
 def test_mamba_is_its_equations(options: dict[str, Any], causal: bool) -> None:
-    mixer: Mamba2 = build("mamba2", state_size=3, causal=causal, **options)
+    mixer: Mamba2 = build("mamba2", **{"state_size": 3, **options}, causal=causal)
     x = torch.randn(9, 8, dtype=torch.float64)
     gate, given, direct = mixer.input(x).split(mixer.parts, dim=-1)
     mixed = torch.zeros_like(gate)
@@ -227,7 +266,7 @@ def test_gradients_of_small_transitions_are_exact(
 
 
 @pytest.mark.parametrize("directions", ["own", "shared"])
-@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "b2s6"])
+@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "mamba3", "b2s6"])
 def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
     selective: str, directions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
