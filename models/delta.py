@@ -9,7 +9,9 @@ Symbols of the paper and their names here:
 
 With negative eigenvalues beta is between 0 and 2 (Grazzi et al.,
 "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR 2025, arXiv:2411.12537,
-section 4).
+section 4). With several products a position stores several values, one after the other (Siems et
+al., "DeltaProduct: Improving State-Tracking in Linear RNNs via Householder Products", NeurIPS 2025,
+arXiv:2502.10297, section 3); n_h of that paper is products.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads
 from models.layers.short_convolution import ShortConvolution, draw_step_biases
-from models.ops.recurrences import delta_rule
+from models.ops.recurrences import delta_products
 from models.ops.toeplitz import depthwise_convolution
 
 
@@ -48,7 +50,7 @@ def log_decays(moved: Tensor, log_rate: Tensor, step_bias: Tensor) -> Tensor:
 
 
 class Delta(RecurrentMixer, Recurrence):
-    """Gated delta rule, O(length dim^2 expand / num_heads); O(dim^2 expand / num_heads) a step.
+    """Gated delta rule, O(length dim^2 expand products / num_heads); the same a step, per position.
 
     If the context is not causal, the rule runs in both directions. They share the projections,
     and their results are added before the norm.
@@ -62,6 +64,8 @@ class Delta(RecurrentMixer, Recurrence):
         negative_eigenvalues: whether the rate of change is between 0 and 2 instead of 0 and 1, so
             that a state may change its sign along a key. Tasks that track a state, such as parity,
             need this.
+        products: how many keys and values each position has, which are stored one after the other.
+            With negative eigenvalues, a product of two is a rotation.
     Raises: ValueError if num_heads does not divide the channels.
     """
 
@@ -76,16 +80,18 @@ class Delta(RecurrentMixer, Recurrence):
         conv_size: Annotated[int, Field(ge=1, le=64)] = 4,
         directions: Literal["own", "shared"] = "own",
         negative_eigenvalues: Annotated[bool, Added(False)] = False,
+        products: Annotated[int, Field(ge=1, le=16), Added(1)] = 1,
     ) -> None:
         super().__init__()
         dim = channels_of_heads(context, num_heads)
         self.context = context
         self.num_heads = num_heads
         self.highest_rate = 2 if negative_eigenvalues else 1
+        self.products = products
         values = expand * dim
-        self.parts = [dim, dim, values]
+        self.parts = [dim, products * dim, products * values]
         self.query_key_value = LinearMap(dim, sum(self.parts), bias=False)
-        self.rate_and_decay = LinearMap(dim, 2 * num_heads, bias=False)
+        self.rate_and_decay = LinearMap(dim, (products + 1) * num_heads, bias=False)
         self.gate = LinearMap(dim, values, bias=False)
         self.output = LinearMap(values, dim, bias=False)
         self.norm = nn.RMSNorm(values // num_heads, eps=1e-5)
@@ -98,7 +104,7 @@ class Delta(RecurrentMixer, Recurrence):
         parts = self.query_key_value(x), self.rate_and_decay(x)
         numbers = [0] if self.context.causal else [0, -1]
         with torch.autocast(x.device.type, enabled=False):
-            mixed = delta_rule(*self.rule_arguments(numbers, *parts)).transpose(1, 2)
+            mixed = delta_products(*self.rule_arguments(numbers, *parts)).transpose(1, 2)
         if not self.context.causal:
             ahead, back = mixed.chunk(2, dim=2)
             mixed = ahead + back.flip(1)
@@ -107,7 +113,7 @@ class Delta(RecurrentMixer, Recurrence):
     def rule_arguments(
         self, numbers: Sequence[int], projected: Tensor, moved: Tensor
     ) -> list[Tensor]:
-        """Compute the arguments of `delta_rule`, whose heads are those of all directions.
+        """Compute the arguments of `delta_products`, whose heads are those of all directions.
 
         Their numbers are 0, and -1 for the one in reverse.
 
@@ -120,25 +126,33 @@ class Delta(RecurrentMixer, Recurrence):
         )
         taps = torch.cat([direction.convolution.taps for direction in each], dim=1)
         convolved = depthwise_convolution(projected, taps.T, 0).unflatten(-1, (len(each), -1))
-        rate, decay = moved.unflatten(-1, (len(each), 2, -1)).unbind(dim=-2)
+        rate, decay = self.split_rates(moved.unflatten(-1, (len(each), -1)))
         log_rate = torch.stack([direction.log_rate for direction in each])
         step_bias = torch.stack([direction.step_bias for direction in each])
         arguments = (
             *self.heads(convolved),
-            self.highest_rate * torch.sigmoid(rate),
+            rate,
             log_decays(decay, log_rate, step_bias),
         )
         working = torch.promote_types(projected.dtype, torch.float32)
         return [part.flatten(2, 3).transpose(1, 2).to(working) for part in arguments]
 
+    def split_rates(self, moved: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute rates, (..., heads, products), and what decays depend on, (..., heads)."""
+        moved = moved.unflatten(-1, (self.products + 1, self.num_heads))
+        rate, decay = moved.split([self.products, 1], dim=-2)
+        return self.highest_rate * torch.sigmoid(rate.mT), decay[..., 0, :]
+
     def heads(self, convolved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute queries, keys and values: (..., channels) -> three of (..., heads, size)."""
+        """Compute queries, (..., heads, size), keys and values, (..., heads, products, size)."""
         keys, values, heads = sum(self.parts[:2]), self.parts[2], self.num_heads
         query_key, value = functional.silu(convolved).split([keys, values], dim=-1)
-        query_key = query_key.unflatten(-1, (2, heads, -1))
+        query_key = query_key.unflatten(-1, (1 + self.products, heads, -1))
         norm = torch.rsqrt(query_key.square().sum(dim=-1, keepdim=True) + 1e-6)
-        query, key = (query_key * norm).unbind(dim=-3)
-        return query * query.shape[-1] ** -0.5, key, value.unflatten(-1, (heads, -1))
+        query, key = (query_key * norm).split([1, self.products], dim=-3)
+        value = value.unflatten(-1, (self.products, heads, -1))
+        query = query[..., 0, :, :] * query.shape[-1] ** -0.5
+        return query, key.transpose(-3, -2), value.transpose(-3, -2)
 
     def project(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Normalise, gate and project: x (..., dim), mixed (..., heads, size) -> (..., dim)."""
@@ -152,21 +166,22 @@ class Delta(RecurrentMixer, Recurrence):
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """Return zeros: the matrices, (batch, heads, key size, value size), and latest inputs."""
         latest = self.directions[0].convolution.initial_state(batch)
-        _, key_size, value_size = (part // self.num_heads for part in self.parts)
+        key_size, (value_size,) = self.parts[0] // self.num_heads, self.norm.normalized_shape
         return latest.new_zeros(batch, self.num_heads, key_size, value_size), latest
 
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         (matrix, latest), direction = state, self.directions[0]
         convolved, latest = direction.convolution.step(self.query_key_value(x), latest)
-        query, key, value = self.heads(convolved)
-        rate, decay = self.rate_and_decay(x).chunk(2, dim=-1)
-        rate = self.highest_rate * torch.sigmoid(rate)
+        query, *stored = self.heads(convolved)
+        rates, decay = self.split_rates(self.rate_and_decay(x))
         log_decay = log_decays(decay, direction.log_rate, direction.step_bias)
         matrix = log_decay.exp()[..., None, None] * matrix
-        held = (key[..., None, :] @ matrix)[..., 0, :]
-        change = rate[..., None] * (value - held)
-        matrix = matrix + key[..., :, None] * change[..., None, :]
+        each = (part.unbind(dim=2) for part in (*stored, rates[..., None]))
+        for key, value, rate in zip(*each, strict=True):
+            held = (key[..., None, :] @ matrix)[..., 0, :]
+            change = rate * (value - held)
+            matrix = matrix + key[..., :, None] * change[..., None, :]
         mixed = (query[..., None, :] @ matrix)[..., 0, :]
         return self.project(x, mixed), (matrix, latest)
 
@@ -179,7 +194,7 @@ class Delta(RecurrentMixer, Recurrence):
         rows = torch.eye(size, dtype=query.dtype, device=x.device).expand(*query.shape[:2], -1, -1)
         further = [part.new_zeros(*part.shape[:2], size, *part.shape[3:]) for part in others]
         joined = (torch.cat(pair, dim=2) for pair in zip(others, further, strict=True))
-        mixed, matrix = delta_rule(torch.cat([query, rows], dim=2), *joined).tensor_split(
+        mixed, matrix = delta_products(torch.cat([query, rows], dim=2), *joined).tensor_split(
             [x.shape[1]], dim=2
         )
         y = self.project(x, mixed.transpose(1, 2))

@@ -1,9 +1,10 @@
-"""Mamba-2, and the selective state spaces of Mamba and B2S6 for comparison.
+"""Mamba-2, and the selective state spaces of Mamba, Mamba-3 and B2S6 for comparison.
 
 Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023
 (arXiv:2312.00752), section 3; Dao and Gu, "Transformers are SSMs", ICML 2024 (arXiv:2405.21060),
-section 7; Yu and Erichson, "Block-Biased Mamba for Long-Range Sequence Processing", NeurIPS 2025
-(arXiv:2505.09022).
+section 7; Lahoti et al., "Mamba-3: Improved Sequence Modeling using State Space Principles", 2026
+(arXiv:2603.15569), section 3; Yu and Erichson, "Block-Biased Mamba for Long-Range Sequence
+Processing", NeurIPS 2025 (arXiv:2505.09022).
 
 With negative eigenvalues the transitions of Mamba-2 are between -1 and 1 (Grazzi et al.,
 "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR 2025, arXiv:2411.12537,
@@ -44,8 +45,9 @@ from models.layers.selective_states import (
 )
 from models.layers.short_convolution import ShortConvolution, draw_step_biases
 from models.layers.state_space import Rate, Step
+from models.layers.turning_states import TurningStates
 
-Selective = Literal["mamba1", "mamba2", "b2s6"]
+Selective = Literal["mamba1", "mamba2", "mamba3", "b2s6"]
 StateSize = Annotated[int, Field(ge=1, le=2**12)]
 
 
@@ -53,11 +55,14 @@ def choose_heads(
     selective: Selective, inner: int, num_heads: int | None, num_groups: int | None
 ) -> tuple[int, int]:
     """Return the numbers of heads or blocks, and of groups, for so many inner channels."""
-    if num_groups is not None and selective != "mamba2":
-        raise ValueError(f"num_groups {num_groups} concerns selective=mamba2, not {selective}")
+    if num_groups is not None and selective not in {"mamba2", "mamba3"}:
+        raise ValueError(
+            f"num_groups {num_groups} concerns selective=mamba2 and mamba3, not {selective}"
+        )
     if num_heads is not None and selective == "mamba1":
         raise ValueError(f"num_heads {num_heads} does not concern selective=mamba1, without heads")
-    defaults = {"mamba1": 1, "mamba2": max(1, inner // 64), "b2s6": math.gcd(8, inner)}
+    of_64 = max(1, inner // 64)
+    defaults = {"mamba1": 1, "mamba2": of_64, "mamba3": of_64, "b2s6": math.gcd(8, inner)}
     heads, groups = num_heads or defaults[selective], num_groups or 1
     if inner % heads:
         raise ValueError(f"num_heads {heads} does not divide the {inner} inner channels")
@@ -86,7 +91,8 @@ class Direction(nn.Module):
         if mask is None:
             return chosen
         # A time step of 0: no state decays at padding, and nothing enters.
-        return chosen._replace(step=chosen.step * mask[..., None])
+        mask = mask[..., None]
+        return chosen._replace(x=chosen.x * mask, step=chosen.step * mask)
 
 
 class Mamba2(RecurrentMixer, Recurrence):
@@ -97,14 +103,15 @@ class Mamba2(RecurrentMixer, Recurrence):
 
     Args:
         selective: the state space. "mamba2" has one pole and one time step per head; "mamba1" has
-            poles per channel, and time steps from a map of low rank; "b2s6" has complex poles,
+            poles per channel, and time steps from a map of low rank; "mamba3" has poles that depend
+            on the input, rotations of states and a trapezoidal step; "b2s6" has complex poles,
             blocks of channels, and a bias on B.
         state_size: N, states per channel; they are complex in b2s6.
-        num_heads: number of heads of mamba2, or of blocks of b2s6. None: heads of 64 channels, or
-            gcd(8, inner channels) blocks.
-        num_groups: number of groups of mamba2's heads that share B and C. None: one group.
+        num_heads: number of heads of mamba2 and mamba3, or of blocks of b2s6. None: heads of 64
+            channels, or gcd(8, inner channels) blocks.
+        num_groups: number of groups of heads of mamba2 and mamba3 that share B and C. None: one.
         expand: ratio of inner channels to dim.
-        conv_size: number of taps of the short convolution; 1 for none.
+        conv_size: number of taps of the short convolution; 1 for none, as in the paper of mamba3.
         directions: if the context is not causal, whether each direction has its "own" convolution,
             poles and time steps, or both have "shared" ones.
         step_min: smallest initial time step.
@@ -144,7 +151,12 @@ class Mamba2(RecurrentMixer, Recurrence):
         sizes = StateSizes(inner, state_size, *heads, rank=math.ceil(context.dim / 16))
         steps = functools.partial(draw_step_biases, smallest=step_min, largest=step_max)
         signed = SignedHeadStates if negative_eigenvalues else HeadStates
-        kinds = {"mamba1": MambaStates, "mamba2": signed, "b2s6": BlockBiasedStates}
+        kinds = {
+            "mamba1": MambaStates,
+            "mamba2": signed,
+            "mamba3": TurningStates,
+            "b2s6": BlockBiasedStates,
+        }
         count = 1 if context.causal or directions == "shared" else 2
         modules = [Direction(kinds[selective](sizes, steps), conv_size) for _ in range(count)]
         self.directions = cast("Sequence[Direction]", nn.ModuleList(modules))

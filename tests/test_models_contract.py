@@ -32,7 +32,7 @@ FORMS: dict[str, list[Options]] = {
     "conv": [{"width": 33}],
     "delta": [
         {"num_heads": 2, "expand": 1, "conv_size": 1},
-        {"directions": "own", "negative_eigenvalues": True},
+        {"directions": "own", "negative_eigenvalues": True, "products": 3},
     ],
     "dss": [
         {"normalization": "exp", "separate_steps": True},
@@ -61,6 +61,8 @@ FORMS: dict[str, list[Options]] = {
     "mamba2": [
         {"selective": "mamba1", "state_size": 3, "directions": "shared"},
         {"num_heads": 4, "num_groups": 2, "negative_eigenvalues": True},
+        {"selective": "mamba3", "num_heads": 4, "num_groups": 2, "conv_size": 1},
+        {"selective": "mamba3", "state_size": 7, "directions": "shared"},
         {"selective": "b2s6", "num_heads": 2},
         {"selective": "b2s6", "conv_size": 1, "expand": 1},
     ],
@@ -293,6 +295,7 @@ REFUSED: list[tuple[str, Options, str]] = [
     ("long-conv", {"kernel": "multiscale", "smoothing": 3}, "kernel_dropout concern free kernels"),
     ("mamba2", {"num_heads": 5}, "num_heads 5 does not divide the 16 inner channels"),
     ("mamba2", {"selective": "b2s6", "negative_eigenvalues": True}, "not b2s6"),
+    ("mamba2", {"selective": "mamba3", "state_size": 3}, "state_size 3 is too small"),
     ("s4", {"num_copies": 3}, "num_copies 3 does not divide model.dim 8"),
     ("s4d", {"exponent_lr": 0.01}, "exponent_lr concerns spectral_exponent"),
     ("ski-tnn", {"num_inducing_points": 500}, "num_inducing_points 500 for sequences of 66"),

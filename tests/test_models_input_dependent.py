@@ -20,9 +20,11 @@ from models.layers.selective_states import (
     BlockBiasedStates,
     HeadStates,
     MambaStates,
+    Selection,
     SignedHeadStates,
 )
 from models.layers.short_convolution import ShortConvolution
+from models.layers.turning_states import TurningStates
 from models.linear import Linear
 from models.mamba2 import Direction, Mamba2
 from references import (
@@ -119,10 +121,46 @@ def in_order(causal: bool, x: Tensor) -> list[Tensor]:
     return [x] if causal else [x, x.flip(0)]
 
 
+def turned(states: TurningStates, x: Tensor, direct: Tensor, inner: int) -> Tensor:
+    """Run the states of Mamba-3 as complex ones, channel by channel: (length, inner)."""
+    size, heads = states.num_states, states.num_heads
+    pairs = size // 4
+    y = torch.zeros(len(x), inner, dtype=torch.float64)
+    for c in range(inner):
+        head = c // (inner // heads)
+        group = head // (heads // states.num_groups)
+        into, out = (
+            norm(x[:, start + group * size :][:, :size]) + bias[head]
+            for start, norm, bias in zip(
+                (inner, inner + states.num_groups * size), states.norms, states.biases, strict=True
+            )
+        )
+        # States that do not turn are the real parts of complex ones.
+        into, out = (
+            torch.cat([torch.complex(*part[:, : 2 * pairs].chunk(2, -1)), part[:, 2 * pairs :]], -1)
+            for part in (into, out)
+        )
+        dt = functional.softplus(direct[:, head] + states.step_bias[head])
+        rate = functional.softplus(direct[:, heads + head]).clamp(min=1e-4)
+        share = torch.sigmoid(direct[:, 2 * heads + head])
+        angle = functional.pad(math.pi * torch.tanh(direct[:, 3 * heads :]), (0, size - 2 * pairs))
+        state = last = torch.zeros(size - pairs, dtype=torch.complex128)
+        for i in range(len(x)):
+            # B and C turn, and so the states turn back.
+            transition = torch.exp(-dt[i] * torch.complex(rate[i].expand(len(state)), angle[i]))
+            state = transition * (state + (1 - share[i]) * dt[i] * last)
+            last = into[i] * x[i, c]
+            state = state + share[i] * dt[i] * last
+            y[i, c] = (out[i].conj() * state).real.sum() + states.factor[head] * x[i, c]
+    return y
+
+
 def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Tensor:
     """Run the states of Mamba, Mamba-2 or B2S6 channel by channel: (length, inner)."""
     states = direction.states
     x = convolved(direction.convolution, x)
+    if isinstance(states, TurningStates):
+        return turned(states, x, direct, inner)
     y = torch.zeros(len(x), inner, dtype=torch.float64)
     for c in range(inner):
         if isinstance(states, MambaStates):
@@ -170,12 +208,14 @@ def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Ten
         {"selective": "mamba2", "num_heads": 4, "num_groups": 2},
         {"selective": "mamba2", "directions": "shared"},
         {"selective": "mamba2", "num_heads": 4, "num_groups": 2, "negative_eigenvalues": True},
+        {"selective": "mamba3", "num_heads": 4, "num_groups": 2, "state_size": 10},
+        {"selective": "mamba3", "conv_size": 1, "state_size": 4},
         {"selective": "b2s6", "num_heads": 2},
         {"selective": "b2s6", "conv_size": 1, "expand": 1},
     ],
 )
 def test_mamba_is_its_equations(options: dict[str, Any], causal: bool) -> None:
-    mixer: Mamba2 = build("mamba2", state_size=3, causal=causal, **options)
+    mixer: Mamba2 = build("mamba2", **{"state_size": 3, **options}, causal=causal)
     x = torch.randn(9, 8, dtype=torch.float64)
     gate, given, direct = mixer.input(x).split(mixer.parts, dim=-1)
     mixed = torch.zeros_like(gate)
@@ -194,8 +234,36 @@ def test_mamba_is_its_equations(options: dict[str, Any], causal: bool) -> None:
     close(mixer(x[None])[0], mixed @ mixer.output.weight.T)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("transition", [0.1, -0.1, 1e-4, -1e-7, 0.0])
+def test_gradients_of_small_transitions_are_exact(
+    transition: float, dtype: torch.dtype, tolerance: float
+) -> None:
+    """They depend neither on the size of a transition nor on its logarithm."""
+    torch.manual_seed(0)
+    step = torch.rand(2, 100, 3, dtype=torch.float64)
+    step[:, 5::9] = -math.log((1 + transition) / 2)
+    x, into, out = (torch.randn(2, 100, *size).double() for size in ([6], [1, 4], [1, 4]))
+    leaves = [part.requires_grad_() for part in (x, step, into, out)]
+    poles = -torch.ones(6, 1, dtype=dtype)
+
+    def run_fast() -> Tensor:
+        given = Selection(*(part.to(dtype) for part in leaves))
+        return SignedHeadStates.run(given, poles, None).double()
+
+    def run_loop() -> Tensor:
+        state, results = torch.zeros(2, 6, 4, dtype=torch.float64), []
+        for k in range(100):
+            dt = step[:, k].repeat_interleave(2, dim=-1)[..., None]
+            state = (2 * (-dt).exp() - 1) * state + dt * x[:, k, :, None] * into[:, k]
+            results.append((state * out[:, k]).sum(dim=-1))
+        return torch.stack(results, dim=1)
+
+    assert_equal_with_gradients(run_fast, run_loop, leaves, tolerance)
+
+
 @pytest.mark.parametrize("directions", ["own", "shared"])
-@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "b2s6"])
+@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "mamba3", "b2s6"])
 def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
     selective: str, directions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,10 +283,10 @@ def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
     assert_equal_with_gradients(mix_as_on_a_gpu, mix, [x, *mixer.parameters()])
 
 
-@pytest.mark.parametrize("highest", [1, 2])
+@pytest.mark.parametrize(("highest", "products"), [(1, 1), (2, 1), (2, 3)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_delta_rule_replaces_what_a_key_held(causal: bool, highest: int) -> None:
-    options = {"negative_eigenvalues": highest > 1}
+def test_the_delta_rule_replaces_what_keys_held(causal: bool, highest: int, products: int) -> None:
+    options = {"negative_eigenvalues": highest > 1, "products": products}
     mixer: Delta = build("delta", num_heads=2, causal=causal, **options)
     x = torch.randn(9, 8, dtype=torch.float64)
     mixed = torch.zeros(9, 2, 8, dtype=torch.float64)
@@ -228,18 +296,25 @@ def test_the_delta_rule_replaces_what_a_key_held(causal: bool, highest: int) -> 
     )  # fmt: skip
     for number, (projected, moved) in enumerate(orders):
         own = mixer.directions[number]
-        query, key, value = convolved(own.convolution, projected).split([8, 8, 16], dim=-1)
+        query, *stored = convolved(own.convolution, projected).split(
+            [8, *[8] * products, *[16] * products], dim=-1
+        )
+        rates = highest * torch.sigmoid(moved[:, : 2 * products])
         for head in range(2):
-            q, k = (part[:, 4 * head : 4 * head + 4] for part in (query, key))
-            q, k = (part / (part.square().sum(-1, True) + 1e-6).sqrt() for part in (q, k))
-            v = value[:, 8 * head : 8 * head + 8]
-            rate = highest * torch.sigmoid(moved[:, head])
-            speed = functional.softplus(moved[:, 2 + head] + own.step_bias[head])
+            q, *keys = (
+                part / (part.square().sum(-1, True) + 1e-6).sqrt()
+                for one in (query, *stored[:products])
+                for part in [one[:, 4 * head : 4 * head + 4]]
+            )
+            values = [part[:, 8 * head : 8 * head + 8] for part in stored[products:]]
+            speed = functional.softplus(moved[:, 2 * products + head] + own.step_bias[head])
             decay = (-own.log_rate[head].exp() * speed).exp()
             matrix = torch.zeros(4, 8, dtype=torch.float64)
             for i in range(9):
                 matrix = decay[i] * matrix
-                matrix = matrix + rate[i] * torch.outer(k[i], v[i] - matrix.T @ k[i])
+                for product, (k, v) in enumerate(zip(keys, values, strict=True)):
+                    rate = rates[i, 2 * product + head]
+                    matrix = matrix + rate * torch.outer(k[i], v[i] - matrix.T @ k[i])
                 place = 8 - i if number else i
                 mixed[place, head] += matrix.T @ q[i] / 2
     mean = mixed.square().mean(dim=-1, keepdim=True)

@@ -102,13 +102,12 @@ class _Attend(Function):
         to_query, to_key = to_scores @ key, to_scores.mT @ query
         # Of a position with itself nothing decays.
         passing = to_weights.mul_(weights).tril_(-1)
-        double = decays.sums.dtype
-        to_sums = (passing.sum(dim=-1) - passing.sum(dim=-2)).to(double)
+        to_decay = _passing_sums(passing)
         if value.shape[3] > 1:
             leaving, added, before = _states(key, value, decays)
             arriving = to_mixed * decays.arriving
             reached = arriving * _split(query @ before, value)
-            to_sums += reached.sum(dim=-1)
+            to_decay += _sums_to_the_end(reached.sum(dim=-1))
             arriving = _joined(arriving)
             to_query += arriving @ before.mT
             to_before = _rows(query.mT @ arriving, value)
@@ -116,13 +115,12 @@ class _Attend(Function):
             to_key += _joined(leaving) @ to_added.mT
             to_leaving = _split(key @ to_added, value)
             to_value.addcmul_(to_leaving, decays.leaving)
-            left = (to_leaving * leaving).sum(dim=-1).to(double)
-            carried = ((to_before @ _rows(added, value).mT) * decays.carry).to(double)
-            to_ends = carried.sum(dim=-1) - carried.sum(dim=-2)
-            to_totals = _sums_to_the_end(to_ends) - carried.sum(dim=-1) + left.sum(dim=-1)
-            to_sums -= left
-            to_sums[..., -1] += to_totals
-        return to_query, to_key, to_value, _sums_to_the_end(to_sums).to(log_decay.dtype)
+            left = (to_leaving * leaving).sum(dim=-1)
+            to_decay[..., 1:] += cumulative_sum(left[..., :-1], -1)
+            carried = (to_before @ _rows(added, value).mT) * decays.carry
+            # From the end of an earlier chunk to the start of a later one.
+            to_decay[..., :-1, :] += _passing_sums(carried[..., 1:, :-1])[..., None]
+        return to_query, to_key, to_value, to_decay
 
 
 @dataclass(frozen=True)
@@ -189,6 +187,15 @@ def _rows(states: Tensor, value: Tensor) -> Tensor:
 def _joined_rows(rows: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Undo `_rows`."""
     return _joined(rows.unflatten(-1, (key.shape[-1], value.shape[-1])))
+
+
+def _passing_sums(x: Tensor) -> Tensor:
+    """Add up x[i, j] of all j < k <= i for each k: (..., i, j) -> (..., k).
+
+    These are the pairs of positions between which k decays. Nothing is subtracted, so the sums are
+    accurate however small this decay makes them beside the other pairs.
+    """
+    return functional.pad(cumulative_sum(x, -1).tril_(-1)[..., :-1].sum(dim=-2), (1, 0))
 
 
 def _sums_to_the_end(x: Tensor) -> Tensor:

@@ -194,18 +194,18 @@ class HeadStates(SelectiveStates):
     @staticmethod
     def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
         """Run as attention with decay, see `decaying_attention`."""
-        return _attend(chosen, _exponents(chosen.step, poles))
+        return attend_over_heads(chosen, exponents_of_heads(chosen.step, poles))
 
     def undecayed(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         return [self.step_bias], [self.log_rate, self.factor]
 
 
-def _exponents(step: Tensor, poles: Tensor) -> Tensor:
+def exponents_of_heads(step: Tensor, poles: Tensor) -> Tensor:
     """Compute dt A of heads: (..., heads) and (channels, 1) -> (..., heads)."""
     return poles[:: len(poles) // step.shape[-1], 0] * step
 
 
-def _attend(chosen: Selection, log_decay: Tensor, sign: Tensor | None = None) -> Tensor:
+def attend_over_heads(chosen: Selection, log_decay: Tensor, sign: Tensor | None = None) -> Tensor:
     """Attend with decays (batch, length, heads) to the signed dt x: (batch, length, channels)."""
     value = chosen.step[..., None] * chosen.x.unflatten(-1, (log_decay.shape[-1], -1))
     value = value if sign is None else sign * value
@@ -231,14 +231,16 @@ class SignedHeadStates(HeadStates):
         The sign of a product of transitions is the product of two signs: of all transitions up to
         its first position, and of all up to its last one.
         """
-        exponents = _exponents(chosen.step, poles)
+        exponents = exponents_of_heads(chosen.step, poles)
         change = torch.expm1(exponents)
         is_positive = change > -0.5  # noqa: PLR2004 (a transition is 1 + 2 change)
         sign = (2 * is_positive.to(change.dtype) - 1).cumprod(dim=1)[..., None]
         beyond = torch.where(is_positive, 2 * change, -2 * exponents.exp())
-        # A transition of 0 would have the logarithm -inf, and no gradient.
-        log_decay = torch.log1p(beyond.clamp(min=torch.finfo(beyond.dtype).eps - 1))
-        mixed = _attend(chosen, log_decay, sign)
+        # The logarithm of 0 is -inf. The number next to 0 has the same gradient.
+        with torch.no_grad():
+            beyond.clamp_(min=torch.finfo(beyond.dtype).eps - 1)
+        log_decay = torch.log1p(beyond)
+        mixed = attend_over_heads(chosen, log_decay, sign)
         return (sign * mixed.unflatten(-1, (sign.shape[-2], -1))).flatten(2)
 
 

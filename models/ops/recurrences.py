@@ -3,7 +3,8 @@
 Selective scans: Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
 2023 (arXiv:2312.00752), section 3.2. Attention with decays: state-space duality (Dao and Gu,
 "Transformers are SSMs", ICML 2024, arXiv:2405.21060, section 6). Delta rule: Yang, Kautz and
-Hatamizadeh, "Gated Delta Networks", ICLR 2025 (arXiv:2412.06464), section 3.
+Hatamizadeh, "Gated Delta Networks", ICLR 2025 (arXiv:2412.06464), section 3; Siems et al.,
+"DeltaProduct", NeurIPS 2025 (arXiv:2502.10297), section 3.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from models.ops.reference import has_fast_form
 
@@ -121,7 +123,7 @@ def delta_rule(
         key: of the same shape, of length 1 at most. At padding, which may come first or last, it
             must be 0.
         value: (batch, heads, length, value channels).
-        rate: (batch, heads, length), b, in [0, 1].
+        rate: (batch, heads, length), b, in [0, 2].
         log_decay: (batch, heads, length), the logarithm of a, at most 0.
     Returns: (batch, heads, length, value channels).
     """
@@ -134,3 +136,23 @@ def delta_rule(
         state = state + key[..., k, :, None] * change[..., None, :]
         results.append((query[..., k, None, :] @ state)[..., 0, :])
     return torch.stack(results, dim=-2)
+
+
+def delta_products(
+    query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor
+) -> Tensor:
+    """Compute `delta_rule` with several keys a position: decay once, store each, read at the end.
+
+    Args:
+        query: (batch, heads, length, channels).
+        key: (batch, heads, length, products, channels).
+        value: (batch, heads, length, products, value channels).
+        rate: (batch, heads, length, products).
+        log_decay: (batch, heads, length).
+    Returns: (batch, heads, length, value channels).
+    """
+    products = key.shape[3]
+    query = functional.pad(query[..., None, :], (0, 0, products - 1, 0))
+    log_decay = functional.pad(log_decay[..., None], (0, products - 1))
+    each = (part.flatten(2, 3) for part in (query, key, value, rate, log_decay))
+    return delta_rule(*each)[..., products - 1 :: products, :]
