@@ -100,7 +100,8 @@ class Mixer(nn.Module, abc.ABC):
                 None: all positions are real.
         Returns: (batch, length, dim). Results at real positions depend on real positions only: they
             are the same for any content of the padding, also infinite or NaN, and for any amount
-            of padding up to a length of max_length. Results at padded positions are undefined.
+            of padding up to a length of max_length, and so are their gradients. Results at
+            padded positions are undefined.
         """
 
     @staticmethod
@@ -190,6 +191,7 @@ class GatedMixer(Mixer):
         """Mix positions; return value and gate, in [0, 1], (batch, length, 2 * dim)."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.without_padding(x, mask)
         value, gate = self.value_and_gate(x, mask).chunk(2, dim=-1)
         return gate * (value - x)
 

@@ -82,20 +82,42 @@ def take_training_step(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) 
     return leaf.grad
 
 
-@torch.no_grad()
 def check_padding(
     mixer: nn.Module, x: Tensor, mask: Tensor, contents: Iterable[Tensor | float]
 ) -> None:
-    """Check that the content of padded positions does not change the results at real ones."""
-    expected = repeatable(mixer, x, mask)
+    """Check that the content of padded positions changes neither results nor gradients.
+
+    These are the results at real positions, and their gradients to x and to the parameters.
+    """
+    expected = _pass_both_ways(mixer, x, mask)
+    for name, value in expected.items():
+        if not value.isfinite().all():
+            raise BrokenPromise(f"{name} is not finite")
     for content in contents:
-        found = repeatable(mixer, torch.where(mask[..., None], x, content), mask)
-        if difference := describe_difference(found[mask], expected[mask]):
-            mode = "training" if mixer.training else "evaluation"
-            raise BrokenPromise(
-                f"what stands at padded positions (mask False) changes real ones in {mode} "
-                f"{difference}; set it to 0 at the input of whatever joins positions"
-            )
+        found = _pass_both_ways(mixer, torch.where(mask[..., None], x, content), mask)
+        for name, value in expected.items():
+            if difference := describe_difference(found[name], value, TOLERANCES[x.dtype]):
+                mode = "training" if mixer.training else "evaluation"
+                raise BrokenPromise(
+                    f"what stands at padded positions (mask False) changes {name} in {mode} "
+                    f"{difference}; set x to 0 there first, x.masked_fill(~mask[..., None], 0), "
+                    f"and again what joins positions, as a bias changes zeros"
+                )
+
+
+def _pass_both_ways(mixer: nn.Module, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Return the results at real positions and the gradients of a weighted sum of them, by name."""
+    leaf = x.clone().requires_grad_()
+    inputs = {"x": leaf} | {name: p for name, p in mixer.named_parameters() if p.requires_grad}
+    weights = torch.cos(torch.arange(x.numel(), dtype=x.dtype)).view_as(x)[mask]
+    results = repeatable(mixer, leaf, mask)[mask]
+    found = {"real ones": results.detach()}
+    if results.requires_grad:
+        gradients = torch.autograd.grad(
+            results, [*inputs.values()], weights, allow_unused=True, materialize_grads=True
+        )
+        found |= {f"the gradient of {n}": g for n, g in zip(inputs, gradients, strict=True)}
+    return found
 
 
 @torch.no_grad()

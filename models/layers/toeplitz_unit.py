@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
+from models.base import GridModule, Mixer, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import (
     ACTIVATIONS,
     Activation,
@@ -144,11 +144,10 @@ class GatedToeplitzUnit(nn.Module):
             nn.init.normal_(linear.bias, std=0.02)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = Mixer.without_padding(x, mask)
         gate, value = linear_pair(x, self.gate, self.value)
-        value = self.activation(value)
-        if mask is not None:
-            # Here and not on x: the bias and the activation make zeros non-zero again.
-            value = value.masked_fill(~mask[..., None], 0)
+        # Again, as the bias and the activation make zeros non-zero again.
+        value = Mixer.without_padding(self.activation(value), mask)
         return self.project(gate, self.dropout(self.operator(value)))
 
     def project(self, gate: Tensor, mixed: Tensor) -> Tensor:
