@@ -81,16 +81,17 @@ def choose_layouts(batches: np.ndarray, longest: int) -> list[Layout]:
     """Choose at most `MOST_LAYOUTS` layouts for batches like the given ones.
 
     From one layout for each batch on, the two whose union costs the least more are united, until
-    few are left. One more has room for batches that are larger than these.
+    few are left. One more has room for batches that are larger than these. If most batches have
+    sequences of one length only, their layout is the only one.
 
     Args:
         batches: (batches, parts, sequences) lengths, in falling order.
         longest: length of the longest sequence of the data set.
     """
     totals = batches.sum(axis=2)
-    if (batches == batches[0, 0, 0]).all():
-        _, _, rows = batches.shape
-        return [Layout(((rows, int(batches[0, 0, 0])),), int(totals[0, 0]), int(totals[0, 0]))]
+    length, rows = int(np.median(batches)), batches.shape[2]
+    if (batches == length).all(axis=(1, 2)).mean() > 0.5:  # noqa: PLR2004
+        return [Layout(((rows, length),), rows * length, rows * length)]
     lengths = _round_up(batches.max(axis=1), longest)
     corners = np.column_stack([lengths, totals.max(axis=1), -totals.min(axis=1)])
     united = _unite(corners, MOST_LAYOUTS - 1)
