@@ -114,7 +114,7 @@ def describe_padding(layouts: Sequence[Layout], batches: np.ndarray) -> str:
     return (
         f"{len(layouts)} shapes of batches, in {min(groups)} to {max(groups)} groups of lengths "
         f"with the least cost: padding is {1 - real / padded:.0%} of the positions in mixers and "
-        f"{1 - real / packed:.0%} elsewhere; {len(fitting) / len(chosen):.0%} of the batches fit"
+        f"{1 - real / packed:.0%} elsewhere; {len(fitting) / len(chosen):.1%} of the batches fit"
     )
 
 
@@ -176,4 +176,4 @@ def _build_layout(lengths: np.ndarray, most: int, least: int, *, share: float) -
         end = first
     padded = sum(rows * length for rows, length in groups)
     capacity = min(padded, int((1 + share) * most) + 1)
-    return Layout(tuple(groups), max(count, int((1 - 5 * share) * least)), capacity)
+    return Layout(tuple(groups), max(count, int((1 - 2 * share) * least)), capacity)
