@@ -217,8 +217,8 @@ def test_a_model_that_waits_is_trained_by_ordinary_steps(
 class Unpacked(Classifier):
     """A classifier that computes in its own way."""
 
-    def forward(self, *batch: Any) -> torch.Tensor:
-        return super().forward(*batch)
+    def forward(self, inputs: Any, lengths: Any, scored: Any = None) -> torch.Tensor:
+        return super().forward(inputs, lengths, scored)
 
 
 @pytest.mark.parametrize(
