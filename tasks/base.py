@@ -85,6 +85,11 @@ class Split(abc.ABC):
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def tower_lengths(self) -> np.ndarray:
+        """(examples, towers) int64, positions of each sequence; splits of pairs override it."""
+        return self.lengths[:, None]
+
     def metadata(self) -> dict[str, np.ndarray]:
         """Return fields by which the report breaks results down, each (examples,), by name."""
         return dict(self.fields)

@@ -36,6 +36,9 @@ class Batch:
     counts: Tensor | None = None
     """(batch,) int64, how many positions of each example `scored` has; always on the CPU."""
 
+    def __len__(self) -> int:
+        return len(self.lengths)
+
     def to(self, device: torch.device) -> Batch:
         """Copy inputs and labels to a device; copies to a GPU are asynchronous."""
         scored = None if self.scored is None else send(self.scored, device)
@@ -139,6 +142,16 @@ class BatchOrder:
         if epoch != self._epoch:
             self._epoch, self._batches = epoch, self.epoch(epoch)
         return self._batches[position]
+
+    def sample(self, count: int) -> np.ndarray:
+        """Take the first batches of full size: (at most count, batch) indices of examples."""
+        size = min(self.batch_size, len(self.lengths))
+        found: list[np.ndarray] = []
+        for epoch in range(-(-count // self.batches_per_epoch)):
+            found += [batch for batch in self.epoch(epoch) if len(batch) == size]
+            if len(found) >= count:
+                break
+        return np.stack(found[:count])
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """List the batches of an epoch: every example once; the last batch may be smaller."""

@@ -120,6 +120,11 @@ class PackedSequences(Split):
         self.lengths = sequences.lengths[self.which].max(axis=1)
         self.fields = fields or {}
 
+    @property
+    def tower_lengths(self) -> np.ndarray:
+        """See `Split.tower_lengths`."""
+        return self.sequences.lengths[self.which]
+
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
         super().check(info)

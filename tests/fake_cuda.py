@@ -28,6 +28,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,11 +77,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from lra.classifier.classifier import Classifier
+from lra.train import step_graph
 from lra.train.trainer import Trainer
 from requested import resolve
-from tasks.base import Dataset, Split, TaskInfo
+from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.next_token import NextToken
 from tasks.pixels import Pixels, scale
-from tasks.splits import PackedSequences, Sequences
+from tasks.splits import LabelledTokens, PackedSequences, Sequences
 
 DEVICE = torch.device("cuda", 0)
 MEMORY = 80 * 2**30
@@ -117,6 +120,18 @@ class FakeCuda(TorchDispatchMode):
         self.fake = FakeTensorMode()
         self.counts: Counter[str] = Counter()
         self._pinned: set[StorageWeakRef] = set()
+        self._warns = False
+
+    def set_sync_debug_mode(self, mode: int | str) -> None:
+        """Stand in for torch's function: warn of waits, or do not."""
+        self._warns = mode == "warn"
+
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Compute without counting, as in a capture."""
+        before = self.counts.copy()
+        yield
+        self.counts = before
 
     def count(self, compute: Callable[[], object]) -> dict[str, int]:
         """Count what a computation asks of the device."""
@@ -127,6 +142,8 @@ class FakeCuda(TorchDispatchMode):
     def wait(self) -> None:
         """Count that the program waits for the device."""
         self.counts["waits"] += 1
+        if self._warns:
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
 
     def to_list(self, x: Tensor) -> Any:
         """Stand in for `Tensor.tolist`, which waits once."""
@@ -332,6 +349,17 @@ class _Stream:
         return event or _Stream(self.mode)
 
 
+class _Graph:
+    """Stands in for `torch.cuda.CUDAGraph`: a replay is one launch."""
+
+    def __init__(self, mode: FakeCuda) -> None:
+        self.mode = mode
+
+    def replay(self) -> None:
+        """Count the launch of the graph."""
+        self.mode.counts["launches"] += 1
+
+
 @contextlib.contextmanager
 def use_fake_cuda() -> Iterator[FakeCuda]:
     """Compute within it with a fake device `cuda`; afterwards the process is of no other use."""
@@ -352,6 +380,14 @@ def use_fake_cuda() -> Iterator[FakeCuda]:
         "synchronize": lambda device=None: mode.wait(),
         "current_stream": lambda device=None: stream,
         "stream": lambda _: contextlib.nullcontext(),
+        "CUDAGraph": lambda: _Graph(mode),
+        "graph": lambda graph, **_: mode.uncounted(),
+        "graph_pool_handle": lambda: (0, 0),
+        "get_sync_debug_mode": lambda: 0,
+        "set_sync_debug_mode": mode.set_sync_debug_mode,
+        "memory_allocated": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0,
         "Stream": lambda *_, **__: _Stream(mode),
         "Event": lambda *_, **__: _Stream(mode),
     }
@@ -397,18 +433,43 @@ def random_split(info: TaskInfo, examples: int) -> Split:
     assert info.vocab_size is not None
     count = examples * info.towers
     lengths = rng.integers(-(-info.max_length // 4), info.max_length + 1, count)
-    tokens = rng.integers(1, info.vocab_size, lengths.sum()).astype(np.uint8)
-    sequences = Sequences(tokens, np.concatenate([[0], np.cumsum(lengths)]))
+    if info.targets == "position":
+        lengths[:] = info.max_length
+    tokens = rng.integers(1, info.vocab_size, lengths.sum() + 1).astype(np.uint8)
+    ends = np.cumsum(lengths)
+    if info.targets == "position":
+        return NextToken(tokens, ends - lengths, lengths)
+    sequences = Sequences(tokens[:-1], np.concatenate([[0], ends]))
+    if info.targets == "token":
+        labels = rng.integers(0, info.num_classes, len(tokens) - 1)
+        labels[rng.random(len(labels)) < 0.8] = NOT_SCORED
+        labels[ends - 1] = 0
+        return LabelledTokens(sequences, labels)
     return PackedSequences(sequences, labels, np.arange(count).reshape(examples, info.towers))
 
 
 def count_case(
     mode: FakeCuda, task: str, mixer: str, overrides: list[str]
 ) -> dict[str, dict[str, int]]:
-    """Count the second step of a run, and the validation after it.
+    """Count the second step of a run, a validation, and a captured step.
 
     Raises: RuntimeError if tensors of an operation are on different devices.
     """
+    trainer = build_trainer(task, mixer, [*overrides, "train.cuda_graphs=false"])
+    trainer.train_step()
+    counted = {
+        "step": mode.count(trainer.train_step),
+        "validation": mode.count(lambda: trainer.validate(lambda: None)),
+    }
+    trainer = build_trainer(task, mixer, [*overrides, "train.cuda_graphs=true"])
+    for _ in range(step_graph.WARMUP_STEPS):
+        trainer.train_step()
+        trainer.step = 0  # the same batch again
+    return {**counted, "captured": mode.count(trainer.train_step)}
+
+
+def build_trainer(task: str, mixer: str, overrides: list[str]) -> Trainer:
+    """Build a trainer on the device, with examples of random lengths."""
     config = resolve(task, mixer, preset="quick", overrides=overrides)
     info = config.build_task().info
     split = random_split(info, 2 * config.train.batch_size)
@@ -416,12 +477,7 @@ def count_case(
         splits={"train": split, "val": split}, source="generated", fingerprint="", baselines={},
         folder=Path(),
     )  # fmt: skip
-    trainer = Trainer(config, info, dataset, seed=0, device=DEVICE, classifier=MovableClassifier)
-    trainer.train_step()
-    return {
-        "step": mode.count(trainer.train_step),
-        "validation": mode.count(lambda: trainer.validate(lambda: None)),
-    }
+    return Trainer(config, info, dataset, seed=0, device=DEVICE, classifier=MovableClassifier)
 
 
 def main() -> None:

@@ -18,8 +18,10 @@ SMALL = ["model.depth=1", "train.checkpoint_activations=false"]
 COSTS = {
     ("tnn", "step"): (271, 0),
     ("tnn", "validation"): (207, 7),
+    ("tnn", "captured"): (25, 0),
     ("delta", "step"): (339, 0),
     ("delta", "validation"): (278, 7),
+    ("delta", "captured"): (25, 0),
 }
 """Launches and waits of a mixer on ListOps."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import logging
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -18,9 +19,10 @@ import torch
 import lra.train.trainer
 from common.errors import UserError
 from fake_cuda import random_split
+from lra.classifier import layouts
 from lra.classifier.classifier import Classifier
+from lra.train import step_graph
 from lra.train.checkpoint import capture, restore
-from lra.train.step_graph import StepGraph
 from lra.train.trainer import Trainer
 from models.fast import delta_rule
 from recorded_graph import RecordedGraph, use_recorded_graphs
@@ -40,7 +42,11 @@ STEPS = 8
 
 
 def build_trainer(
-    mixer: str, *changes: str, device: torch.device = CPU, task: str = "image"
+    mixer: str,
+    *changes: str,
+    device: torch.device = CPU,
+    task: str = "image",
+    classifier: type[Classifier] = Classifier,
 ) -> Trainer:
     """Build a trainer whose epochs are two full batches and one of a single example."""
     config = resolve(task, mixer, preset="quick", overrides=[*SETTINGS, *changes])
@@ -53,14 +59,23 @@ def build_trainer(
         baselines={},
         folder=Path(),
     )
-    return Trainer(config, info, dataset, seed=0, device=device)
+    return Trainer(config, info, dataset, seed=0, device=device, classifier=classifier)
 
 
-def build_graphed_trainer(mixer: str, *changes: str) -> Trainer:
-    """Build the same trainer; its numbers are read late, as on a GPU."""
-    trainer = build_trainer(mixer, *changes)
-    trainer.step_graph = StepGraph(trainer.make_step, trainer.optimizer)
+def build_graphed_trainer(mixer: str, *changes: str, task: str = "image") -> Trainer:
+    """Build the same trainer, whose steps are graphs, as on a GPU."""
+    trainer = build_trainer(mixer, "train.cuda_graphs=true", *changes, task=task)
+    trainer.device = CUDA
+    trainer.step_graphs = trainer.build_step_graphs()
+    trainer.device = CPU
     return trainer
+
+
+def count_replays(trainer: Trainer) -> int:
+    """Count the replays of all graphs."""
+    assert trainer.step_graphs is not None
+    graphs = [shape.graph for shape in trainer.step_graphs.shapes.values()]
+    return sum(cast("RecordedGraph", graph).replays for graph in graphs if graph is not None)
 
 
 def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
@@ -111,10 +126,40 @@ def test_replayed_steps_equal_ordinary_ones(mixer: str, changes: list[str]) -> N
     graphed = build_graphed_trainer(mixer, *changes)
     assert train(graphed, STEPS) == expected
     assert len({step["loss"] for step in expected}) == STEPS
-    assert graphed.step_graph is not None
-    graph = cast("RecordedGraph", graphed.step_graph.graph)
-    assert graph.replays >= 2  # of five or six full batches, three are warm-up
+    assert count_replays(graphed) >= 2  # of five or six full batches, three are warm-up
     assert_same(timeless(capture(usual)), timeless(capture(graphed)))
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize(
+    ("task", "mixer", "changes"),
+    [
+        ("listops", "tnn", ["train.micro_batch=2"]),
+        ("listops", "s4d", ["model.pooling=cls", "model.causal=false"]),
+        ("retrieval", "transformer", ["task.sequence_length=200"]),
+        ("languages", "linear", []),
+        ("lm", "conv", ["task.sequence_length=32"]),
+    ],
+)
+def test_batches_of_several_lengths_take_the_same_steps(
+    task: str, mixer: str, changes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replayed steps equal fixed ones bit for bit, and packed ones within rounding."""
+    monkeypatch.setattr(layouts, "MOST_LAYOUTS", 2)
+    changes = [f"model.norm={'batch' if task == 'listops' else 'layer'}", *changes]
+    graphed = build_graphed_trainer(mixer, *changes, task=task)
+    found = train(graphed, 2 * STEPS)
+    assert count_replays(graphed) >= 4
+    monkeypatch.setattr(step_graph, "WARMUP_STEPS", 99)
+    fixed = build_graphed_trainer(mixer, *changes, task=task)
+    assert train(fixed, 2 * STEPS) == found
+    assert_same(timeless(capture(fixed)), timeless(capture(graphed)))
+
+    changes.append("model.dropout=0")
+    fixed = build_graphed_trainer(mixer, *changes, task=task)
+    packed = build_trainer(mixer, *changes, task=task)
+    for step, other in zip(train(fixed, 4), train(packed, 4), strict=True):
+        assert step == pytest.approx(other, rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.usefixtures("recorded")
@@ -139,24 +184,52 @@ def test_checkpoints_and_validations_hold() -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_a_model_that_waits_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    forward = Classifier.forward
+    forward = Classifier.compute_packed
 
     def read(self: Classifier, *arguments: Any) -> torch.Tensor:
         logits = forward(self, *arguments)
         return logits if logits.sum().item() < 1e9 else -logits
 
-    monkeypatch.setattr(Classifier, "forward", read)
+    monkeypatch.setattr(Classifier, "compute_packed", read)
     trainer = build_graphed_trainer("mean")
     with pytest.raises(UserError, match=r"cannot be captured .*train\.cuda_graphs=false"):
         train(trainer, STEPS)
 
 
+@pytest.mark.usefixtures("recorded")
+def test_a_model_that_waits_is_trained_by_ordinary_steps(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    forward = Classifier.compute_packed
+
+    def wait(self: Classifier, *arguments: Any) -> torch.Tensor:
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+        return forward(self, *arguments)
+
+    monkeypatch.setattr(Classifier, "compute_packed", wait)
+    trainer = build_graphed_trainer("mean")
+    train(trainer, STEPS)
+    assert not count_replays(trainer)
+    message = "training steps are not CUDA graphs: a step of this model waits for the GPU"
+    assert [record.message for record in caplog.records].count(message) == 1
+
+
+class Unpacked(Classifier):
+    """A classifier that computes in its own way."""
+
+    def forward(self, inputs: Any, lengths: Any, scored: Any = None) -> torch.Tensor:
+        return super().forward(inputs, lengths, scored)
+
+
 @pytest.mark.parametrize(
     ("task", "changes", "reason"),
     [
-        ("listops", [], "different lengths"),
-        ("image", ["train.micro_batch=3"], "micro-batches of 3 do not divide a batch of 4"),
+        ("listops", [], None),
+        ("image", ["train.micro_batch=3"], "micro-batches of 3 do not divide a batch of 4 evenly"),
         ("image", ["train.micro_batch=2"], None),
+        ("image", ["train.checkpoint_activations=true"], "blocks that are computed again"),
+        ("image", ["train.cuda_graphs=auto"], "each of 1 shapes of batches would repeat 12 times"),
+        ("image", ["train.cuda_graphs=auto", "train.steps=20"], None),
     ],
 )
 def test_what_cannot_be_a_graph_is_said_once(
@@ -164,28 +237,38 @@ def test_what_cannot_be_a_graph_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     use_recorded_graphs(monkeypatch)
-    trainer = build_trainer("mean", *changes, task=task)
+    with caplog.at_level(logging.INFO, logger="lra.train.trainer"):
+        graphs = build_graphed_trainer("mean", *changes, task=task).step_graphs
+    assert (graphs is None) == (reason is not None)
+    lines = [r.message for r in caplog.records if r.message.startswith("training steps are ")]
+    if "train.cuda_graphs=auto" not in changes:
+        assert lines.pop(0) == "training steps are not CUDA graphs: the device is not CUDA"
+    (line,) = lines
+    assert (reason or "training steps are CUDA graphs: ") in line
+
+
+def test_a_model_with_a_forward_pass_of_its_own_is_no_graph() -> None:
+    trainer = build_trainer("mean", classifier=Unpacked)
     trainer.device = CUDA
-    with caplog.at_level(logging.WARNING):
-        graph = trainer.build_step_graph()
-    assert (graph is None) == (reason is not None)
-    if reason is not None:
-        (record,) = caplog.records
-        assert reason in record.message
-        assert record.message.startswith("train.cuda_graphs has no effect: ")
+    assert trainer.find_graph_obstacle() == "the model packs batches by itself"
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("task", ["image", "listops", "retrieval", "languages"])
 @pytest.mark.parametrize("mixer", ["tnn", "s4", "delta"])
-def test_gpu_graphs_equal_ordinary_steps(mixer: str, precision: str) -> None:
+def test_gpu_graphs_equal_ordinary_steps(
+    mixer: str, task: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without dropout; rounded learning rates and sums in another order differ a little."""
+    monkeypatch.setattr(layouts, "MOST_LAYOUTS", 2)
     changes = (f"train.precision={precision}", "model.dropout=0")
-    usual = build_trainer(mixer, *changes, device=CUDA)
-    expected = train(usual, STEPS)
-    graphed = build_trainer(mixer, *changes, "train.cuda_graphs=true", device=CUDA)
-    found = train(graphed, STEPS)
-    assert graphed.step_graph is not None and graphed.step_graph.graph is not None
+    usual = build_trainer(mixer, *changes, "train.cuda_graphs=false", device=CUDA, task=task)
+    expected = train(usual, 2 * STEPS)
+    graphed = build_trainer(mixer, *changes, "train.cuda_graphs=true", device=CUDA, task=task)
+    found = train(graphed, 2 * STEPS)
+    assert graphed.step_graphs is not None
+    assert all(shape.graph is not None for shape in graphed.step_graphs.shapes.values())
     tolerance = 1e-3 if precision == "fp32" else 3e-2
     for step, other in zip(found, expected, strict=True):
         assert step == pytest.approx(other, rel=tolerance, abs=tolerance)

@@ -28,7 +28,9 @@ EVALUATED_BATCHES = 4
 evaluation."""
 RECORDED_APART = {"train.batch_size", "train.precision"}
 """Changed settings that have a field of their own in a record."""
-PUBLISHED = {"precision": "fp32", "bucketing": False, "checkpoint_activations": False}
+PUBLISHED = {
+    "precision": "fp32", "bucketing": False, "checkpoint_activations": False, "cuda_graphs": False,
+}  # fmt: skip
 """Settings of training of the reference."""
 
 
@@ -41,6 +43,11 @@ class SyntheticSplit(Split):
         self.lengths = np.full(examples, info.max_length, dtype=np.int64)
         targets = examples * (1 if info.targets == "example" else info.max_length)
         self.labels = rng.integers(0, info.num_classes, size=targets)
+
+    @property
+    def tower_lengths(self) -> np.ndarray:
+        """See `Split.tower_lengths`."""
+        return np.repeat(self.lengths[:, None], self.info.towers, axis=1)
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""

@@ -18,6 +18,7 @@ from lra.runtime.environment import (
     reset_peak_memory,
     restore_random_state,
 )
+from lra.train.fixed_batch import FixedBatch, FixedPart
 from tasks.base import NOT_SCORED, Batch, TaskInfo
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Gradient:
         """Examples per forward pass."""
 
     def compute(
-        self, batch: Batch, examples: int | None, targets: int | None
+        self, batch: Batch | FixedBatch, examples: int | None, targets: int | None
     ) -> tuple[Tensor, int]:
         """Compute the clipped gradient of a batch; see `backward`.
 
@@ -91,39 +92,52 @@ class Gradient:
         return torch.stack([*sums, norm]), targets
 
     def backward(
-        self, batch: Batch, examples: int | None = None, targets: int | None = None
+        self,
+        batch: Batch | FixedBatch,
+        examples: int | None = None,
+        targets: int | None = None,
     ) -> tuple[Tensor, int]:
         """Accumulate the gradient of the mean loss over a batch's targets, in micro-batches.
 
         Args:
             batch: this process's examples of it.
             examples: in the whole batch; None: as many as in `batch`.
-            targets: in the whole batch; None: they are counted, which waits for a GPU.
+            targets: in the whole batch; None: they are counted, which waits for a GPU, unless the
+                batch has their number on it.
         Returns: (2,) float32 on the device, this process's part of the loss and of the number of
-            right predictions; and how many targets the whole batch has. Without any the loss is 0.
+            right predictions; and how many targets the whole batch has, 0 if only the device knows.
+            Without any the loss is 0.
         """
-        examples, device = examples or len(batch.lengths), batch.labels.device
+        examples, device = examples or len(batch), self.parameters[0].device
         sums = torch.zeros(2, device=device)
         passes = list(self.group.local_passes(examples, self.micro_batch))
         parts = [batch.rows(start, stop) for start, stop, _ in passes]
         weights = [weight for *_, weight in passes]
         if self.targets == "example":
             targets = examples
+        elif isinstance(batch, FixedBatch):
+            targets = 0
         elif targets is None:
             counts = [int(is_scored(part.labels).sum()) for part in parts]
             own = sum(weight * count for weight, count in zip(weights, counts, strict=True))
             targets = round(self.group.sums_of([own])[0])
+        divisor = batch.targets if isinstance(batch, FixedBatch) else max(1, targets)
         for part, weight in zip(parts, weights, strict=True):
             with self.group.gradients_synchronized(self.parallel, part is parts[-1]):
                 with autocast_of(self.train_config.precision, device):
-                    logits = self.parallel(*part.model_inputs)
+                    logits = self._compute_logits(part)
                 losses, is_right = compute_losses(logits, part.labels)
-                loss = losses.sum() * weight / max(1, targets)
+                loss = losses.sum() * weight / divisor
                 # Gradients are averaged over processes, so their sum needs this factor.
                 (loss * self.group.world_size).backward()
             sums[0] += loss.detach()
             sums[1] += weight * is_right.sum()
         return sums, targets
+
+    def _compute_logits(self, part: Batch | FixedPart) -> Tensor:
+        if isinstance(part, FixedPart):
+            return self.model.compute_packed(part.inputs, part.packing, part.scored)
+        return self.parallel(*part.model_inputs)
 
     def fit_memory(self, batch: Batch) -> None:
         """Let blocks be computed again in the backward pass if a batch does not fit otherwise."""

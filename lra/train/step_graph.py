@@ -1,82 +1,164 @@
-"""Training steps that a GPU launches as a whole, as one CUDA graph."""
+"""Training steps that a GPU launches as a whole, as CUDA graphs: one for each layout of batches."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from common.errors import UserError
+from lra.classifier.classifier import Classifier
+from lra.classifier.layouts import Layout, find_layout
 from lra.runtime.environment import is_out_of_memory
-from tasks.base import Batch
+from lra.train.fixed_batch import FixedBatch, copy_numbers
+from tasks.batch import Batch
+
+logger = logging.getLogger(__name__)
 
 WARMUP_STEPS = 3
-"""Steps before the capture, in which libraries, tables and the optimizer's moments are set up."""
+"""Ordinary steps of a layout before its capture, in which libraries, tables and the optimizer's
+moments are set up."""
+LEAST_REPEATS = 20
+"""Steps of each layout from which on captures, which take as long as several steps, are worth it.
+"""
 
 
-class StepGraph:
-    """A training step that is captured once and replayed for every batch of the same shape.
+@dataclass
+class _Shape:
+    """The steps of one layout."""
+
+    batch: FixedBatch
+    steps: int = 0
+    graph: torch.cuda.CUDAGraph | None = None
+    """The captured step; None before the capture."""
+    numbers: Tensor | None = None
+    """What the captured step computes."""
+    read: list[Any] = field(default_factory=list)
+    """Memory that the captured step reads, which nothing else may own any longer."""
+
+
+class StepGraphs:
+    """Training steps that are captured once for each layout, and replayed for its other batches.
 
     A replay repeats the kernels of the capture on the same memory. What changes between steps is
-    therefore copied there first: the batch and the learning rates.
+    therefore copied there first: the batch and the learning rates. All graphs share a pool of
+    memory, as they never run at the same time.
 
     Args:
         make_step: computes a batch's gradient, makes the optimizer's step, and returns numbers of
-            the step on the device, and its targets. It must not wait for the device or copy from
-            the CPU.
-        optimizer: the one that `make_step` uses; no state may be loaded into it after the capture.
+            the step on the device. It must not wait for the device or copy from the CPU.
+        model: the model that it trains.
+        optimizer: the one that `make_step` uses; no state may be loaded into it after a capture.
+        layouts: the layouts of batches, CLS included.
+        part_size: examples of a forward pass.
+        most_targets: most targets of a forward pass, where some positions have targets.
     """
 
     def __init__(
-        self, make_step: Callable[[Batch], tuple[Tensor, int]], optimizer: torch.optim.Optimizer
+        self,
+        make_step: Callable[[FixedBatch], Tensor],
+        model: Classifier,
+        optimizer: torch.optim.Optimizer,
+        *,
+        layouts: Sequence[Layout],
+        part_size: int,
+        most_targets: int | None = None,
     ) -> None:
         self.make_step = make_step
+        self.model = model
         self.optimizer = optimizer
+        self.layouts = list(layouts)
+        self.part_size = part_size
+        self.most_targets = most_targets
+        self.shapes: dict[Layout, _Shape] = {}
+        """By layout, what its batches have in common."""
         self._stream = torch.cuda.Stream()
-        self._warm_steps = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-        """The captured step; None before the capture."""
+        self._pool: Any = None
+        groups = optimizer.param_groups
+        self._rates = groups[0]["params"][0].new_zeros(len(groups), dtype=torch.float32)
 
-    def __call__(self, batch: Batch) -> tuple[Tensor, int]:
-        """Make a step for a batch on the device, always of the same shape and lengths.
+    def __call__(self, batch: Batch, targets: int) -> Tensor | None:
+        """Make a step for a full batch on the device, which has so many targets.
 
+        Returns: the numbers of `make_step`; None, without a step, for a batch that no layout holds.
         Raises: UserError for a model whose step cannot be captured.
         """
-        if self._warm_steps < WARMUP_STEPS:
-            self._warm_steps += 1
-            return self._warm_up(batch)
-        if self.graph is None:
-            self.graph = self._capture(batch)
-        self._batch.inputs.copy_(batch.inputs)
-        self._batch.labels.copy_(batch.labels)
-        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
-            rate.fill_(group["lr"])
-        self.graph.replay()
-        return self._numbers.clone(), self._targets
+        layout = self._find_layout(batch)
+        if layout is None:
+            return None
+        if layout not in self.shapes:
+            fixed = FixedBatch(self.model, batch, layout, self.part_size, self.most_targets)
+            self.shapes[layout] = _Shape(fixed)
+        shape = self.shapes[layout]
+        shape.batch.fill(batch, targets)
+        shape.steps += 1
+        if shape.graph is None:
+            return self._warm_up(shape)
+        assert shape.numbers is not None
+        copy_numbers([group["lr"] for group in self.optimizer.param_groups], self._rates)
+        shape.graph.replay()
+        return shape.numbers.clone()
 
-    def _warm_up(self, batch: Batch) -> tuple[Tensor, int]:
-        """Make an ordinary step on the stream of the capture."""
+    def _find_layout(self, batch: Batch) -> Layout | None:
+        if self.most_targets is not None and len(batch.labels) > self.most_targets:
+            counts = batch.label_counts.view(-1, self.part_size).sum(dim=1)
+            if int(counts.max()) > self.most_targets:
+                return None
+        lengths = self.model.embedding.add_cls(batch.lengths)
+        return find_layout(self.layouts, sort_parts(lengths.numpy(), self.part_size))
+
+    def _warm_up(self, shape: _Shape) -> Tensor:
+        """Make an ordinary step on the stream of the capture; capture the last one's like."""
         current = torch.cuda.current_stream()
         self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            made = self.make_step(batch)
+        is_last = shape.steps >= WARMUP_STEPS
+        with torch.cuda.stream(self._stream), _note_waits() as waits:
+            numbers = self.make_step(shape.batch)
         current.wait_stream(self._stream)
-        return made
+        if is_last and (reason := self._find_obstacle(bool(waits))):
+            logger.warning(f"training steps are not CUDA graphs: {reason}")
+            self.layouts.clear()
+        elif is_last:
+            # Tables that the model caches are there now; other layouts may displace them later.
+            self._capture(shape)
+        return numbers
 
-    def _capture(self, batch: Batch) -> torch.cuda.CUDAGraph:
+    def _find_obstacle(self, waits: bool) -> str | None:
+        """Say why a step that was made cannot be captured."""
+        if waits:
+            return "a step of this model waits for the GPU"
+        held = torch.cuda.memory_allocated()
+        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - held
+        if 2 * (torch.cuda.max_memory_allocated() - held) > free:
+            return "memory does not suffice for the activations of a graph and of other steps"
+        return None
+
+    def _capture(self, shape: _Shape) -> None:
         """Record the kernels of a step without running them."""
-        self._batch = Batch(batch.inputs.clone(), batch.lengths, batch.labels.clone())
-        first = self.optimizer.param_groups[0]["params"][0]
-        self._rates = [first.new_zeros(()) for _ in self.optimizer.param_groups]
-        graph = torch.cuda.CUDAGraph()
+        graph, kept = torch.cuda.CUDAGraph(), _KeepRead()
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
         try:
             with (
                 _capturable(self.optimizer, self._rates),
-                torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
+                torch.cuda.graph(
+                    graph,
+                    pool=self._pool,
+                    stream=self._stream,
+                    capture_error_mode="thread_local",
+                ),
+                kept,
             ):
-                self._numbers, self._targets = self.make_step(self._batch)
+                shape.numbers = self.make_step(shape.batch)
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
@@ -85,15 +167,70 @@ class StepGraph:
                 f"train.cuda_graphs: a step of this model cannot be captured ({what}); use --set "
                 f"train.cuda_graphs=false"
             ) from error
-        return graph
+        shape.graph, shape.read = graph, kept.storages
+
+
+def sort_parts(lengths: np.ndarray, part_size: int) -> np.ndarray:
+    """Sort the lengths of a batch, (examples, towers), for `find_layout`.
+
+    Args:
+        part_size: examples of each part.
+    Returns: (parts, sequences) lengths, in falling order.
+    """
+    parts = lengths.reshape(-1, part_size * lengths.shape[1])
+    return -np.sort(-parts, axis=1)
+
+
+class _KeepRead(TorchDispatchMode):
+    """Keeps the memory that a computation reads and has not made itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: list[Any] = []
+        self._known: dict[int, StorageWeakRef] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.storages += self._find_new((args, kwargs))
+        result = func(*args, **(kwargs or {}))
+        self._find_new(result)
+        return result
+
+    def _find_new(self, value: Any) -> list[Any]:
+        """List the memory of tensors that appears for the first time."""
+        storages = [x.untyped_storage() for x in tree_leaves(value) if isinstance(x, Tensor)]
+        found = {one._cdata: one for one in storages if one._cdata not in self._known}
+        # A weak reference keeps the number from being used again.
+        self._known |= {number: StorageWeakRef(one) for number, one in found.items()}
+        return [*found.values()]
 
 
 @contextlib.contextmanager
-def _capturable(optimizer: torch.optim.Optimizer, rates: list[Tensor]) -> Iterator[None]:
-    """Let an optimizer read learning rates (scalars on the device) at each replay."""
+def _note_waits() -> Iterator[list[warnings.WarningMessage]]:
+    """List the warnings of a computation that waits for the GPU, once it is over."""
+    before = torch.cuda.get_sync_debug_mode()
+    noted: list[warnings.WarningMessage] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield noted
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    for one in caught:
+        if "synchronizing" in str(one.message):
+            noted.append(one)
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+@contextlib.contextmanager
+def _capturable(optimizer: torch.optim.Optimizer, rates: Tensor) -> Iterator[None]:
+    """Let an optimizer read learning rates, (groups,) on the device, at each replay."""
     groups = optimizer.param_groups
     before = [{key: group[key] for key in ("lr", "capturable")} for group in groups]
-    for group, rate in zip(groups, rates, strict=True):
+    for group, rate in zip(groups, rates.unbind(), strict=True):
         group.update(lr=rate, capturable=True)
     try:
         yield

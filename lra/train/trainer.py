@@ -13,6 +13,7 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from lra.classifier.classifier import Classifier
+from lra.classifier.layouts import SAMPLED_BATCHES, choose_layouts, describe_padding
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
@@ -22,12 +23,13 @@ from lra.runtime.environment import (
 )
 from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
+from lra.train.fixed_batch import FixedBatch
 from lra.train.gradient import Gradient
 from lra.train.metrics import Diverged, Step, StepMetrics
 from lra.train.optimizer import Plateau, build_optimizer, rate_factor, set_rate_factor
-from lra.train.step_graph import StepGraph
+from lra.train.step_graph import LEAST_REPEATS, StepGraphs, sort_parts
 from lra.train.training_time import RunLength
-from models.base import begin_step
+from models.base import Mixer
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batch import BatchOrder
 from tasks.splits import put_on_device
@@ -100,8 +102,9 @@ class Trainer:
         if is_single_gpu and train.checkpoint_activations == "auto":
             longest = np.argsort(-lengths, kind="stable")[: self.gradient.micro_batch]
             self.gradient.fit_memory(dataset.splits["train"].batch(longest).to(device))
-        self.step_graph = self.build_step_graph() if train.cuda_graphs else None
-        """Makes the steps of full batches if they are a CUDA graph."""
+        self.mixers = [m for m in self.model.modules() if isinstance(m, Mixer)]
+        self.step_graphs = self.build_step_graphs()
+        """Makes the steps of full batches if they are CUDA graphs."""
         group.seed_rank(seed, self.step)
 
     @property
@@ -128,44 +131,90 @@ class Trainer:
         own = self.group.local_indices(indices, self.gradient.micro_batch)
         split = self.dataset.splits["train"]
         batch, known = split.batch(own).to(self.device), split.count_targets(indices)
-        if begin_step(self.model):
+        have_changed = [mixer.begin_step() for mixer in self.mixers]
+        if any(have_changed):
             self.group.share_buffers(self.model)
         is_counted = self.step < COUNTED_STEPS
         with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
-            if self.step_graph is not None and len(indices) == self.full_batch:
-                numbers, targets = self.step_graph(batch)
-            else:
-                numbers, targets = self.make_step(batch, len(indices), known)
+            numbers, targets = self._make_any_step(batch, len(indices), known)
         self.step += 1
         flops = None if counter is None else float(counter.total)
         self.metrics.add(Step(self.step, factor * self.train_config.lr, targets, numbers, flops))
 
+    def _make_any_step(self, batch: Batch, examples: int, known: int | None) -> tuple[Tensor, int]:
+        """Make a step as a CUDA graph if that is possible."""
+        if self.step_graphs is not None and examples == self.full_batch:
+            targets = examples if known is None else known
+            numbers = self.step_graphs(batch, targets)
+            if numbers is not None:
+                return numbers, targets
+        return self.make_step(batch, examples, known)
+
     def make_step(
-        self, batch: Batch, examples: int | None = None, targets: int | None = None
+        self,
+        batch: Batch | FixedBatch,
+        examples: int | None = None,
+        targets: int | None = None,
     ) -> tuple[Tensor, int]:
         """Compute a gradient and make an optimizer step; see `Gradient.compute`."""
         numbers, targets = self.gradient.compute(batch, examples, targets)
         self.optimizer.step()
         return numbers, targets
 
-    def build_step_graph(self) -> StepGraph | None:
-        """Build what makes the steps of full batches, or warn why they are no CUDA graph."""
-        lengths, part = self.order.lengths, self.gradient.micro_batch
+    def find_graph_obstacle(self) -> str | None:
+        """Say why the steps of full batches cannot be CUDA graphs, or None if they can."""
+        part = self.gradient.micro_batch
+        first = self.order.at(0)
         obstacles = {
             "the device is not CUDA": self.device.type != "cuda",
             "several processes train together": self.group.world_size > 1,
-            "the number of targets differs between batches": self.info.targets != "example",
-            "sequences have different lengths":
-                self.info.towers > 1 or lengths.min() != lengths.max(),
+            "the model packs batches by itself":
+                type(self.model).forward is not Classifier.forward,
+            "only a batch tells how many targets it has":
+                self.info.targets != "example"
+                and self.dataset.splits["train"].count_targets(first) is None,
             f"micro-batches of {part} do not divide a batch of {self.full_batch} evenly":
                 self.full_batch % min(part, self.full_batch) > 0,
             "blocks that are computed again set the state of random numbers during a step":
                 self.model.checkpoint_activations,
         }  # fmt: skip
-        found = [text for text, holds in obstacles.items() if holds]
-        if found:
-            logger.warning(f"train.cuda_graphs has no effect: {found[0]}")
-        return None if found else StepGraph(self.make_step, self.optimizer)
+        return next((text for text, holds in obstacles.items() if holds), None)
+
+    def build_step_graphs(self) -> StepGraphs | None:
+        """Build what makes the steps of full batches, or say why they are no CUDA graphs."""
+        wanted = self.train_config.cuda_graphs
+        if not wanted or (wanted == "auto" and self.device.type != "cuda"):
+            return None
+        log = logger.info if wanted == "auto" else logger.warning
+        if (reason := self.find_graph_obstacle()) is not None:
+            log(f"training steps are not CUDA graphs: {reason}")
+            return None
+        split = self.dataset.splits["train"]
+        part = min(self.gradient.micro_batch, self.full_batch)
+        sampled = self.order.sample(SAMPLED_BATCHES)
+        lengths = self.model.embedding.add_cls(torch.from_numpy(split.tower_lengths)).numpy()
+        batches = np.stack([sort_parts(lengths[batch], part) for batch in sampled])
+        layouts = choose_layouts(batches, int(lengths.max()))
+        repeats = self.total_steps // len(layouts)
+        if wanted == "auto" and repeats < LEAST_REPEATS:
+            logger.info(
+                f"training steps are not CUDA graphs: each of {len(layouts)} shapes of batches "
+                f"would repeat {repeats} times only"
+            )
+            return None
+        logger.info(f"training steps are CUDA graphs: {describe_padding(layouts, batches)}")
+        most_targets = None
+        if self.info.targets == "token":
+            counts = [split.count_targets(p) or 0 for b in sampled for p in b.reshape(-1, part)]
+            most_targets = max(counts)
+        return StepGraphs(
+            lambda batch: self.make_step(batch)[0],
+            self.model,
+            self.optimizer,
+            layouts=layouts,
+            part_size=part,
+            most_targets=most_targets,
+        )
 
     def read(self) -> None:
         """Read the numbers of the steps since the last call; see `StepMetrics.read`.
