@@ -154,6 +154,7 @@ class Trainer:
         obstacles = {
             "the device is not CUDA": self.device.type != "cuda",
             "several processes train together": self.group.world_size > 1,
+            "log.internals measures ordinary steps": self.config.log.internals,
             "the number of targets differs between batches": self.info.targets != "example",
             "sequences have different lengths":
                 self.info.towers > 1 or lengths.min() != lengths.max(),
