@@ -69,6 +69,7 @@ def test_numbers_are_those_of_the_weights(watched: Path) -> None:
 def test_a_ratio_is_that_of_the_batch_and_the_running_variance(tmp_path: Path) -> None:
     run_task.main(tiny_arguments(tmp_path, *WATCHED, settings=("log.every_steps=1",)))
     first, *_, last = read_lines(only_folder(tmp_path) / "internals.jsonl")
+    assert 0 < first["norm.outlier_max"] < 1
     for end in ("min", "max"):  # running variances start at 1
         assert first[f"norm.ratio_{end}"] == pytest.approx(first[f"norm.variance_{end}"], abs=1e-3)
         assert last[f"norm.ratio_{end}"] != pytest.approx(last[f"norm.variance_{end}"], abs=1e-3)

@@ -30,6 +30,7 @@ class Internals:
         running_variance_min, running_variance_max: extremes over channels after the step.
         ratio_min, ratio_max: extremes over channels of the batch's variance over the running one
             before the step. Evaluation uses the running one, so it is accurate for ratios near 1.
+        outlier_max: the largest share of a single position in the variance of a channel.
     """
 
     def __init__(self) -> None:
@@ -85,8 +86,11 @@ class Internals:
         if not isinstance(norm, BatchNorm):
             self._take_extremes(f"{name}.variance", x.var(dim=-1, correction=0))
             return
-        variance, running = x.var(dim=0, correction=0), norm.running_var
+        squares, running = (x - x.mean(dim=0)).square(), norm.running_var
+        variance = squares.mean(dim=0)
         self._take_extremes(f"{name}.variance", variance)
+        share = squares.amax(dim=0) / (len(x) * variance).clamp_min(1e-30)
+        self._take(f"{name}.outlier_max", share.max())
         if running is not None:
             self._take_extremes(f"{name}.ratio", (variance + norm.eps) / (running + norm.eps))
 

@@ -78,7 +78,7 @@ def train(condition: str, factor: float, seed: int, results: Path, *more: str) -
 def write_table(results: Path) -> None:
     """Write what the runs of a folder logged: a row for each step that was logged."""
     tables: list[pd.DataFrame] = []
-    for run in sorted(results.glob("*/runs/text/tnn/*")):
+    for run in sorted(path.parent for path in results.glob("*/runs/text/tnn/*/internals.jsonl")):
         condition, factor, seed = run.relative_to(results).parts[0].rsplit(" ", 2)
         table = lra.metrics(run).groupby("step").first()  # a validation has a line of its own
         inside = pd.read_json(run / "internals.jsonl", lines=True).set_index("step")
@@ -88,6 +88,7 @@ def write_table(results: Path) -> None:
         table["last variance"] = inside["norm.variance_max"]
         if "norm.ratio_max" in inside:  # batch norm
             table["largest ratio"] = inside.filter(like=".ratio_max").max(axis=1)
+            table["outlier"] = inside.filter(like=".outlier_max").max(axis=1)
         table = table.drop(columns=["seconds", "steps_per_second"]).reset_index()
         rate = RATE * float(factor)
         tables.append(table.assign(condition=condition, rate=rate, seed=int(seed)))
