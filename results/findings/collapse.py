@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from results.findings.shared import FOLDER, save_figure
 
-DETAILED = ("as published", 4.2e-3, 0)
+DETAILED = "condition == 'as published' and rate == 0.0042 and seed == 0"
 """The run whose blocks are shown."""
 SHOWN = 400
 """Steps that are shown."""
@@ -24,7 +24,7 @@ COLOURS = ("#7fa8d6", "#1f5fa8", "#0b2c52", "#7b4aa0", "#2c8a4b", "#c4501b")
 def draw() -> Figure:
     """Draw the activations of all runs, and the activations and kernels of a single one."""
     table = pd.read_csv(FOLDER / "collapse" / "steps.csv")
-    table = table[table["step"] <= SHOWN].dropna(subset=["activation 0"])
+    table = table.query("step <= @SHOWN and `activation 0`.notna()")
     figure = Figure(figsize=(8, 5.6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     draw_runs(above, table)
@@ -39,29 +39,28 @@ def draw() -> Figure:
 
 def draw_runs(axes: Axes, table: pd.DataFrame) -> None:
     """Draw the largest activation of each run, in the colour of its condition and rate."""
-    table = table.assign(largest=table.filter(like="activation").max(axis=1))
-    groups = table.groupby(["condition", "rate"], sort=False)
-    for number, ((condition, rate), runs) in enumerate(groups):
-        colour = COLOURS[number]
-        name = f"{condition}, rate {rate:g}"
-        for _, run in runs.groupby("seed"):
-            axes.plot(run["step"], run["largest"], color=colour, linewidth=1.2, label=name)
-            name = None
+    names = table["condition"] + ", rate " + table["rate"].astype(str)
+    table = table.assign(name=names, largest=table.filter(like="activation").max(axis=1))
+    for number, (name, runs) in enumerate(table.groupby("name", sort=False)):
+        for seed, run in runs.groupby("seed"):
+            label = str(name) if seed == 0 else None
+            axes.plot(run["step"], run["largest"], color=COLOURS[number], label=label)
     axes.set(title="largest activation of a block's output")
 
 
 def draw_blocks(axes: Axes, table: pd.DataFrame) -> None:
     """Draw the largest activation of each block of a run, and of its kernels the largest norm."""
-    condition, rate, seed = DETAILED
-    is_shown = (table["condition"] == condition) & (table["rate"] == rate) & (table["seed"] == seed)
-    run = table[is_shown]
+    run = table.query(DETAILED)
     names = run.filter(like="activation")
     for number, name in enumerate(names):
         label = f"activation, block {number + 1}"
         axes.plot(run["step"], run[name], color="#1f5fa8", alpha=0.25 + 0.25 * number, label=label)
-    axes.plot(run["step"], run["kernel"], color="#2c8a4b", label="norm of the largest kernel")
-    axes.plot(run["step"], run["largest ratio"], color="#c4501b", label="batch / running variance")
-    axes.set(title=f"{condition}, rate {rate:g}: inside the model")
+    for column, colour, label in (
+        ("kernel", "#2c8a4b", "largest norm of a kernel"),
+        ("largest ratio", "#c4501b", "largest batch / running variance"),
+    ):
+        axes.plot(run["step"], run[column], color=colour, label=label)
+    axes.set(title="inside one run: as published, rate 0.0042")
 
 
 if __name__ == "__main__":
