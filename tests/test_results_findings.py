@@ -16,7 +16,9 @@ from results.findings import learning_rates
 from results.findings.shared import save_figure
 
 FOLDER = ROOT / "results" / "findings"
-SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.py")} - {"shared", "train_padded"})
+SCRIPTS = sorted(
+    {path.stem for path in FOLDER.glob("*.py")} - {"shared", "train_collapse", "train_padded"}
+)
 PAGES = [ROOT / "docs" / f"{n}.md" for n in ("results", "language_modelling", "reproduce")]
 
 

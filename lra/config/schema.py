@@ -184,6 +184,9 @@ class LogConfig(Section):
     """Whether metrics are also written for TensorBoard, into the folder of the run."""
     wandb: bool = False
     """Whether metrics are also sent to Weights & Biases, into its project lra."""
+    internals: bool = False
+    """Whether activations, variances of norms, kernels and gradients of each block are written to
+    internals.jsonl at the steps that are logged. Steps are then no CUDA graphs."""
 
 
 RUN_SECTIONS: dict[str, type[Section]] = {

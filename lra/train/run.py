@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from lra.runtime.cli import is_launched
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
 from lra.train.checkpoint import RunState, capture, restore
+from lra.train.internals import Internals
 from lra.train.metrics import Diverged
 from lra.train.run_folder import RunFolder, choose_folder
 from lra.train.run_record import Session, summarize_pretraining
@@ -209,6 +210,7 @@ class Run:
         """Train to the end of the present phase: step, log, validate, save."""
         self._announce()
         trainer, start = self.trainer, self.trainer.step
+        internals, watches = Internals(), self.config.log.internals and self.group.is_main_process
         what = "pretraining" if self.is_pretraining else "training"
         with closing(Progress(start, trainer.total_steps, what)) as progress:
             while True:
@@ -217,8 +219,9 @@ class Run:
                 if trainer.step >= trainer.total_steps:
                     return
                 self._stop_or_save(trainer.step - start)
-                trainer.train_step()
-                is_logged = trainer.step % self.config.log.every_steps == 0
+                is_logged = (trainer.step + 1) % self.config.log.every_steps == 0
+                with internals.watch(trainer.model) if watches and is_logged else nullcontext():
+                    trainer.train_step()
                 is_last = trainer.step >= trainer.total_steps
                 if is_logged or is_last or trainer.metrics.read_is_due():
                     trainer.read()
@@ -227,6 +230,9 @@ class Run:
                     progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
                     if is_logged:
                         self._log(means)
+                        if watches:
+                            inside = {"loss": means["loss"], **internals.read()}
+                            self.folder.log_internals(self.step, inside)
                         trainer.metrics.clear()
 
     def _stop_or_save(self, made: int) -> None:

@@ -60,7 +60,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._metrics = path / "metrics.jsonl"
+        self._logs = {name: path / f"{name}.jsonl" for name in ("metrics", "internals")}
         self.checkpoints = path / "checkpoints"
         self._lock: int | None = None
         self._identity: Mapping[str, Any] = {}
@@ -106,7 +106,7 @@ class RunFolder:
         self._lock = (self.path / "lock").stat().st_ino
 
     def _resume(self, record: RunRecord | None) -> RunState | None:
-        """Load the newest valid checkpoint, and drop metrics that were written after it."""
+        """Load the newest valid checkpoint, and drop what was logged after it."""
         state = load_newest(self.checkpoints)
         if state is not None:
             self._require_same(state["identity"])
@@ -117,9 +117,11 @@ class RunFolder:
                 f"{self.path} is a run that was stopped, without its checkpoints; use "
                 f"--resume never to start a new one beside it"
             )
-        if self._metrics.exists():
-            with open_to_append(self._metrics) as file:
-                file.truncate(min(file.tell(), 0 if state is None else state["metrics_bytes"]))
+        for name, path in self._logs.items():
+            if path.exists():
+                with open_to_append(path) as file:
+                    size = 0 if state is None else state.get(f"{name}_bytes", 0)
+                    file.truncate(min(file.tell(), size))
         return state
 
     def _require_same(self, old: Mapping[str, Any]) -> None:
@@ -176,16 +178,22 @@ class RunFolder:
 
     def log(self, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
-        self.require_held()
-        line = {"step": step, "seconds": seconds, **numbers}
-        with open_to_append(self._metrics) as file:
-            file.write(json.dumps(line).encode() + b"\n")
+        self._append("metrics", {"step": step, "seconds": seconds, **numbers})
         grouped = {
             f"validation/{name[4:]}" if name.startswith("val_") else f"training/{name}": number
             for name, number in numbers.items()
         }
         for write in self._writers:
             write(step, grouped)
+
+    def log_internals(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Write what `Internals` measured in a step."""
+        self._append("internals", {"step": step, **numbers})
+
+    def _append(self, log: str, line: Mapping[str, float]) -> None:
+        self.require_held()
+        with open_to_append(self._logs[log]) as file:
+            file.write(json.dumps(line).encode() + b"\n")
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
         """Write a line for every example: label, prediction, length, and its metadata.
@@ -206,11 +214,13 @@ class RunFolder:
         write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 
     def save(self, step: int, state: RunState) -> None:
-        """Write a checkpoint, with the run's identity and the size of its metrics."""
+        """Write a checkpoint, with the run's identity and the sizes of its logs."""
         self.require_held()
-        size = self._metrics.stat().st_size if self._metrics.exists() else 0
-        whole = {**state, "identity": self._identity, "metrics_bytes": size}
-        save_checkpoint(self.checkpoints, step, whole)
+        sizes = {
+            f"{name}_bytes": path.stat().st_size if path.exists() else 0
+            for name, path in self._logs.items()
+        }
+        save_checkpoint(self.checkpoints, step, {**state, "identity": self._identity, **sizes})
 
 
 def _open_writers(

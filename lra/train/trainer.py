@@ -168,6 +168,7 @@ class Trainer:
         obstacles = {
             "the device is not CUDA": self.device.type != "cuda",
             "several processes train together": self.group.world_size > 1,
+            "log.internals measures ordinary steps": self.config.log.internals,
             "the model packs batches by itself":
                 type(self.model).forward is not Classifier.forward,
             "only a batch tells how many targets it has":
