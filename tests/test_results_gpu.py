@@ -11,7 +11,7 @@ import pytest
 
 import run_task
 from common.errors import UserError
-from conftest import TINY, tiny_settings
+from conftest import tiny_settings
 from lra.record.benchmark import all_bench_records
 from lra.record.merge import write_pack
 from lra.record.packed import read_pack
@@ -20,7 +20,7 @@ from lra.train.run_folder import RunFolder
 from lra.train.stopping import StopRequest
 from made_results import record as made_record
 from results.gpu import packs
-from results.gpu.plan import ARENA, GROUPS, Item, Places, choose_items, list_items
+from results.gpu.plan import ARENA, GROUPS, Item, Places, list_items
 from results.gpu.run import Session, carry_out, main
 
 CUT = """
@@ -67,8 +67,10 @@ def test_the_plan_has_all_groups_by_worth_and_commands_that_are_understood(tmp_p
     items = list_items(places(tmp_path))
     assert tuple(dict.fromkeys(one.group for one in items)) == GROUPS
     assert len({one.name for one in items}) == len(items)
-    assert len(choose_items(items, ["listops"])) == len(ARENA) == 11
-    for one in choose_items(items, ["text", "listops-transformer-s0", "image"]):
+    assert sum(one.group == "listops" for one in items) == len(ARENA) == 11
+    chosen = list_items(places(tmp_path), ["text", "listops-performer-s0", "image"])
+    assert [one.minutes for one in chosen] == pytest.approx([26.3, 26.3, 26.3, 5, 15], abs=0.1)
+    for one in chosen:
         config = run_task.configure(run_task.parse_arguments([*one.command[1:]]))
         assert one.folder is not None
         assert one.folder.path.name.startswith(config.hash[:8])
@@ -163,10 +165,9 @@ def test_mistakes_are_one_line(
 @pytest.mark.thorough
 def test_in_small_a_run_resumes_and_steps_are_measured(tmp_path: Path) -> None:
     changes = tiny_settings("train.steps=400", "train.evaluate_every=400", "log.every_steps=1")
-    assert len(changes) >= len(TINY)
     first = places(tmp_path, *changes)
     name, out = "listops-tnn-tnn-s0", tmp_path / "out"
-    (run,) = choose_items(list_items(first), [name])
+    (run,) = list_items(first, [name])
     assert run.folder is not None
     session = Session(first.results_dir, StopAfter(run.folder.path / "metrics.jsonl"))
     assert carry_out(session, [run], 10, out) == 3

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from common.errors import UnknownName
 from lra.config.compose import compose
 from lra.config.registry import MIXERS
 from lra.config.request import PAPER, RunRequest, parse_changes
-from lra.config.schema import RunConfig
 from lra.report.names import slugify
 from lra.report.repeats import Repeat, repeats
 from lra.runtime.repository import ROOT
@@ -94,28 +95,40 @@ class Item:
         return (record.total_steps - record.steps) * record.wall_seconds / record.steps / 60
 
 
-def list_items(places: Places) -> list[Item]:
-    """List all items by worth.
+def list_items(places: Places, only: Sequence[str] = ()) -> list[Item]:
+    """List items by worth: those with a name or group in `only`, or all if it is empty.
 
-    Raises: UserError for changed settings that do not exist.
+    Raises: UserError for a name that no item has, and for changed settings that do not exist.
     """
-    tests = ["-m", "pytest", "-q", "-m", "gpu", str(ROOT / "tests")]
-    items = [Item(name="tests", group="tests", command=tests, minutes=1)]
-    common = [part for text in places.overrides for part in ("--set", text)]
-    presets = ["--presets", places.preset] if places.preset != PAPER else []
-    out = ["--device", places.device, "--out", str(places.results_dir / "bench"), *presets, *common]
+    makers: dict[tuple[str, str], Callable[[], Item]] = {
+        ("tests", "tests"): lambda: Item(
+            name="tests", group="tests", minutes=1,
+            command=["-m", "pytest", "-q", "-m", "gpu", str(ROOT / "tests")],
+        )
+    }  # fmt: skip
     for mixer in sorted(MIXERS.classes):
-        command = ["-m", "results.gpu.steps", mixer, *out]
-        items.append(Item(name=f"steps-{mixer}", group="steps", command=command, minutes=0.5))
+        makers["steps", f"steps-{mixer}"] = partial(_measure_steps, mixer, places)
     found = {(one.row.method, one.task): one for one in repeats()}
     for group, rows in ROWS.items():
-        for seed in rows.seeds:
-            for method in rows.methods:
-                items.append(_make_run(group, found[method, rows.task], seed, places))
-    return items
+        for seed, method in itertools.product(rows.seeds, rows.methods):
+            name, row = slugify(group, method, f"s{seed}"), found[method, rows.task]
+            makers[group, name] = partial(_make_run, name, group, row, seed, places)
+    for given in only:
+        if given not in {*itertools.chain(*makers)}:
+            raise UnknownName("group or item", given, GROUPS, "--only")
+    return [make() for names, make in makers.items() if not only or {*names} & {*only}]
 
 
-def _make_run(group: str, row: Repeat, seed: int, places: Places) -> Item:
+def _measure_steps(mixer: str, places: Places) -> Item:
+    """Make the item that measures a mixer's training steps."""
+    command = ["-m", "results.gpu.steps", mixer, "--device", places.device]
+    command += ["--out", str(places.results_dir / "bench")]
+    command += ["--presets", places.preset] if places.preset != PAPER else []
+    command += [part for text in places.overrides for part in ("--set", text)]
+    return Item(name=f"steps-{mixer}", group="steps", command=command, minutes=0.5)
+
+
+def _make_run(name: str, group: str, row: Repeat, seed: int, places: Places) -> Item:
     """Make the item that repeats a row."""
     rows = ROWS[group]
     texts = [*row.overrides, *rows.changes, *places.overrides]
@@ -123,26 +136,15 @@ def _make_run(group: str, row: Repeat, seed: int, places: Places) -> Item:
         task=row.task, mixer=row.config.mixer_name, preset=places.preset,
         protocol=row.config.protocol, changes=parse_changes(texts),
     )  # fmt: skip
-    config: RunConfig = compose(request)
+    config = compose(request)
     command = [str(ROOT / "run_task.py"), "--task", request.task, "--mixer", request.mixer]
     command += ["--preset", request.preset, "--protocol", request.protocol, "--seed", str(seed)]
     command += [part for text in texts for part in ("--set", text)]
     command += ["--device", places.device, "--data-dir", str(places.data_dir)]
     return Item(
-        name=slugify(group, row.row.method, f"s{seed}"),
+        name=name,
         group=group,
         command=[*command, "--results-dir", str(places.results_dir)],
         minutes=(count_steps(config) or 0) * rows.step_seconds / 60,
         folder=choose_folder(places.results_dir, config, seed, "auto"),
     )
-
-
-def choose_items(items: Sequence[Item], names: Sequence[str]) -> list[Item]:
-    """Choose items by their names or those of their groups; all if no name is given.
-
-    Raises: UnknownName for a name that neither has.
-    """
-    for name in names:
-        if name not in {*GROUPS, *(item.name for item in items)}:
-            raise UnknownName("group or item", name, GROUPS, "--only")
-    return [item for item in items if not names or {item.name, item.group} & {*names}]

@@ -42,7 +42,7 @@ from lra.runtime.repository import ROOT
 from lra.runtime.tables import plain_table
 from lra.train.stopping import StopRequest
 from results.gpu.packs import pack_results, unpack_results
-from results.gpu.plan import GROUPS, Item, Places, choose_items, list_items
+from results.gpu.plan import GROUPS, Item, Places, list_items
 
 logger = logging.getLogger("lra.gpu")
 
@@ -198,7 +198,7 @@ def run(arguments: list[str] | None) -> int:
         preset=options.preset, overrides=options.overrides,
     )  # fmt: skip
     session = Session(options.results_dir, StopRequest(options.minutes, time_flag="--minutes"))
-    items = choose_items(list_items(places), options.only)
+    items = list_items(places, options.only)
     return carry_out(session, items, options.minutes, options.out)
 
 
