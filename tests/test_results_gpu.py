@@ -51,7 +51,7 @@ class StopAfter(StopRequest):
 
 def item(name: str, code: str, folder: Path | None = None) -> Item:
     return Item(
-        name=name, group="tests", command=["-c", code], minutes=0.01,
+        name=name, group="tests", command=["-c", code], minutes=0.1,
         folder=folder and RunFolder(folder),
     )  # fmt: skip
 
@@ -104,6 +104,13 @@ def test_what_the_time_cut_off_goes_on_elsewhere(tmp_path: Path) -> None:
     session = Session(second, StopRequest(9))
     assert [one.name for one in session.open_items(items)] == ["cut", "later"]
     assert carry_out(session, items, 9, out) == 0
+
+
+def test_an_item_that_hangs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("results.gpu.run.PATIENCE", 0)
+    session = Session(tmp_path, StopRequest(9))
+    failed = session.carry_out([item("hangs", "import time; time.sleep(600)")])
+    assert "exit code -15" in failed["hangs"]
 
 
 def test_what_cannot_be_cut_off_waits_for_a_time_that_is_long_enough(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import shlex
 import signal
@@ -48,6 +49,8 @@ logger = logging.getLogger("lra.gpu")
 
 GRACE_SECONDS = 30.0
 """Time that an item has to save its state at the end."""
+PATIENCE = 8
+"""Times its estimate that an item without checkpoints may take until it counts as hanging."""
 SECONDS_BETWEEN_POLLS = 0.05
 ENDED = Path("gpu", "ended.json")
 """Exit codes of the items that have ended, by name; an item that was cut off has none."""
@@ -134,13 +137,17 @@ class Session:
                 words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 start_new_session=True,  # Ctrl-C reaches only this process, which ends the item
             )  # fmt: skip
-        next_line, killed_at = time.monotonic() + SECONDS_BETWEEN_LINES, None
+        start = time.monotonic()
+        next_line, hangs_at, kill_at = start + SECONDS_BETWEEN_LINES, math.inf, math.inf
+        if item.folder is None:
+            hangs_at = start + PATIENCE * 60 * item.minutes
+        is_cut = False
         try:
-            while process.poll() is None and time.monotonic() < (killed_at or float("inf")):
-                now = time.monotonic()
-                if killed_at is None and self.reason() is not None:
+            while process.poll() is None and (now := time.monotonic()) < kill_at:
+                if kill_at == math.inf and (self.reason() is not None or now > hangs_at):
+                    is_cut = now <= hangs_at
                     process.terminate()
-                    killed_at = now + GRACE_SECONDS
+                    kill_at = now + GRACE_SECONDS
                 if now > next_line:
                     logger.info(f"{item.name}: {last_line(log)}")
                     next_line = now + SECONDS_BETWEEN_LINES
@@ -149,7 +156,7 @@ class Session:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        return None if killed_at is not None and process.returncode else process.returncode
+        return None if is_cut and process.returncode else process.returncode
 
 
 def show_plan(session: Session, items: Sequence[Item], minutes: float) -> None:
