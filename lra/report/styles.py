@@ -36,10 +36,15 @@ MIXERS = {
     "sparse": ("#846c0c", "s"),
     "synthesizer": ("#a89084", "P"),
     "mean": ("#606c54", "*"),
+    "lstm": ("#fc3c30", "^"),
+    "min-gru": ("#486cfc", ">"),
+    "linoss": ("#786c54", "P"),
+    "hgrn2": ("#9c54cc", "*"),
+    "rtf": ("#789054", "X"),
 }
 """Colour and marker of each mixer of the suite.
 
-Colours differ by 13 or more in CIEDE2000, from each other and from GRAY. Each has a contrast of at
+Colours differ by 11 or more in CIEDE2000, from each other and from GRAY. Each has a contrast of at
 least 3 to white and to the dark background of the page. Colours of the same marker also differ for
 eyes that lack one kind of cones.
 """
