@@ -1,8 +1,8 @@
 """Results that travel: a few files of limited size, from which another machine goes on.
 
 The files of a results folder, without checkpoints, are packed in one `runs.parquet`, which `python
--m lra.record merge` and `ship` read. The last checkpoint of a run, if it is small, is packed in a
-folder of its own.
+-m lra.record merge` and `ship` read. The last checkpoint of a run, if it is small, is copied as it
+is, into a folder TASK.MIXER.RUN.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from common.errors import UserError
 from common.files import write_atomically
 from common.untrusted import read_regular
 from lra.record.merge import write_pack
-from lra.record.packed import PACK, read_pack
+from lra.record.packed import read_pack
 from lra.record.run import load_record
 from lra.train.checkpoint import newest_first
 
 LARGEST = 16 * 2**20
-"""Most bytes of a packed checkpoint, as lent machines often return small files alone."""
+"""Most bytes of a copied checkpoint, as lent machines often return small files alone."""
 MOST = 3 * LARGEST
-"""Most bytes of all packed checkpoints."""
+"""Most bytes of all copied checkpoints."""
 MOST_FILES = 7
-"""Most packed checkpoints."""
+"""Most copied checkpoints."""
 PARTS = ("runs", "bench", "gpu")
 """Folders that are packed."""
-CHECKPOINTS = "/checkpoints/"
+COPIES = "*.*.*/step-*.pt"
+"""Checkpoints in a folder of packed results."""
 
 
 def pack_results(results_dir: Path, out: Path) -> list[str]:
@@ -44,21 +45,23 @@ def pack_results(results_dir: Path, out: Path) -> list[str]:
     write_pack(out, contents)
     folders = [path for path in results_dir.glob("runs/*/*/*/checkpoints") if newest_first(path)]
     folders.sort(key=lambda folder: ((folder.parent / "predictions.csv").exists(), folder))
+    copied: set[Path] = set()
     left_out: list[str] = []
-    room, count = MOST, 0
+    room = MOST
     for folder in folders:
         newest = newest_first(folder)[0]
+        name = folder.parent.relative_to(results_dir / "runs")
         size = newest.stat().st_size
-        if size > min(room, LARGEST) or count == MOST_FILES:
-            left_out.append(folder.parent.relative_to(results_dir / "runs").as_posix())
+        if size > min(room, LARGEST) or len(copied) == MOST_FILES:
+            left_out.append(name.as_posix())
             continue
-        room, count = room - size, count + 1
-        place = out / f"checkpoint-{count}"
-        place.mkdir(exist_ok=True)
-        name = newest.relative_to(results_dir).as_posix()
-        write_pack(place, {name: read_regular(newest, largest=LARGEST)})
-    for stale in range(count + 1, MOST_FILES + 1):
-        (out / f"checkpoint-{stale}" / PACK).unlink(missing_ok=True)
+        room -= size
+        place = out / ".".join(name.parts) / newest.name
+        place.parent.mkdir(exist_ok=True)
+        write_atomically(place, read_regular(newest, largest=LARGEST))
+        copied.add(place)
+    for stale in {*out.glob(COPIES)} - copied:
+        stale.unlink()
     return left_out
 
 
@@ -69,14 +72,17 @@ def unpack_results(folder: Path, results_dir: Path) -> None:
 
     Raises: UserError for a pack with other names than `pack_results` writes.
     """
-    packs = [folder, *sorted(folder.glob("checkpoint-*"))]
-    files = {name: content for pack in packs for name, content in read_pack(pack).items()}
-    resumable = {name.partition(CHECKPOINTS)[0] for name in files if CHECKPOINTS in name}
+    checkpoints = {
+        PurePosixPath("runs", *path.parent.name.split(".", 2), "checkpoints", path.name): path
+        for path in sorted(folder.glob(COPIES))
+    }
+    files = {name: read_regular(path, largest=LARGEST) for name, path in checkpoints.items()}
+    files |= {PurePosixPath(name): content for name, content in read_pack(folder).items()}
     for name, content in files.items():
-        path = PurePosixPath(name)
-        if path.parts[0] not in PARTS or ".." in path.parts:
-            raise UserError(f"{folder}: got a file {name!r}, expected one in {', '.join(PARTS)}")
-        is_lost = path.name == "result.json" and path.parent.as_posix() not in resumable
+        if name.parts[0] not in PARTS or ".." in name.parts:
+            raise UserError(f"{folder}: got a file {name}, expected one in {', '.join(PARTS)}")
+        has_state = name.parent in {one.parent.parent for one in checkpoints}
+        is_lost = name.name == "result.json" and not has_state
         if is_lost and load_record(folder / name).status == "stopped":
             continue
         if not (results_dir / name).exists():
