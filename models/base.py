@@ -71,7 +71,8 @@ class Mixer(nn.Module, abc.ABC):
     name: ClassVar[str]
     """The mixer's name for `--mixer`."""
     has_native_grid: ClassVar[bool] = False
-    """Whether it mixes along both axes of an image when the context has a grid."""
+    """Whether it mixes along both axes of an image when the context has a grid. It then keeps the
+    grid in a `GridModule`, which the model gives the size of other images."""
     reach: tuple[int, int] | None = None
     """(behind, ahead): how many positions on each side a result depends on, if that number is
     fixed. (0, 0): each position is independent of all others. None: any that causality allows."""

@@ -44,9 +44,9 @@ def attend_reference(
     """
     state = torch.zeros_like(key[:, 0, ..., None] * value[:, 0, ..., None, :])
     results = []
-    for k in range(query.shape[1]):
-        state = kept[:, k, ..., None] * state + key[:, k, ..., None] * value[:, k, ..., None, :]
-        results.append((query[:, k, ..., None, :] @ state)[..., 0, :])
+    for i in range(query.shape[1]):
+        state = kept[:, i, ..., None] * state + key[:, i, ..., None] * value[:, i, ..., None, :]
+        results.append((query[:, i, ..., None, :] @ state)[..., 0, :])
     behind = torch.stack(results, dim=1)
     if causal:
         return behind
