@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, non_negative_float, run_command
+from lra.runtime.cli import (
+    INCOMPLETE,
+    Parser,
+    absolute_path,
+    name_list,
+    non_negative_float,
+    run_command,
+)
 from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
@@ -55,7 +62,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--published", metavar="NAME,...",
         help="published results to show, by name; none shows no published result "
         "(default: all)")  # fmt: skip
-    add("--format", metavar="NAME,...", default="html,csv",
+    add("--format", type=format_names, metavar="NAME,...", default="html,csv",
         help="what to write: html (the page) and csv (a table of numbers for each question) "
         "(default: both)")  # fmt: skip
     add_paper(parser)
@@ -104,6 +111,14 @@ def column_width(text: str) -> float:
     return value
 
 
+def format_names(text: str) -> list[str]:
+    """Read the names of what the report writes."""
+    names = name_list(text)
+    if not {*names} <= {"html", "csv"}:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected html, csv or html,csv")
+    return names
+
+
 def choose_runs(options: argparse.Namespace, folder: Path) -> Data:
     """Open the results folder and keep the runs asked for.
 
@@ -129,7 +144,7 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Data:
     return data
 
 
-def write_report(options: argparse.Namespace, formats: list[str], data: Data, out: Path) -> None:
+def write_report(options: argparse.Namespace, data: Data, out: Path) -> None:
     """Print the tables with the user's runs, and write the page and the tables of numbers."""
     from lra.report.screen import summarize
     from lra.report.tables.terminal import wrap
@@ -140,7 +155,7 @@ def write_report(options: argparse.Namespace, formats: list[str], data: Data, ou
     logger.info(f"Writing the report: {len(data.records):,} training runs, {own:,} of them yours")
     from lra.report.page.page import write_report
 
-    names = write_report(data, choose_published(options.published), formats, out)
+    names = write_report(data, choose_published(options.published), options.format, out)
     page = [f"Open the page in a browser: {out / 'index.html'}"] if "index.html" in names else []
     tables = [name for name in names if name.endswith(".csv")]
     saved = [f"Tables of numbers in {out}: {', '.join(tables)}"] if tables else []
@@ -201,7 +216,6 @@ def report(options: argparse.Namespace) -> int:
     from lra.record.schema import shipped_dir
 
     refuse_idle_flags(options)
-    formats = options.format.split(",")
     default = absolute_path("results")
     if options.check or options.write_readme:
         default = shipped_dir(default)
@@ -224,7 +238,7 @@ def report(options: argparse.Namespace) -> int:
 
         write_out(describe_comparisons(data, options.compare) + "\n")
     else:
-        write_report(options, formats, data, out)
+        write_report(options, data, out)
     for fault in data.faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if data.faults else code

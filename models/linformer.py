@@ -31,6 +31,8 @@ from models.layers.heads import channels_of_heads, split_heads
 from models.ops.reference import fast_form_of
 
 Sharing = Literal["none", "heads", "key_value", "layers"]
+PROJECTED_LENGTH = 64
+"""Default of `projected_length`."""
 
 
 class LengthProjection(nn.Module):
@@ -79,16 +81,17 @@ class Linformer(Mixer):
     @classmethod
     def shared(cls, context: MixerContext, **options: Any) -> LengthProjection | None:
         """Build the projection of all blocks if they share it, see `Mixer.shared`."""
-        if options["sharing"] != "layers":
+        if options.get("sharing") != "layers":
             return None
-        return LengthProjection(context.max_length, options["projected_length"], maps=1, heads=1)
+        length = options.get("projected_length", PROJECTED_LENGTH)
+        return LengthProjection(context.max_length, length, maps=1, heads=1)
 
     def __init__(
         self,
         context: MixerContext,
         *,
         num_heads: PositiveInt = 4,
-        projected_length: PositiveInt = 64,
+        projected_length: PositiveInt = PROJECTED_LENGTH,
         sharing: Sharing = "key_value",
         attention_dim: PositiveInt | None = None,
         projection_bias: bool = True,

@@ -159,6 +159,10 @@ class Shift(Mixer):
         ("x = x.masked_fill(~mask[..., None], 0)",
          "x = x * mask[..., None] + 0 * x.sum(1, keepdim=True)",
          "padding may hold infinities and NaN: forward returned numbers that are not finite"),
+        ("x = x.masked_fill(~mask[..., None], 0)",
+         "x = (x * self.weight).masked_fill(~mask[..., None], 0) / self.weight",
+         "padding may hold infinities and NaN: what stands at padded positions (mask False) "
+         "changes the gradient of weight in evaluation by up to nan"),
     ],
 )  # fmt: skip
 def test_a_subclass_of_mixer_is_held_to_the_contract(

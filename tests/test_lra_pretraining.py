@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +183,8 @@ def test_the_hash_covers_both_phases() -> None:
     assert masked.values()["pretrain"]["masked_share"] == 0.1
     assert "pretrain:" in masked.show()
     assert masked.changes == {**plain.changes, "pretrain.objective": "masked"}
+    without = replace(plain, changed=(*plain.changed, "pretrain.steps"))
+    assert without.changes == plain.changes
 
 
 def test_a_pretraining_is_as_long_as_the_training_unless_it_says_otherwise() -> None:

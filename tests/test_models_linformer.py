@@ -11,6 +11,7 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.classifier import Classifier
+from models.base import MixerContext
 from models.linformer import LengthProjection, Linformer, Sharing
 from references import (
     assert_equal_with_gradients,
@@ -78,3 +79,11 @@ def test_all_blocks_of_a_model_may_share_one(sharing: str, count: int) -> None:
     assert len(found) == count
     shapes = [p.shape for name, p in model.named_parameters() if "projection" in name]
     assert shapes == count * [(1, 1, 64, 144)]
+
+
+def test_the_shared_module_has_the_defaults_of_the_options() -> None:
+    context = MixerContext.of(dim=8, length=20)
+    assert Linformer.shared(context) is None
+    shared = Linformer.shared(context, sharing="layers")
+    assert shared is not None
+    assert shared.weight.shape == LengthProjection(20, 64, maps=1, heads=1).weight.shape

@@ -137,3 +137,9 @@ def test_a_shipped_result_stands_beside_ones_own_unfinished_run(
     assert len(describe_runs(data, tmp_path / "report")["runs"]) == 4
     assert not (tmp_path / "report" / "index.html").exists(), "only the format asked for"
     assert [r.steps_per_second for r in data.bench] == [3.0]
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        report.main(["--results-dir", str(tmp_path), "--format", "html,pdf"])
+    assert "got 'html,pdf', expected html, csv or html,csv" in capsys.readouterr().err

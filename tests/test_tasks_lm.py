@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import lzma
 import math
+import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import pytest
 from common.errors import DataError
 from made_data import real_data, wikitext, write_archive, write_files, write_zip
 from tasks.base import Dataset
-from tasks.lm import LanguageModelling
+from tasks.lm import LanguageModelling, baselines
 
 SPLITS = ("train", "val", "test")
 FILES = wikitext()
@@ -283,3 +286,30 @@ def test_tiny_shakespeare(real: Path) -> None:
     assert len(dataset.splits["test"].labels) + 1 == 111_540
     assert text(dataset, "train").startswith(b"First Citizen:\nBefore we proceed")
     assert task.training_examples() == len(dataset.splits["train"])
+
+
+def test_an_interruption_ends_the_compression(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait until the whole text is compressed, in pieces that change no size."""
+    text = np.arange(40_000, dtype=np.uint64).astype(np.uint8)
+    expected = baselines.xz(text, text[:5000])
+    monkeypatch.setattr(baselines, "XZ_PIECE", 100)
+    assert baselines.xz(text, text[:5000]) == expected
+    pieces: list[bytes] = []
+
+    class Interrupted:
+        def __init__(self, **_: object) -> None: ...
+
+        def compress(self, piece: bytes) -> bytes:
+            pieces.append(piece)
+            if len(pieces) == 3:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(0.01)
+            return b""
+
+        def flush(self) -> bytes:
+            return b""
+
+    monkeypatch.setattr("lzma.LZMACompressor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        baselines.xz(text, text[:5000])
+    assert len(pieces) < 400

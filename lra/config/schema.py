@@ -243,9 +243,9 @@ class RunConfig:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The changed settings, by full name."""
+        """The changed settings of the sections that this run has, by full name."""
         settings = self.settings
-        return {name: settings[name] for name in self.changed}
+        return {name: settings[name] for name in self.changed if name in settings}
 
     def values(self) -> dict[str, Any]:
         """Dump the names and all settings that can change a result, as plain values."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import lzma
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ logger = logging.getLogger(__name__)
 MAJORITY = "majority class"
 
 CHUNK = 2**22
+XZ_PIECE = 2**18
+"""Bytes that are compressed before the next look at whether to stop."""
 XZ_LEVEL = 9
 XZ_LEAST = 4096
 XZ_SEES = 64 * 2**20
@@ -91,12 +95,22 @@ def xz(train: np.ndarray, test: np.ndarray) -> float:
     """Bits of a test text after a training text, (bytes,) uint8 both, as `xz -9` writes them."""
     known = train[-XZ_SEES:].tobytes()
     with ThreadPoolExecutor(2) as pool:  # compression lets other threads work
-        both, first = pool.map(_compressed_size, (known + test.tobytes(), known))
+        stop = threading.Event()
+        compress = functools.partial(_compressed_size, stop=stop)
+        try:
+            both, first = pool.map(compress, (known + test.tobytes(), known))
+        finally:
+            stop.set()  # the pool waits for its threads, also after Ctrl-C
     return 8.0 * (both - first)
 
 
-def _compressed_size(text: bytes) -> int:
+def _compressed_size(text: bytes, stop: threading.Event) -> int:
     # A smaller dictionary than usual takes less memory, and is as good where it holds the text.
     size = min(XZ_SEES, max(XZ_LEAST, len(text)))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": XZ_LEVEL, "dict_size": size}]
-    return len(lzma.compress(text, filters=filters))
+    compressor, size = lzma.LZMACompressor(filters=filters), 0
+    for start in range(0, len(text), XZ_PIECE):
+        if stop.is_set():
+            break
+        size += len(compressor.compress(text[start : start + XZ_PIECE]))
+    return size + len(compressor.flush())
