@@ -50,7 +50,7 @@ def log_decays(moved: Tensor, log_rate: Tensor, step_bias: Tensor) -> Tensor:
 
 
 class Delta(RecurrentMixer, Recurrence):
-    """Gated delta rule, O(length dim^2 expand products / num_heads); the same a step, per position.
+    """Gated delta rule, O(dim^2 expand products / num_heads) a position, and a decoding step.
 
     If the context is not causal, the rule runs in both directions. They share the projections,
     and their results are added before the norm.
@@ -64,8 +64,8 @@ class Delta(RecurrentMixer, Recurrence):
         negative_eigenvalues: whether the rate of change is between 0 and 2 instead of 0 and 1, so
             that a state may change its sign along a key. Tasks that track a state, such as parity,
             need this.
-        products: how many keys and values each position has, which are stored one after the other.
-            With negative eigenvalues, a product of two is a rotation.
+        products: number of keys and values of a position, which are stored one after the other.
+            With negative eigenvalues, two of them can rotate a state, and one can only reflect it.
     Raises: ValueError if num_heads does not divide the channels.
     """
 
