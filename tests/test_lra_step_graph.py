@@ -214,6 +214,14 @@ def test_a_model_that_waits_is_trained_by_ordinary_steps(
     assert [record.message for record in caplog.records].count(message) == 1
 
 
+def test_a_capture_keeps_the_memory_that_it_reads() -> None:
+    """A table that a model's cache drops later, but nothing that the step makes itself."""
+    x, table = torch.randn(6), torch.randn(3, requires_grad=True)
+    with step_graph._KeepRead() as kept:
+        (x.view(2, 3) * table).exp().sum().backward()
+    assert {one.data_ptr() for one in kept.storages} == {x.data_ptr(), table.data_ptr()}
+
+
 class Unpacked(Classifier):
     """A classifier that computes in its own way."""
 
