@@ -54,14 +54,19 @@ def test_a_dozen_layouts_hold_almost_all_batches(task: str, size: int, most: flo
     assert used[-1] < 0.5 * len(batches)
 
 
-def test_equal_batches_have_one_layout_without_padding() -> None:
-    batches = np.full((10, 2, 4), 30)
+def test_equal_batches_have_a_layout_without_padding() -> None:
+    batches = np.full((100, 1, 4), 30)
     full = Layout(((4, 30),), 120, 120)
     assert choose_layouts(batches, 30) == [full]
-    batches[3, 1, 3] = 17  # the last window of a text
+    batches[3, 0, 3] = 17  # the last window of a text
     assert choose_layouts(batches, 30) == [full]
     assert full.is_full and find_layout([full], batches[0]) == full
     assert find_layout([full], batches[3]) is None
+    batches[10:20, 0, 2:] = 19  # some pairs of documents
+    layouts = choose_layouts(batches, 30)
+    assert layouts[0] == full and 1 < len(layouts) <= MOST_LAYOUTS
+    chosen = [find_layout(layouts, parts) for parts in batches]
+    assert None not in chosen and chosen.count(full) == 89
 
 
 def test_the_cheapest_layout_that_holds_all_parts_is_found() -> None:

@@ -22,6 +22,8 @@ GROUP_COST = 1024
 takes hardly less time."""
 LENGTH_STEP = 16
 """Lengths of groups are multiples of it, as the kernels of a GPU prefer."""
+RARE = 0.02
+"""Share of the batches that may have no layout."""
 MARGIN = 0.05
 """Share by which the largest layout exceeds the sampled batches, so that others fit, too."""
 
@@ -81,20 +83,29 @@ def choose_layouts(batches: np.ndarray, longest: int) -> list[Layout]:
     """Choose at most `MOST_LAYOUTS` layouts for batches like the given ones.
 
     From one layout for each batch on, the two whose union costs the least more are united, until
-    few are left. One more has room for batches that are larger than these. If most batches have
-    sequences of one length only, their layout is the only one.
+    few are left. One more has room for batches that are larger than these. Batches whose
+    sequences all have one length have a layout of their own if they are most.
 
     Args:
         batches: (batches, parts, sequences) lengths, in falling order.
         longest: length of the longest sequence of the data set.
     """
-    totals = batches.sum(axis=2)
     length, rows = int(np.median(batches)), batches.shape[2]
-    if (batches == length).all(axis=(1, 2)).mean() > 0.5:  # noqa: PLR2004
-        return [Layout(((rows, length),), rows * length, rows * length)]
+    is_full = (batches == length).all(axis=(1, 2))
+    if is_full.mean() > 0.5:  # noqa: PLR2004
+        full = Layout(((rows, length),), rows * length, rows * length)
+        others = batches[~is_full]
+        is_rare = len(others) < RARE * len(batches)
+        return [full] if is_rare else [full, *_choose_padded(others, longest, MOST_LAYOUTS - 1)]
+    return _choose_padded(batches, longest, MOST_LAYOUTS)
+
+
+def _choose_padded(batches: np.ndarray, longest: int, most_layouts: int) -> list[Layout]:
+    """See `choose_layouts`."""
+    totals = batches.sum(axis=2)
     lengths = _round_up(batches.max(axis=1), longest)
     corners = np.column_stack([lengths, totals.max(axis=1), -totals.min(axis=1)])
-    united = _unite(corners, MOST_LAYOUTS - 1)
+    united = _unite(corners, most_layouts - 1)
     layouts = [_build_layout(*corner, share=MARGIN / 5) for corner in _split(united)]
     greatest, most, least = next(_split(corners.max(axis=0)[None]))
     greatest = _round_up((1 + MARGIN) * greatest, longest)
@@ -107,7 +118,7 @@ def describe_padding(layouts: Sequence[Layout], batches: np.ndarray) -> str:
     fitting = [(layout, real) for layout, real in chosen if layout is not None]
     parts, real = batches.shape[1], sum(real for _, real in fitting)
     if not fitting or all(layout.is_full for layout, _ in fitting):
-        return f"{len(layouts)} shape of batches, without padding"
+        return "1 shape of batches, without padding"
     padded = sum(parts * layout.padded for layout, _ in fitting)
     packed = sum(parts * layout.capacity for layout, _ in fitting)
     groups = [len(layout.groups) for layout in layouts]

@@ -83,9 +83,15 @@ UNDECAYED: dict[str, Callable[[nn.Module], set[nn.Parameter]]] = {
 
 
 def set_rate_factor(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Set every group to a factor times its highest learning rate."""
+    """Set every group to a factor times its highest learning rate.
+
+    On a GPU the product is rounded to float32, because CUDA graphs read it as such: ordinary steps
+    then have the same rate.
+    """
     for group in optimizer.param_groups:
-        group["lr"] = factor * group["peak_lr"]
+        rate = factor * group["peak_lr"]
+        is_on_cpu = group["params"][0].device.type == "cpu"
+        group["lr"] = rate if is_on_cpu else torch.tensor(rate, dtype=torch.float32).item()
 
 
 SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
