@@ -66,10 +66,10 @@ class Internals:
 
     def read(self) -> dict[str, float]:
         """Return the numbers by name, to four digits, which waits for a GPU."""
-        least = {name: torch.stack(found) for name, found in self._found.items()}
-        kept = [v.min() if name.endswith("_min") else v.max() for name, v in least.items()]
+        values = {name: torch.stack(found) for name, found in self._found.items()}
+        kept = [v.min() if name.endswith("_min") else v.max() for name, v in values.items()]
         numbers = torch.stack(kept).tolist()
-        return {name: float(f"{n:.4g}") for name, n in zip(least, numbers, strict=True)}
+        return {name: float(f"{n:.4g}") for name, n in zip(values, numbers, strict=True)}
 
     def _take(self, name: str, number: Tensor) -> None:
         self._found.setdefault(name, []).append(number.detach().clone())

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 from results.findings.shared import FOLDER, save_figure
 
-DETAILED = "condition == 'as published' and rate == 0.0042 and seed == 0"
+DETAILED = "condition == 'as published' and rate == 0.0042 and seed == 1"
 """The run whose blocks are shown."""
-SHOWN = 400
+SHOWN = 800
 """Steps that are shown."""
-COLOURS = ("#7fa8d6", "#1f5fa8", "#0b2c52", "#7b4aa0", "#2c8a4b", "#c4501b")
+COLOURS = ("#7fa8d6", "#1f5fa8", "#0b2c52", "#7b4aa0", "#8fc9a1", "#2c8a4b", "#c4501b")
 """Of the conditions and rates in the order of the table, by condition."""
 
 
@@ -25,14 +25,13 @@ def draw() -> Figure:
     """Draw the activations of all runs, and the activations and kernels of a single one."""
     table = pd.read_csv(FOLDER / "collapse" / "steps.csv")
     table = table.query("step <= @SHOWN and `activation 0`.notna()")
-    figure = Figure(figsize=(8, 5.6), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True)
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    above, below = figure.subplots(2, 1)
     draw_runs(above, table)
     draw_blocks(below, table)
-    below.set_xlabel("optimizer steps")
     for axes in (above, below):
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.set(xlabel="optimizer steps", yscale="log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -58,9 +57,10 @@ def draw_blocks(axes: Axes, table: pd.DataFrame) -> None:
     for column, colour, label in (
         ("kernel", "#2c8a4b", "largest norm of a kernel"),
         ("largest ratio", "#c4501b", "largest batch / running variance"),
+        ("outlier", "#8a6d00", "largest share of a position in a variance"),
     ):
         axes.plot(run["step"], run[column], color=colour, label=label)
-    axes.set(title="inside one run: as published, rate 0.0042")
+    axes.set(title="inside one run: as published, rate 0.0042, seed 1")
 
 
 if __name__ == "__main__":
