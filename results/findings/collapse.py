@@ -15,7 +15,7 @@ from results.findings.shared import FOLDER, save_figure
 
 DETAILED = "condition == 'as published' and rate == 0.0042 and seed == 1"
 """The run whose blocks are shown."""
-SHOWN = 800
+SHOWN = 1200
 """Steps that are shown."""
 COLOURS = ("#7fa8d6", "#1f5fa8", "#0b2c52", "#7b4aa0", "#8fc9a1", "#2c8a4b", "#c4501b")
 """Of the conditions and rates in the order of the table, by condition."""
