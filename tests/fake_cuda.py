@@ -297,10 +297,12 @@ def _attention(  # noqa: PLR0917 (as torch has them)
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
+    *,
+    scale: float | None = None,
 ) -> Tensor:
     """Stand in for `scaled_dot_product_attention`, whose kernels for CUDA a CPU build lacks."""
     if query.device.type != "cuda":
-        return _attention_of_torch(query, key, value, attn_mask, dropout_p, is_causal)
+        return _attention_of_torch(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
     bias = attn_mask
     if bias is not None:
         if bias.dtype == torch.bool:
@@ -311,7 +313,7 @@ def _attention(  # noqa: PLR0917 (as torch has them)
         bias = bias.expand(*query.shape[:3], key.shape[2])
     is_differentiated = torch.is_grad_enabled() and query.requires_grad
     return aten._scaled_dot_product_efficient_attention(
-        query, key, value, bias, is_differentiated, dropout_p, is_causal
+        query, key, value, bias, is_differentiated, dropout_p, is_causal, scale=scale
     )[0]
 
 
