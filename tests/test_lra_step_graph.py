@@ -103,7 +103,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     use_recorded_graphs(monkeypatch)
     monkeypatch.setattr(lra.train.trainer, "set_rate_factor", set_rounded)
     # Operations of numpy are not recorded, nor would a GPU use them.
-    monkeypatch.setattr("models.delta.delta_rule", delta_rule.delta_rule_by_chunks)
+    monkeypatch.setattr("models.ops.recurrences.delta_rule", delta_rule.delta_rule_by_chunks)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -17,7 +17,15 @@ from lra.record.run import RUNS, read_runs
 from lra.record.run_files import LARGEST_METRICS
 
 RECORD = "result.json"
-COPIED = ("config.yaml", "mixer.py", "task.py", "metrics.jsonl", "predictions.csv", RECORD)
+COPIED = (
+    "config.yaml",
+    "mixer.py",
+    "task.py",
+    "metrics.jsonl",
+    "internals.jsonl",
+    "predictions.csv",
+    RECORD,
+)
 """Files of a run that are copied; the record comes last, as a run without one is no run."""
 
 
