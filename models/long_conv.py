@@ -146,7 +146,7 @@ class LongConv(ConvolutionMixer[LongConvolution]):
         kernel: Kernel = "free",
         copies: Annotated[PositiveInt, Field(le=64)] = 1,
         start: Start = "random",
-        threshold: Annotated[float, Field(ge=0)] = 0.0,
+        threshold: Annotated[float, Field(ge=0, le=1e3)] = 0.0,
         smoothing: Annotated[int, Field(ge=1, le=1023)] = 1,
         kernel_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
         kernel_lr: Rate | None = 0.001,

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from common.options import Added
@@ -251,7 +251,9 @@ class S4(StateSpaceMixer):
         num_copies: PositiveInt | None = 1,
         step_min: Step = 0.001,
         step_max: Step = 0.1,
-        input_clip: Annotated[PositiveFloat | None, Added(None)] = INPUT_CLIP,
+        input_clip: Annotated[
+            Annotated[float, Field(gt=0, le=1e3)] | None, Added(None)
+        ] = INPUT_CLIP,
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
         readout_lr: Annotated[Rate | None, Added(None)] = None,

@@ -20,7 +20,7 @@ import math
 from typing import Annotated
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
@@ -100,8 +100,8 @@ class Sinkhorn(Mixer):
         projection_bias: bool = True,
         attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
         block_size: PositiveInt | None = None,
-        iterations: PositiveInt = 7,
-        temperature: PositiveFloat = 0.75,
+        iterations: Annotated[PositiveInt, Field(le=1000)] = 7,
+        temperature: Annotated[float, Field(ge=1e-6, le=1e6)] = 0.75,
         gumbel_noise: bool = False,
         joint_softmax: bool = False,
     ) -> None:

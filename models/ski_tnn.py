@@ -38,7 +38,7 @@ from models.ops.reference import fast_form_of
 from models.ops.toeplitz import LagKernel, depthwise_convolution
 
 DEGREES = {"linear": 1, "cubic": 3}
-Warp = Annotated[float, Field(gt=0, lt=1)]
+Warp = Annotated[float, Field(ge=1e-6, lt=1)]
 
 
 class WarpedPiecewiseLinear(nn.Module):

@@ -28,7 +28,7 @@ from models.ops.toeplitz import LagKernel, diagonal_from_kernel
 Output = Literal["glu", "linear"]
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
 Rate = Annotated[float, Field(gt=0)]
-Step = Annotated[float, Field(gt=0, le=1e3)]
+Step = Annotated[float, Field(ge=1e-12, le=1e3)]
 Convolution = TypeVar("Convolution", bound=LongConvolution)
 
 
