@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from models.fast import linear_map
 from models.fast.delta_rule import delta_rule_by_chunks
-from models.fast.recurrence import matrix_recurrence
+from models.fast.doubling import matrix_recurrence
 from models.fast.selective_scan import selective_scan_by_blocks
 from models.hgrn2 import attend
 from models.ops import deterministic
@@ -108,8 +108,9 @@ def short_convolution(n: int, *, first: int, count: int) -> Given:
     return lambda: depthwise_convolution(x, taps, first), [x, taps]
 
 
-def scanned(n: int, *, dtype: torch.dtype, reverse: bool) -> Given:
-    decay, x = decays(2, n, dtype=dtype), leaf(2, n, 4, dtype=dtype)
+def scanned(n: int, *, dtype: torch.dtype, reverse: bool, channels: int = 4) -> Given:
+    decay, x = decays(2, n, channels // 4, dtype=dtype), leaf(2, n, channels, dtype=dtype)
+    decay = decay.detach().flatten(2).requires_grad_()
     return lambda: real(scan(decay, x, reverse=reverse)), [decay, x]
 
 
@@ -206,6 +207,7 @@ for _dtype in (torch.float64, COMPLEX):
         for _groups in (1, 2):
             add(f"{_compute.__name__}, {_dtype}, {_groups} groups", selective,
                 compute=_compute, dtype=_dtype, groups=_groups)  # fmt: skip
+add("scan of blocks of channels", scanned, dtype=COMPLEX, reverse=True, channels=300)
 add("scan both ways", scanned_both_ways)
 for _groups in (1, 3):
     add(f"decaying attention, {_groups} groups", fading_attention, groups=_groups)

@@ -19,8 +19,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from models.fast.decaying_attention import segment_sums
+from models.fast.doubling import matrix_recurrence
 from models.fast.public_kernels import DELTA_RULE, on_gpu_by
-from models.fast.recurrence import matrix_recurrence
 from models.fast.workers import run_compiled
 from models.ops.deterministic import cumulative_sum
 

@@ -1,30 +1,38 @@
-"""Linear recurrences in few operations: by chunks on a CPU, and by doubling on a GPU.
+"""Linear recurrences: by compiled loops on a CPU, and by doubling on a GPU.
 
-Doubling joins neighbouring blocks of positions in each round: what the earlier block ends with is
-carried through the later one, all blocks at the same time (Sklansky, "Conditional-sum addition
-logic", IRE Transactions on Electronic Computers, 1960).
+Each call of a loop is for some of the pairs of a sequence and a block of channels, pair number
+sequence * blocks + block, so that calls may run side by side. Inner loops go over the channels of a
+block and index by nothing else, as they would not vectorise otherwise.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-from models.ops.vandermonde import block_length
+from models.fast.doubling import scan_by_doubling
+from models.fast.workers import run_compiled
 
-OF_MATRICES = 5
-"""Dimensions of blocks of positions whose factors are matrices."""
+CHANNELS = 128
+"""Largest number of channels of a block."""
 
 
 def scan(factors: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
     """See `models.ops.recurrences.scan`; the backward pass is the same recurrence in reverse."""
-    result: Any = _Scan.apply(factors, x, reverse)
+    if x.numel() == 0:
+        return x.clone()
+    if is_by_doubling(x):
+        return scan_by_doubling(factors, x, reverse=reverse)
+    # Fixed factors have one sequence and one position for all.
+    factors = factors[None, None] if factors.dim() == 1 else factors
+    result: Any = _Compiled.apply(factors, x, reverse)
     return result
 
 
@@ -39,27 +47,17 @@ def scan_both_ways(factors: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return ahead, back.flip(1)
 
 
-def matrix_recurrence(maps: Tensor, x: Tensor) -> Tensor:
-    """Run h[k] = maps[k] h[k - 1] + x[k] by doubling, from h = 0 before the first position.
-
-    Args:
-        maps: (batch, length, rows, rows), real.
-        x: (batch, length, rows, columns), of the same type. Nothing of it is empty.
-    Returns: (batch, length, rows, columns).
-    """
-    result: Any = _MatrixRecurrence.apply(maps, x)
-    return result
-
-
 def is_by_doubling(x: Tensor) -> bool:
     """Whether recurrences over x run by doubling, as they do wherever operations are launched."""
     return x.device.type != "cpu"
 
 
-class _Scan(Function):
+class _Compiled(Function):
     @staticmethod
     def forward(ctx: Any, factors: Tensor, x: Tensor, reverse: bool) -> Tensor:
-        states = _run(factors, x, reverse=reverse)
+        factors, x = (part.detach().resolve_conj().contiguous() for part in (factors, x))
+        states = torch.empty_like(x)
+        _run(run_states, reverse, factors, x, states)
         ctx.save_for_backward(factors, states)
         ctx.reverse = reverse
         return states
@@ -68,181 +66,86 @@ class _Scan(Function):
     @once_differentiable
     def backward(ctx: Any, to_states: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         factors, states = ctx.saved_tensors
-        if factors.dim() == 1:
-            to_x = _run(factors.conj(), to_states, reverse=not ctx.reverse)
-            first, second = slice(None, -1), slice(1, None)
-            later, earlier = (first, second) if ctx.reverse else (second, first)
-            to_factors = torch.einsum("bks,bks->s", to_x[:, later], states[:, earlier].conj())
-        else:
-            # What follows a position, in the order of the recurrence, decays by its own factor.
-            following = _moved(factors, ctx.reverse).conj()
-            to_x = _run(following, to_states, reverse=not ctx.reverse)
-            to_factors = to_x * _moved(states, not ctx.reverse).conj()
-        return to_factors, to_x, None
+        to_x, to_states = torch.empty_like(states), to_states.resolve_conj().contiguous()
+        to_factors = states.new_zeros(len(states), *factors.shape[1:])  # summed by sequence
+        _run(run_states_back, ctx.reverse, factors, states, to_states, to_x, to_factors)
+        return to_factors.sum_to_size(factors.shape), to_x, None
 
 
-def _moved(x: Tensor, to_later: bool) -> Tensor:
-    """Move positions by one, to later ones or to earlier ones, with a 0 in the free place."""
-    moved = torch.zeros_like(x)
-    if to_later:
-        moved[:, 1:] = x[:, :-1]
-    else:
-        moved[:, :-1] = x[:, 1:]
-    return moved
+def _run(loop: Callable[..., None], reverse: bool, factors: Tensor, *arrays: Tensor) -> None:
+    batch, _, channels = arrays[0].shape
+    pairs = batch * -(-channels // CHANNELS)
+    run_compiled(loop, pairs, int(reverse), factors, tuple(part.detach() for part in arrays))
 
 
-def _run(factors: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
-    """Run all of about sqrt(length) chunks at once, and then carry states from chunk to chunk.
+_compiled = njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
 
-    This takes 2 sqrt(length) operations instead of length. Nothing is divided by a factor.
-    """
-    batch, length, channels = x.shape
-    if x.numel() == 0:
-        return x.clone()
-    if is_by_doubling(x):
-        return recur_by_doubling(factors, x, reverse=reverse)
-    chunk = block_length(length)
-    count = -(-length // chunk)
-    is_fixed = factors.dim() == 1
-    # The states of all chunks, and the products of factors from the start of each chunk.
-    whole = x.new_zeros(1 if is_fixed else 2, batch, count * chunk, channels)
-    whole[0, :, :length] = x
-    chunks = whole[0].unflatten(1, (count, chunk))
-    if is_fixed:
-        products = _powers(factors, chunk, reverse).expand_as(chunks)
-    else:
-        whole[1, :, :length] = factors.resolve_conj()
-        products = whole[1].unflatten(1, (count, chunk))
-    steps = range(chunk - 1, -1, -1) if reverse else range(chunk)
-    for before, here in pairwise(steps):
-        factor = factors if is_fixed else products[:, :, here]
-        chunks[:, :, here].addcmul_(chunks[:, :, before], factor)
-        if not is_fixed:
-            products[:, :, here].mul_(products[:, :, before])
-    ends, over = chunks[:, :, steps[-1]], products[:, :, steps[-1]]
-    order = range(count - 1, -1, -1) if reverse else range(count)
-    for before, here in pairwise(order):
-        ends[:, here].addcmul_(ends[:, before], over[:, here])
-    if reverse:
-        chunks[:, :-1, 1:].addcmul_(ends[:, 1:, None], products[:, :-1, 1:])
-    else:
-        chunks[:, 1:, :-1].addcmul_(ends[:, :-1, None], products[:, 1:, :-1])
-    return whole[0, :, :length]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class _MatrixRecurrence(Function):
-    @staticmethod
-    def forward(ctx: Any, maps: Tensor, x: Tensor) -> Tensor:
-        states = recur_by_doubling(maps, x, reverse=False)
-        ctx.save_for_backward(maps, states)
-        return states
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, to_states: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        maps, states = ctx.saved_tensors
-        following = torch.cat([maps[:, 1:], torch.zeros_like(maps[:, :1])], dim=1)
-        to_x = recur_by_doubling(following.mT, to_states, reverse=True)
-        to_maps = torch.zeros_like(maps)
-        torch.matmul(to_x[:, 1:], states[:, :-1].mT, out=to_maps[:, 1:])
-        return to_maps, to_x
-
-
-def recur_by_doubling(factors: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
-    """Run `scan`, also of matrices, in about 2 log2(length) rounds; see `matrix_recurrence`.
-
-    Positions are divided into about sqrt(length) chunks. They are doubled within chunks first and
-    over the ends of chunks afterwards, so that only half of the rounds move all numbers. Nothing is
-    divided by a factor, so factors may be 0. x is not empty.
-    """
-    length = x.shape[1]
-    chunk = 2 ** ((length - 1).bit_length() // 2)
-    is_fixed = factors.dim() == 1
-
-    def arrange(factors: Tensor, multiple: int) -> Tensor:
-        if is_fixed:
-            return _powers(factors, multiple, reverse)
-        return _pad(factors, multiple).unflatten(1, (-1, multiple))
-
-    states, reaching = _pad(x, chunk).unflatten(1, (-1, chunk)), arrange(factors, chunk)
-    _double(states, reaching, reverse=reverse)
-    count = states.shape[1]
-    if count > 1:
-        last, whole = 0 if reverse else chunk - 1, 2 ** (count - 1).bit_length()
-        over = arrange(reaching[last] if is_fixed else reaching[:, :, last], whole)
-        ends = _pad(states[:, :, last], whole)
-        _double(ends[:, None], over, reverse=reverse)
-        before, after = slice(0, count - 1), slice(1, count)
-        if reverse:
-            before, after = after, before
-        reaching = reaching if is_fixed else reaching[:, after]
-        _carry(ends[:, before], reaching, states[:, after])
-    return states.flatten(1, 2)[:, :length]
-
-
-def _pad(x: Tensor, multiple: int) -> Tensor:
-    """Copy x and append zeros until its length is a multiple: (batch, length, ...)."""
-    excess = -x.shape[1] % multiple
-    x = x.resolve_conj()
-    if excess:
-        return functional.pad(x, (*[0, 0] * (x.dim() - 2), 0, excess))
-    return x.clone(memory_format=torch.contiguous_format)
-
-
-def _powers(factor: Tensor, count: int, reverse: bool) -> Tensor:
-    """Raise to the powers 1..count, or count..1 in reverse: (channels,) -> (count, channels)."""
-    powers = factor.resolve_conj().expand(count, -1).cumprod(dim=0)
-    return powers.flip(0) if reverse else powers
-
-
-def _double(states: Tensor, reaching: Tensor, *, reverse: bool) -> None:
-    """Run the recurrence in place.
+@_compiled
+def run_states(
+    pairs: tuple[int, int], reverse: int, factors: Array, given: tuple[Array, ...]
+) -> None:  # pragma: no cover (compiled)
+    """Run states over all positions.
 
     Args:
-        states: (batch, blocks, positions, ...), a power of 2 of positions; x, and afterwards h.
-        reaching: the factors of all positions, and afterwards their products from the first
-            position; or (positions, channels), the powers of a factor that is the same everywhere.
-        reverse: whether it runs from the last position to the first.
+        pairs: the first one, and the one behind the last; pair number sequence * blocks + block.
+        reverse: 1 if it runs from the last position to the first.
+        factors: (batch, length, channels), or one sequence and one position for all.
+        given: x, (batch, length, channels), and the states, of this shape, written.
     """
-    half = 1
-    while half < states.shape[2]:
-        end = 0 if reverse else half - 1
-        here, there = _halves(states, half, reverse)
-        if reaching.dim() < states.dim():
-            beyond = reaching[-half:] if reverse else reaching[:half]
-            _carry(here[:, :, end], beyond, there)
-        else:
-            within, beyond = _halves(reaching, half, reverse)
-            _carry(here[:, :, end], beyond, there)
-            _compose(within[:, :, end], beyond)
-        half *= 2
+    x, states = given
+    length, channels = x.shape[1:]
+    blocks = -(-channels // CHANNELS)
+    state = np.empty(CHANNELS, x.dtype)
+    for pair in range(pairs[0], pairs[1]):
+        b, start = pair // blocks, pair % blocks * CHANNELS
+        size = min(CHANNELS, channels - start)
+        block = slice(start, start + size)
+        for i in range(size):
+            state[i] = 0
+        for k in range(length):
+            t = length - 1 - k if reverse else k
+            row, at = min(b, factors.shape[0] - 1), min(t, factors.shape[1] - 1)
+            factor, entering, here = factors[row, at, block], x[b, t, block], states[b, t, block]
+            for i in range(size):
+                state[i] = factor[i] * state[i] + entering[i]
+                here[i] = state[i]
 
 
-def _halves(x: Tensor, half: int, reverse: bool) -> tuple[Tensor, Tensor]:
-    """Cut pairs of blocks, in the order of the recurrence: two of (batch, blocks, half, ...)."""
-    left, right = x.unflatten(2, (-1, 2, half)).flatten(1, 2).unbind(dim=2)
-    return (right, left) if reverse else (left, right)
+@_compiled
+def run_states_back(
+    pairs: tuple[int, int], reverse: int, factors: Array, given: tuple[Array, ...]
+) -> None:  # pragma: no cover (compiled)
+    """Write the gradients of x, and add up those of the factors, see `run_states`.
 
-
-def _carry(end: Tensor, beyond: Tensor, there: Tensor) -> None:
-    """Add to the states of blocks what the end of the block before becomes, in place.
-
-    Products of factors are (batch, blocks, positions, ...), or (positions, channels).
+    Args:
+        given: the states; their gradients; those of x, written; and those of the factors, (batch,
+            length or 1, channels).
     """
-    if beyond.dim() == OF_MATRICES:
-        there.add_(_multiply(beyond, end))
-    else:
-        there.addcmul_(end[:, :, None], beyond)
-
-
-def _compose(within: Tensor, beyond: Tensor) -> None:
-    """Multiply products of factors by those of the block before, in place."""
-    if beyond.dim() == OF_MATRICES:
-        beyond.copy_(_multiply(beyond, within))
-    else:
-        beyond.mul_(within[:, :, None])
-
-
-def _multiply(beyond: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply all matrices of a block by one, in a single product of tall matrices."""
-    return (beyond.flatten(2, 3) @ matrix).unflatten(2, (-1, beyond.shape[3]))
+    states, to_states, to_x, to_factors = given
+    length, channels = states.shape[1:]
+    blocks = -(-channels // CHANNELS)
+    carried = np.empty(CHANNELS, states.dtype)
+    for pair in range(pairs[0], pairs[1]):
+        b, start = pair // blocks, pair % blocks * CHANNELS
+        size = min(CHANNELS, channels - start)
+        block = slice(start, start + size)
+        for i in range(size):
+            carried[i] = 0
+        for k in range(length):
+            t = k if reverse else length - 1 - k
+            before = t + 1 if reverse else t - 1
+            row, at = min(b, factors.shape[0] - 1), min(t, factors.shape[1] - 1)
+            factor, to_factor = factors[row, at, block], to_factors[b, at, block]
+            to_here, to_entering = to_states[b, t, block], to_x[b, t, block]
+            for i in range(size):
+                carried[i] += to_here[i]
+                to_entering[i] = carried[i]
+            if 0 <= before < length:
+                state = states[b, before, block]
+                for i in range(size):
+                    to_factor[i] += carried[i] * np.conj(state[i])
+            for i in range(size):
+                carried[i] *= np.conj(factor[i])
