@@ -24,47 +24,7 @@ from torch.nn import functional
 from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
 from models.layers.lower_bounds import LowerBounds
-from models.ops.recurrences import scan, scan_both_ways
-from models.ops.reference import fast_form_of
-
-
-def attend_reference(
-    query: Tensor, key: Tensor, value: Tensor, kept: Tensor, *, causal: bool
-) -> Tensor:
-    """Compute S[i]^T q[i], S[i] = diag(f[i]) S[i - 1] + k[i] v[i]^T.
-
-    If it is not causal, results from the last position to the first are added.
-
-    Args:
-        query: (batch, length, heads, size), q.
-        key: of the same shape, k. At padding, which comes last, it must be 0.
-        value: of the same shape, v.
-        kept: of the same shape, f, the decays of the rows of S.
-    Returns: of the same shape.
-    """
-    state = torch.zeros_like(key[:, 0, ..., None] * value[:, 0, ..., None, :])
-    results = []
-    for i in range(query.shape[1]):
-        state = kept[:, i, ..., None] * state + key[:, i, ..., None] * value[:, i, ..., None, :]
-        results.append((query[:, i, ..., None, :] @ state)[..., 0, :])
-    behind = torch.stack(results, dim=1)
-    if causal:
-        return behind
-    backwards = (part.flip(1) for part in (query, key, value, kept))
-    return behind + attend_reference(*backwards, causal=True).flip(1)
-
-
-@fast_form_of(attend_reference)
-def attend(query: Tensor, key: Tensor, value: Tensor, kept: Tensor, *, causal: bool) -> Tensor:
-    """See `attend_reference`; the columns of all states are one batch of a recurrence."""
-    entering = key * value.movedim(-1, 0)[..., None]  # (size, batch, length, heads, size)
-    decays, added = (part.flatten(3).flatten(0, 1) for part in (kept.expand_as(entering), entering))
-    if causal:
-        states = scan(decays, added)
-    else:
-        ahead, back = scan_both_ways(decays.expand(2, *decays.shape), added)
-        states = ahead + back
-    return (query * states.view_as(entering)).sum(dim=-1).movedim(0, -1)
+from models.ops.recurrences import gated_attention
 
 
 class HGRN2(RecurrentMixer, Recurrence):
@@ -126,7 +86,7 @@ class HGRN2(RecurrentMixer, Recurrence):
         return self.project(x, self._attend(*self.heads(x, mask)))
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, kept: Tensor) -> Tensor:
-        return attend(query, key, value, kept, causal=self.context.causal)
+        return gated_attention(query, key, value, kept, causal=self.context.causal)
 
     def heads(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, ...]:
         """Compute queries, keys, values and forget gates: four of (..., heads, size)."""

@@ -15,13 +15,13 @@ from models.fast import linear_map
 from models.fast.delta_rule import delta_rule_by_chunks
 from models.fast.doubling import matrix_recurrence
 from models.fast.selective_scan import selective_scan_by_blocks
-from models.hgrn2 import attend
 from models.ops import deterministic
 from models.ops.deterministic import cumulative_sum, stretch
 from models.ops.recurrences import (
     Selection,
     decaying_attention,
     delta_rule,
+    gated_attention,
     scan,
     scan_both_ways,
     selective_scan,
@@ -45,6 +45,7 @@ BLOCKS: list[dict[str, Any]] = [
         "models.fast.circulant.CHUNK_NUMBERS": 100,
         "models.fast.delta_rule.CHUNK": 5,
         "models.fast.delta_rule.TILE": 5,
+        "models.fast.gated_attention.LANES": 4,
         "models.fast.depthwise.CACHED": 20,
         "models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
         "models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,
@@ -55,6 +56,7 @@ BLOCKS: list[dict[str, Any]] = [
 
 ON_A_GPU = {
     "models.fast.depthwise.FEW_TAPS": 0,
+    "models.fast.gated_attention.is_by_doubling": lambda x: True,
     "models.fast.recurrence.is_by_doubling": lambda x: True,
     "models.ops.toroidal_attention._is_gpu": lambda device: True,
     "models.ops.toroidal_attention.SCORES": 2800,
@@ -143,7 +145,7 @@ def matrix_states(n: int, *, causal: bool) -> Given:
     query, key, value = (leaf(2, n, 2, 4) for _ in range(3))
     kept = decays(2, n, 2, dtype=torch.float64)
     leaves = [query, key, value, kept]
-    return lambda: attend(*leaves, causal=causal), leaves
+    return lambda: gated_attention(*leaves, causal=causal), leaves
 
 
 def delta(n: int, *, compute: Callable[..., Tensor]) -> Given:
@@ -239,7 +241,8 @@ def test_fast_forms_equal_references(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in OPERATORS if n.startswith(("scan", "recurrence", "convolution", "torus"))]
+    "name",
+    [n for n in OPERATORS if n.startswith(("scan", "recurrence", "HGRN2", "convolution", "torus"))],
 )
 def test_forms_of_a_gpu_equal_references(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for place, value in ON_A_GPU.items():

@@ -112,6 +112,33 @@ def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Ten
     return torch.stack(results, dim=-2)
 
 
+@has_fast_form("gated_attention")
+def gated_attention(
+    query: Tensor, key: Tensor, value: Tensor, kept: Tensor, *, causal: bool
+) -> Tensor:
+    """Compute S[i]^T q[i], S[i] = diag(f[i]) S[i - 1] + k[i] v[i]^T.
+
+    If it is not causal, results from the last position to the first are added.
+
+    Args:
+        query: (batch, length, heads, size), q.
+        key: of the same shape, k. At padding, which comes last, it must be 0.
+        value: of the same shape, v.
+        kept: of the same shape, f, the decays of the rows of S.
+    Returns: of the same shape.
+    """
+    state = torch.zeros_like(key[:, 0, ..., None] * value[:, 0, ..., None, :])
+    results = []
+    for i in range(query.shape[1]):
+        state = kept[:, i, ..., None] * state + key[:, i, ..., None] * value[:, i, ..., None, :]
+        results.append((query[:, i, ..., None, :] @ state)[..., 0, :])
+    behind = torch.stack(results, dim=1)
+    if causal:
+        return behind
+    backwards = (part.flip(1) for part in (query, key, value, kept))
+    return behind + gated_attention(*backwards, causal=True).flip(1)
+
+
 @has_fast_form("delta_rule")
 def delta_rule(
     query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor

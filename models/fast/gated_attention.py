@@ -1,0 +1,201 @@
+"""Attention with gates by compiled loops on a CPU, and by recurrences of all states on a GPU.
+
+Each call of a loop is for some groups of sequences, so that calls may run side by side. The heads
+of a group are last in memory, because a state has few rows and columns. Inner loops go over these
+heads and index by nothing else, as they would not vectorise otherwise.
+
+No states are saved: the backward pass runs them again, first for the states between tiles of
+positions, and then for each tile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from models.fast.recurrence import is_by_doubling, scan, scan_both_ways
+from models.fast.workers import run_compiled
+
+LANES = 128
+"""Largest number of heads that a loop goes over, those of several sequences."""
+TILE = 32
+"""Positions whose states are in memory at once."""
+
+
+def gated_attention(
+    query: Tensor, key: Tensor, value: Tensor, kept: Tensor, *, causal: bool
+) -> Tensor:
+    """See `models.ops.recurrences.gated_attention`."""
+    if query.numel() == 0:
+        return torch.zeros_like(query)
+    if is_by_doubling(query):
+        return gated_attention_by_scan(query, key, value, kept, causal=causal)
+    batch, _, heads, _ = query.shape
+    together = max([n for n in range(2, LANES // heads + 1) if batch % n == 0], default=1)
+    given = (
+        part.unflatten(0, (-1, together)).permute(0, 2, 4, 1, 3).flatten(3)
+        for part in (query, key, value, kept)
+    )
+    result: Any = _Compiled.apply(causal, *given)
+    return result.unflatten(3, (together, heads)).permute(0, 3, 1, 4, 2).flatten(0, 1)
+
+
+def gated_attention_by_scan(
+    query: Tensor, key: Tensor, value: Tensor, kept: Tensor, *, causal: bool
+) -> Tensor:
+    """Compute `gated_attention`; the columns of all states are one batch of a recurrence."""
+    entering = key * value.movedim(-1, 0)[..., None]  # (size, batch, length, heads, size)
+    decays, added = (part.flatten(3).flatten(0, 1) for part in (kept.expand_as(entering), entering))
+    if causal:
+        states = scan(decays, added)
+    else:
+        ahead, back = scan_both_ways(decays.expand(2, *decays.shape), added)
+        states = ahead + back
+    return (query * states.view_as(entering)).sum(dim=-1).movedim(0, -1)
+
+
+class _Compiled(Function):
+    """Of four (groups, length, size, heads), see `run_heads`."""
+
+    @staticmethod
+    def forward(ctx: Any, causal: bool, *given: Tensor) -> Tensor:
+        given = tuple(part.detach().contiguous() for part in given)
+        ctx.save_for_backward(*given)
+        ctx.causal = causal
+        y = torch.zeros_like(given[0])
+        for reverse in (False,) if causal else (False, True):
+            run_compiled(run_heads, len(y), int(reverse), given, y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        given = *ctx.saved_tensors, to_y.contiguous()
+        to_given = tuple(torch.zeros_like(part) for part in ctx.saved_tensors)
+        for reverse in (False,) if ctx.causal else (False, True):
+            run_compiled(run_heads_back, len(to_y), int(reverse), given, to_given)
+        return None, *to_given
+
+
+_compiled = njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@_compiled
+def run_heads(
+    groups: tuple[int, int], reverse: int, given: tuple[Array, ...], y: Array
+) -> None:  # pragma: no cover (compiled)
+    """Add the results of one direction.
+
+    Args:
+        groups: the first one, and the one behind the last.
+        reverse: 1 if it runs from the last position to the first.
+        given: queries, keys, values and what is kept, (groups, length, size, heads).
+        y: of this shape, added to.
+    """
+    query, key, value, kept = given
+    length, size, heads = y.shape[1:]
+    state = np.empty((size, size, heads), y.dtype)
+    for group in range(groups[0], groups[1]):
+        state[:] = 0
+        for k in range(length):
+            t = length - 1 - k if reverse else k
+            for row in range(size):
+                for column in range(size):
+                    for i in range(heads):
+                        entering = key[group, t, row, i] * value[group, t, column, i]
+                        here = kept[group, t, row, i] * state[row, column, i] + entering
+                        state[row, column, i] = here
+                        y[group, t, column, i] += query[group, t, row, i] * here
+
+
+@_compiled
+def _remember(
+    states: Array, between: Array, place: tuple[int, int, int], given: tuple[Array, ...]
+) -> int:  # pragma: no cover (compiled)
+    """Write the states of a tile, and return its number of positions.
+
+    Args:
+        states: (TILE + 1, size, size, heads), written: before the tile, and behind each position.
+        between: (tiles + 1, size, size, heads), those before each tile; the next ones are written.
+        place: the group; the tile, in the order of the recurrence; and whether it runs from the
+            last position to the first.
+        given: see `run_heads_back`.
+    """
+    _, key, value, kept, _ = given
+    group, tile, reverse = place
+    length, size, heads = key.shape[1:]
+    count = min(TILE, length - tile * TILE)
+    for row in range(size):
+        for column in range(size):
+            for i in range(heads):
+                states[0, row, column, i] = between[tile, row, column, i]
+            for k in range(count):
+                t = _position(tile, k, length, reverse)
+                for i in range(heads):
+                    entering = key[group, t, row, i] * value[group, t, column, i]
+                    before = states[k, row, column, i]
+                    states[k + 1, row, column, i] = kept[group, t, row, i] * before + entering
+            for i in range(heads):
+                between[tile + 1, row, column, i] = states[count, row, column, i]
+    return count
+
+
+@_compiled
+def _position(tile: int, k: int, length: int, reverse: int) -> int:  # pragma: no cover (compiled)
+    """Return the position that is number k of a tile."""
+    number = tile * TILE + k
+    return length - 1 - number if reverse else number
+
+
+@_compiled
+def run_heads_back(
+    groups: tuple[int, int], reverse: int, given: tuple[Array, ...], to_given: tuple[Array, ...]
+) -> None:  # pragma: no cover (compiled)
+    """Add the gradients of one direction, see `run_heads`.
+
+    Args:
+        given: queries, keys, values, what is kept, and the gradients of the results.
+        to_given: gradients of the first four, added to.
+    """
+    query, key, value, kept, to_y = given
+    to_query, to_key, to_value, to_kept = to_given
+    length, size, heads = to_y.shape[1:]
+    tiles = -(-length // TILE)
+    between = np.zeros((tiles + 1, size, size, heads), to_y.dtype)  # the first ones stay 0
+    states = np.empty((TILE + 1, size, size, heads), to_y.dtype)
+    for group in range(groups[0], groups[1]):
+        for tile in range(tiles):
+            _remember(states, between, (group, tile, reverse), given)
+        to_state = np.zeros((size, size, heads), to_y.dtype)
+        for tile in range(tiles - 1, -1, -1):
+            for k in range(_remember(states, between, (group, tile, reverse), given) - 1, -1, -1):
+                t = _position(tile, k, length, reverse)
+                for row in range(size):
+                    for column in range(size):
+                        # Several loops, as one that writes all these arrays would not vectorise.
+                        for i in range(heads):
+                            to_state[row, column, i] += (
+                                query[group, t, row, i] * to_y[group, t, column, i]
+                            )
+                        for i in range(heads):
+                            here = states[k + 1, row, column, i]
+                            to_query[group, t, row, i] += here * to_y[group, t, column, i]
+                        for i in range(heads):
+                            to_here = to_state[row, column, i]
+                            to_key[group, t, row, i] += to_here * value[group, t, column, i]
+                        for i in range(heads):
+                            to_here = to_state[row, column, i]
+                            to_value[group, t, column, i] += to_here * key[group, t, row, i]
+                        for i in range(heads):
+                            before = states[k, row, column, i]
+                            to_kept[group, t, row, i] += to_state[row, column, i] * before
+                        for i in range(heads):
+                            to_state[row, column, i] *= kept[group, t, row, i]
