@@ -45,7 +45,7 @@ BLOCKS: list[dict[str, Any]] = [
         "models.fast.circulant.CHUNK_NUMBERS": 100,
         "models.fast.delta_rule.CHUNK": 5,
         "models.fast.delta_rule.TILE": 5,
-        "models.fast.gated_attention.LANES": 4,
+        "models.fast.gated_attention.LANES": 2,
         "models.fast.depthwise.CACHED": 20,
         "models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
         "models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,

@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from models.fast.compiled import Array, compiled, run_compiled
 from models.fast.decaying_attention import segment_sums
 from models.fast.doubling import matrix_recurrence
 from models.fast.public_kernels import DELTA_RULE, on_gpu_by
-from models.fast.workers import run_compiled
 from models.ops.deterministic import cumulative_sum
 
 CHUNK = 64
@@ -120,13 +119,7 @@ def _states_before(key: Tensor, solved: Tensor, fade: Tensor) -> Tensor:
     return functional.pad(states.unflatten(0, key.shape[:2]), (0, 0, 0, 0, 1, 0))
 
 
-_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
-"""Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@_compiled
+@compiled
 def _copy(source: Array, target: Array) -> None:  # pragma: no cover (compiled)
     """Copy a state. Numba needs seconds to compile the error message of a slice assignment."""
     for i in range(source.shape[0]):
@@ -134,7 +127,7 @@ def _copy(source: Array, target: Array) -> None:  # pragma: no cover (compiled)
             target[i, j] = source[i, j]
 
 
-@_compiled
+@compiled
 def _store(  # noqa: PLR0917 (compiled functions take positional arguments alone)
     state: Array, key: Array, value: Array, rate: Any, fade: Any, held: Array, change: Array
 ) -> None:  # pragma: no cover (compiled)
@@ -154,7 +147,7 @@ def _store(  # noqa: PLR0917 (compiled functions take positional arguments alone
             state[i, j] += k * change[j]
 
 
-@_compiled
+@compiled
 def run_pairs(
     pairs: tuple[int, int], tile: int, given: tuple[Array, ...], states: Array, y: Array
 ) -> None:  # pragma: no cover (compiled)
@@ -186,7 +179,7 @@ def run_pairs(
                     result[j] += q * state[i, j]
 
 
-@_compiled
+@compiled
 def _read_back(
     given: tuple[Array, Array, Array],
     stored: tuple[Array, Array],
@@ -210,7 +203,7 @@ def _read_back(
         to_query[i], to_key[i] = to_q, to_k
 
 
-@_compiled
+@compiled
 def _store_back(  # noqa: PLR0917 (compiled functions take positional arguments alone)
     key: Array, fade: Any, before: Array, to_key: Array, to_state: Array, to_value: Array
 ) -> Any:  # pragma: no cover (compiled)
@@ -227,7 +220,7 @@ def _store_back(  # noqa: PLR0917 (compiled functions take positional arguments 
     return to_fade
 
 
-@_compiled
+@compiled
 def run_pairs_back(
     pairs: tuple[int, int], tile: int, given: tuple[Array, ...], to_given: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)

@@ -19,12 +19,6 @@ OF_MATRICES = 5
 """Dimensions of blocks of positions whose factors are matrices."""
 
 
-def scan_by_doubling(factors: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
-    """See `models.ops.recurrences.scan`; the backward pass is the same recurrence in reverse."""
-    result: Any = _Scan.apply(factors, x, reverse)
-    return result
-
-
 def matrix_recurrence(maps: Tensor, x: Tensor) -> Tensor:
     """Run h[k] = maps[k] h[k - 1] + x[k] by doubling, from h = 0 before the first position.
 
@@ -37,29 +31,19 @@ def matrix_recurrence(maps: Tensor, x: Tensor) -> Tensor:
     return result
 
 
-class _Scan(Function):
-    @staticmethod
-    def forward(ctx: Any, factors: Tensor, x: Tensor, reverse: bool) -> Tensor:
-        states = recur_by_doubling(factors, x, reverse=reverse)
-        ctx.save_for_backward(factors, states)
-        ctx.reverse = reverse
-        return states
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, to_states: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        factors, states = ctx.saved_tensors
-        if factors.dim() == 1:
-            to_x = recur_by_doubling(factors.conj(), to_states, reverse=not ctx.reverse)
-            first, second = slice(None, -1), slice(1, None)
-            later, earlier = (first, second) if ctx.reverse else (second, first)
-            to_factors = torch.einsum("bks,bks->s", to_x[:, later], states[:, earlier].conj())
-        else:
-            # What follows a position, in the order of the recurrence, decays by its own factor.
-            following = _moved(factors, ctx.reverse).conj()
-            to_x = recur_by_doubling(following, to_states, reverse=not ctx.reverse)
-            to_factors = to_x * _moved(states, not ctx.reverse).conj()
-        return to_factors, to_x, None
+def gradients_by_doubling(
+    factors: Tensor, states: Tensor, to_states: Tensor, *, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of the factors and of x, of a `scan` with these states."""
+    if factors.dim() == 1:
+        to_x = recur_by_doubling(factors.conj(), to_states, reverse=not reverse)
+        first, second = slice(None, -1), slice(1, None)
+        later, earlier = (first, second) if reverse else (second, first)
+        return torch.einsum("bks,bks->s", to_x[:, later], states[:, earlier].conj()), to_x
+    # What follows a position, in the order of the recurrence, decays by its own factor.
+    following = _moved(factors, reverse).conj()
+    to_x = recur_by_doubling(following, to_states, reverse=not reverse)
+    return to_x * _moved(states, not reverse).conj(), to_x
 
 
 def _moved(x: Tensor, to_later: bool) -> Tensor:

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from models.fast.compiled import Array, compiled, run_compiled
 from models.fast.recurrence import is_by_doubling, scan, scan_both_ways
-from models.fast.workers import run_compiled
 
 LANES = 128
 """Largest number of heads that a loop goes over, those of several sequences."""
@@ -67,10 +66,10 @@ class _Compiled(Function):
     def forward(ctx: Any, causal: bool, *given: Tensor) -> Tensor:
         given = tuple(part.detach().contiguous() for part in given)
         ctx.save_for_backward(*given)
-        ctx.causal = causal
+        ctx.directions = (0,) if causal else (0, 1)
         y = torch.zeros_like(given[0])
-        for reverse in (False,) if causal else (False, True):
-            run_compiled(run_heads, len(y), int(reverse), given, y)
+        for reverse in ctx.directions:
+            run_compiled(run_heads, len(y), reverse, given, y)
         return y
 
     @staticmethod
@@ -78,17 +77,12 @@ class _Compiled(Function):
     def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         given = *ctx.saved_tensors, to_y.contiguous()
         to_given = tuple(torch.zeros_like(part) for part in ctx.saved_tensors)
-        for reverse in (False,) if ctx.causal else (False, True):
-            run_compiled(run_heads_back, len(to_y), int(reverse), given, to_given)
+        for reverse in ctx.directions:
+            run_compiled(run_heads_back, len(to_y), reverse, given, to_given)
         return None, *to_given
 
 
-_compiled = njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@_compiled
+@compiled
 def run_heads(
     groups: tuple[int, int], reverse: int, given: tuple[Array, ...], y: Array
 ) -> None:  # pragma: no cover (compiled)
@@ -102,9 +96,8 @@ def run_heads(
     """
     query, key, value, kept = given
     length, size, heads = y.shape[1:]
-    state = np.empty((size, size, heads), y.dtype)
     for group in range(groups[0], groups[1]):
-        state[:] = 0
+        state = np.zeros((size, size, heads), y.dtype)
         for k in range(length):
             t = length - 1 - k if reverse else k
             for row in range(size):
@@ -116,7 +109,7 @@ def run_heads(
                         y[group, t, column, i] += query[group, t, row, i] * here
 
 
-@_compiled
+@compiled
 def _remember(
     states: Array, between: Array, place: tuple[int, int, int], given: tuple[Array, ...]
 ) -> int:  # pragma: no cover (compiled)
@@ -148,14 +141,14 @@ def _remember(
     return count
 
 
-@_compiled
+@compiled
 def _position(tile: int, k: int, length: int, reverse: int) -> int:  # pragma: no cover (compiled)
     """Return the position that is number k of a tile."""
     number = tile * TILE + k
     return length - 1 - number if reverse else number
 
 
-@_compiled
+@compiled
 def run_heads_back(
     groups: tuple[int, int], reverse: int, given: tuple[Array, ...], to_given: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
@@ -182,9 +175,8 @@ def run_heads_back(
                     for column in range(size):
                         # Several loops, as one that writes all these arrays would not vectorise.
                         for i in range(heads):
-                            to_state[row, column, i] += (
-                                query[group, t, row, i] * to_y[group, t, column, i]
-                            )
+                            asked = query[group, t, row, i]
+                            to_state[row, column, i] += asked * to_y[group, t, column, i]
                         for i in range(heads):
                             here = states[k + 1, row, column, i]
                             to_query[group, t, row, i] += here * to_y[group, t, column, i]

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from models.fast.doubling import scan_by_doubling
-from models.fast.workers import run_compiled
+from models.fast.compiled import Array, compiled, run_compiled
+from models.fast.doubling import gradients_by_doubling, recur_by_doubling
 
 CHANNELS = 128
 """Largest number of channels of a block."""
@@ -26,13 +25,7 @@ CHANNELS = 128
 
 def scan(factors: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
     """See `models.ops.recurrences.scan`; the backward pass is the same recurrence in reverse."""
-    if x.numel() == 0:
-        return x.clone()
-    if is_by_doubling(x):
-        return scan_by_doubling(factors, x, reverse=reverse)
-    # Fixed factors have one sequence and one position for all.
-    factors = factors[None, None] if factors.dim() == 1 else factors
-    result: Any = _Compiled.apply(factors, x, reverse)
+    result: Any = _Scan.apply(factors, x, reverse)
     return result
 
 
@@ -52,12 +45,17 @@ def is_by_doubling(x: Tensor) -> bool:
     return x.device.type != "cpu"
 
 
-class _Compiled(Function):
+class _Scan(Function):
     @staticmethod
     def forward(ctx: Any, factors: Tensor, x: Tensor, reverse: bool) -> Tensor:
         factors, x = (part.detach().resolve_conj().contiguous() for part in (factors, x))
-        states = torch.empty_like(x)
-        _run(run_states, reverse, factors, x, states)
+        if x.numel() == 0:
+            states = x.clone()
+        elif is_by_doubling(x):
+            states = recur_by_doubling(factors, x, reverse=reverse)
+        else:
+            states = torch.empty_like(x)
+            _run(run_states, reverse, factors, x, states)
         ctx.save_for_backward(factors, states)
         ctx.reverse = reverse
         return states
@@ -66,24 +64,26 @@ class _Compiled(Function):
     @once_differentiable
     def backward(ctx: Any, to_states: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         factors, states = ctx.saved_tensors
+        if states.numel() == 0:
+            return torch.zeros_like(factors), to_states, None
+        if is_by_doubling(states):
+            return *gradients_by_doubling(factors, states, to_states, reverse=ctx.reverse), None
         to_x, to_states = torch.empty_like(states), to_states.resolve_conj().contiguous()
-        to_factors = states.new_zeros(len(states), *factors.shape[1:])  # summed by sequence
+        # Gradients of fixed factors are summed by sequence first.
+        shape = (states.shape[0], 1, len(factors)) if factors.dim() == 1 else factors.shape
+        to_factors = states.new_zeros(shape)
         _run(run_states_back, ctx.reverse, factors, states, to_states, to_x, to_factors)
-        return to_factors.sum_to_size(factors.shape), to_x, None
+        return to_factors.sum(dim=(0, 1)) if factors.dim() == 1 else to_factors, to_x, None
 
 
 def _run(loop: Callable[..., None], reverse: bool, factors: Tensor, *arrays: Tensor) -> None:
-    batch, _, channels = arrays[0].shape
-    pairs = batch * -(-channels // CHANNELS)
+    """Run a loop; fixed factors get one sequence and one position, which stand for all."""
+    pairs = len(arrays[0]) * -(-arrays[0].shape[2] // CHANNELS)
+    factors = factors[None, None] if factors.dim() == 1 else factors
     run_compiled(loop, pairs, int(reverse), factors, tuple(part.detach() for part in arrays))
 
 
-_compiled = njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@_compiled
+@compiled
 def run_states(
     pairs: tuple[int, int], reverse: int, factors: Array, given: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
@@ -98,13 +98,10 @@ def run_states(
     x, states = given
     length, channels = x.shape[1:]
     blocks = -(-channels // CHANNELS)
-    state = np.empty(CHANNELS, x.dtype)
     for pair in range(pairs[0], pairs[1]):
         b, start = pair // blocks, pair % blocks * CHANNELS
         size = min(CHANNELS, channels - start)
-        block = slice(start, start + size)
-        for i in range(size):
-            state[i] = 0
+        state, block = np.zeros(size, x.dtype), slice(start, start + size)
         for k in range(length):
             t = length - 1 - k if reverse else k
             row, at = min(b, factors.shape[0] - 1), min(t, factors.shape[1] - 1)
@@ -114,7 +111,7 @@ def run_states(
                 here[i] = state[i]
 
 
-@_compiled
+@compiled
 def run_states_back(
     pairs: tuple[int, int], reverse: int, factors: Array, given: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
@@ -127,13 +124,10 @@ def run_states_back(
     states, to_states, to_x, to_factors = given
     length, channels = states.shape[1:]
     blocks = -(-channels // CHANNELS)
-    carried = np.empty(CHANNELS, states.dtype)
     for pair in range(pairs[0], pairs[1]):
         b, start = pair // blocks, pair % blocks * CHANNELS
         size = min(CHANNELS, channels - start)
-        block = slice(start, start + size)
-        for i in range(size):
-            carried[i] = 0
+        carried, block = np.zeros(size, states.dtype), slice(start, start + size)
         for k in range(length):
             t = k if reverse else length - 1 - k
             before = t + 1 if reverse else t - 1

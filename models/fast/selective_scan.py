@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from models.fast.compiled import Array, compiled, run_compiled
 from models.fast.public_kernels import SELECTIVE_SCAN, on_gpu_by
 from models.fast.recurrence import scan
-from models.fast.workers import run_compiled
 from models.ops.recurrences import Selection
 
 BLOCK = 2**29
@@ -134,14 +133,10 @@ def _block(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tens
     return (states @ out.mT)[..., 0]
 
 
-_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
-"""Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""
-
-Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = tuple[Array, ...]
 
 
-@_compiled
+@compiled
 def run_tile(
     pairs: tuple[int, int], start: int, decay: Array, given: Arrays, y: Array
 ) -> None:  # pragma: no cover (compiled)
@@ -178,7 +173,7 @@ def run_tile(
                 y[b, t, group, i] = total[i]
 
 
-@_compiled
+@compiled
 def _remember(
     before: Array, place: tuple[int, int, int], decay: Array, given: Arrays
 ) -> None:  # pragma: no cover (compiled)
@@ -202,7 +197,7 @@ def _remember(
                 before[k + 1, n, i] = decay[b, k, group, n, i] * before[k, n, i] + entering
 
 
-@_compiled
+@compiled
 def run_tile_back(
     pairs: tuple[int, int], start: int, decay: Array, given: Arrays, to_given: Arrays
 ) -> None:  # pragma: no cover (compiled)

@@ -1,8 +1,7 @@
 """Threads that each compute one share of a result through all operations.
 
 torch splits each operation over its threads, which wait for each other after every operation. A
-product of many chunks has hundreds of operations. Here threads wait once, at the end. Compiled
-loops run on as many threads as torch has.
+product of many chunks has hundreds of operations. Here threads wait once, at the end.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 from torch.autograd import _profiler_enabled  # pyright: ignore[reportPrivateImportUsage]
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -26,9 +23,6 @@ Result = TypeVar("Result")
 MOST_WORKERS = 4
 """Largest number of workers; more would wait for Python's interpreter. If there are more cores,
 each worker uses several threads of torch."""
-
-_COMPILED: set[tuple[object, ...]] = set()
-"""Loops that have run, with the types of their numbers."""
 
 
 def num_workers(device: torch.device) -> int:
@@ -60,48 +54,14 @@ def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> l
         with torch.inference_mode() if is_inference else torch.no_grad():
             return compute(share)
 
-    pool = _pool(os.getpid(), len(shares), threads_of_each(len(shares)))
+    pool = worker_pool(os.getpid(), len(shares), threads_of_each(len(shares)))
     at_work = [pool.submit(work, share) for share in shares]
     wait(at_work)  # where one fails, the others still write into what they have been given
     return [done.result() for done in at_work]
 
 
-def run_compiled(
-    loop: Callable[..., None],
-    pairs: int,
-    setting: int,
-    *given: Tensor | Sequence[Tensor],
-) -> None:
-    """Run a compiled loop for all pairs of a sequence and a head or group, some on each thread.
-
-    Args:
-        loop: takes the first pair and the one behind the last, the setting, and NumPy arrays.
-        pairs: number of pairs.
-        setting: handed on to the loop.
-        given: tensors, or tuples of them, which the loop gets as arrays.
-    """
-    tensors = [part if isinstance(part, Tensor) else part[0] for part in given]
-    types = (loop, *(tensor.dtype for tensor in tensors))
-    arrays = [
-        part.numpy() if isinstance(part, Tensor) else tuple(each.numpy() for each in part)
-        for part in given
-    ]
-    # The first call compiles: in this thread, as interruptions reach the main one alone.
-    threads = min(torch.get_num_threads(), pairs) if types in _COMPILED else 1
-    ends = [pairs * thread // threads for thread in range(threads + 1)]
-    if threads == 1:
-        loop((0, pairs), setting, *arrays)
-    else:
-        pool = _pool(os.getpid(), threads, 1)
-        at_work = [pool.submit(loop, some, setting, *arrays) for some in pairwise(ends)]
-        wait(at_work)
-        for done in at_work:
-            done.result()
-    _COMPILED.add(types)
-
-
 @functools.cache
-def _pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
+def worker_pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
     """Return the workers, of some of torch's threads each, which a fork of the process lacks."""
     return ThreadPoolExecutor(
         workers, thread_name_prefix="worker", initializer=_start, initargs=(threads,)
