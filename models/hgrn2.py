@@ -116,7 +116,8 @@ class HGRN2(RecurrentMixer, Recurrence):
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        _, key, value, kept = self.heads(x)
+        heads = _, key, value, kept = self.heads(x)
         later = torch.cat([kept[:, 1:], torch.ones_like(kept[:, :1])], dim=1)
         to_end = later.flip(1).cumprod(dim=1).flip(1)
-        return self(x), torch.einsum("blhk,blhv->bhkv", to_end * key, value)
+        state = torch.einsum("blhk,blhv->bhkv", to_end * key, value)
+        return self.project(x, self._attend(*heads)), state

@@ -40,14 +40,18 @@ class LSTM(RecurrentMixer, Recurrence):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.without_padding(x, mask)
+        states, _ = self._run(self.networks[0], x)
+        if not self.context.causal:
+            back, _ = self._run(self.networks[1], reverse_sequences(x, mask))
+            states = torch.cat([states, reverse_sequences(back, mask)], dim=-1)
+        return self.output(states)
+
+    def _run(self, network: nn.Module, x: Tensor, *before: State) -> tuple[Tensor, State]:
+        """Return all states, of the type of x, and the last ones as torch has them."""
         # oneDNN has no LSTM in bfloat16 on many CPUs, and torch then raises an error.
         with torch.autocast(x.device.type, enabled=False):
-            inputs = x.to(self.output.weight.dtype)
-            states, _ = self.networks[0](inputs)
-            if not self.context.causal:
-                back, _ = self.networks[1](reverse_sequences(inputs, mask))
-                states = torch.cat([states, reverse_sequences(back, mask)], dim=-1)
-        return self.output(states.to(x.dtype))
+            states, after = network(x.to(self.output.weight.dtype), *before)
+        return states.to(x.dtype), after
 
     def initial_state(self, batch: int) -> State:
         """Return zeros: (batch, dim), the states; twice for an LSTM, which also has cells."""
@@ -58,12 +62,12 @@ class LSTM(RecurrentMixer, Recurrence):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         # torch's states are (layers, batch, dim), of a single layer here.
         before = state[None] if isinstance(state, Tensor) else tuple(part[None] for part in state)
-        states, after = self.networks[0](x[:, None], before)
+        states, after = self._run(self.networks[0], x[:, None], before)
         return self.output(states[:, 0]), _of_only_layer(after)
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        states, after = self.networks[0](x)
+        states, after = self._run(self.networks[0], x)
         return self.output(states), _of_only_layer(after)
 
 

@@ -43,8 +43,8 @@ from models.layers.selective_states import (
     StateSizes,
     mix_together,
 )
-from models.layers.short_convolution import ShortConvolution, draw_step_biases
-from models.layers.state_space import Rate, Step
+from models.layers.short_convolution import ShortConvolution, SoftplusStep, draw_step_biases
+from models.layers.state_space import Rate
 from models.layers.turning_states import TurningStates
 
 Selective = Literal["mamba1", "mamba2", "mamba3", "b2s6"]
@@ -136,8 +136,8 @@ class Mamba2(RecurrentMixer, Recurrence):
         expand: Annotated[int, Field(ge=1, le=64)] = 2,
         conv_size: Annotated[int, Field(ge=1, le=64)] = 4,
         directions: Literal["own", "shared"] = "own",
-        step_min: Step = 1e-3,
-        step_max: Step = 0.1,
+        step_min: SoftplusStep = 1e-3,
+        step_max: SoftplusStep = 0.1,
         step_lr: Rate | None = None,
         negative_eigenvalues: Annotated[bool, Added(False)] = False,
     ) -> None:

@@ -262,6 +262,27 @@ def test_gradients_of_small_transitions_are_exact(
     assert_equal_with_gradients(run_fast, run_loop, leaves, tolerance)
 
 
+@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "mamba3", "b2s6"])
+def test_single_precision_does_not_look_ahead(selective: str) -> None:
+    """A large input changes no result before it, by no difference of large numbers either."""
+    mixer: Mamba2 = build("mamba2", selective=selective, conv_size=1, causal=True).float()
+    x = torch.randn(1, 60, 8)
+    larger = x.clone()
+    larger[:, 40] *= 1000
+    before, after = mixer(x)[:, :40], mixer(larger)[:, :40]
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-7)
+
+
+def test_mamba3_starts_and_decays_as_its_code() -> None:
+    mixer = Mamba2(MixerContext.of(dim=8, length=40), selective="mamba3")
+    names = {parameter: name for name, parameter in mixer.named_parameters()}
+    undecayed = {names[parameter].split(".", 2)[-1] for parameter in mixer.learning_rates()}
+    assert undecayed == {"states.step_bias", "states.factor"}
+    states = mixer.directions[0].states
+    assert isinstance(states, TurningStates)
+    assert bool((states.biases == 1).all())
+
+
 @pytest.mark.parametrize("directions", ["own", "shared"])
 @pytest.mark.parametrize("selective", ["mamba1", "mamba2", "mamba3", "b2s6"])
 def test_both_directions_as_on_a_gpu_equal_one_after_the_other(

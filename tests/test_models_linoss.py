@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from models.base import MixerContext
-from models.linoss import Discretization, OscillatorStates
+from models.linoss import Discretization, LinOSS, OscillatorStates
 from references import assert_equal_with_gradients, leaf
 
 
@@ -50,7 +50,7 @@ def test_oscillators_are_their_equations(
     values = {
         "none": [0.0, -1.0, 0.0, -0.5, 1.0],
         "small": [1e-4, 1e-6, 1e-8, 1e-10, 1.0],
-        "large": [4.0, 20.0, 1e2, 1e3, 1.0] if discretization == "im" else [4.0, 9.0, 12, 16, 1.0],
+        "large": [4.0, 20.0, 1e2, 1e3, 1.0] if discretization == "im" else [16.0, 9.0, 12, 16, 1.0],
     }
     with torch.no_grad():
         if stiffness in values:
@@ -60,3 +60,25 @@ def test_oscillators_are_their_equations(
     assert_equal_with_gradients(
         lambda: states.run(x), lambda: by_pairs(states, x), [x, *states.parameters()]
     )
+
+
+def test_oscillators_start_as_released() -> None:
+    """All evenly: A and the steps in [0, 1], B and C up to the inverse root of their inputs."""
+    states = LinOSS(MixerContext.of(dim=100, length=8), state_size=400).states
+    bounds = {"stiffness": (0, 1), "step": (0, 1), "input": (-0.1, 0.1), "readout": (-0.05, 0.05)}
+    assert {name for name, _ in states.named_parameters()} == {*bounds}
+    for name, parameter in states.named_parameters():
+        low, high = bounds[name]
+        assert parameter.min() >= low
+        assert parameter.max() <= high
+        spread = (high - low) / 12**0.5
+        assert parameter.mean().item() == pytest.approx((low + high) / 2, abs=0.15 * spread)
+        assert parameter.std().item() == pytest.approx(spread, rel=0.1)
+
+
+@pytest.mark.parametrize("rate", [None, 0.1])
+def test_oscillators_have_their_learning_rate_and_do_not_decay(rate: float | None) -> None:
+    mixer = LinOSS(MixerContext.of(dim=4, length=8), state_lr=rate)
+    names = {parameter: name for name, parameter in mixer.named_parameters()}
+    found = {names[parameter]: own for parameter, own in mixer.learning_rates().items()}
+    assert found == dict.fromkeys(["states.stiffness", "states.step", "states.input"], rate)

@@ -42,6 +42,17 @@ def test_lstm_is_torchs_network_of_packed_sequences(cell: Cell) -> None:
     assert_equal_with_gradients(lambda: mixer(x, mask)[mask], packed, leaves)
 
 
+@pytest.mark.parametrize("cell", CELLS)
+def test_prefill_and_steps_of_an_lstm_run_in_bfloat16(cell: Cell) -> None:
+    mixer = LSTM(MixerContext.of(dim=8, length=12, causal=True), cell=cell)
+    x = torch.randn(2, 12, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        ahead, state = mixer.prefill(x[:, :-1])
+        last, _ = mixer.step(x[:, -1], state)
+        found = torch.cat([ahead, last[:, None]], dim=1)
+        torch.testing.assert_close(found, mixer(x), rtol=1e-2, atol=1e-2)
+
+
 def run_minimal(mixer: MinGRU, x: Tensor, direction: int) -> Tensor:
     """Run one direction over a sequence by the paper's equations: (length, 8)."""
     weights = mixer.input.weight.view(*mixer.parts, 8)[direction]

@@ -18,7 +18,10 @@ from models.fast.workers import worker_pool
 Array = np.ndarray[Any, np.dtype[Any]]
 
 compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
-"""Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""
+"""Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning.
+
+Numba does not notice a change of these options: delete the loops that it keeps beside their files.
+"""
 
 _COMPILED: set[tuple[object, ...]] = set()
 """Loops that have run, with the types of their numbers."""

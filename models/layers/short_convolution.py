@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from models.ops.toeplitz import depthwise_convolution
 
-SMALLEST_STEP = 1e-4
+SoftplusStep = Annotated[float, Field(ge=1e-4, le=1e3)]
+"""An initial time step that is the softplus of a parameter."""
 
 
 class ShortConvolution(nn.Module):
@@ -51,5 +54,5 @@ def draw_step_biases(count: int, smallest: float, largest: float) -> Tensor:
     if smallest > largest:
         raise ValueError(f"step_min {smallest} exceeds step_max {largest}")
     low, high = math.log(smallest), math.log(largest)
-    steps = (torch.rand(count) * (high - low) + low).exp().clamp(min=SMALLEST_STEP)
+    steps = (torch.rand(count) * (high - low) + low).exp()
     return steps + torch.log(-torch.expm1(-steps))

@@ -30,7 +30,7 @@ from models.ops.rotary import turn
 class TurningStates(SelectiveStates):
     """States h[k] = exp(-decay) R (h[k - 1] + carried B[k - 1] x[k - 1]) + entering B[k] x[k].
 
-    R turns pairs of states, a quarter of all. B and C are normalised, and each head adds a bias to
+    R turns half of the states, in pairs. B and C are normalised, and each head adds a bias to
     them. The steps of a `Selection` are, for each head, entering, carried, decay and the turns.
 
     Raises: ValueError for fewer than 4 states.
@@ -70,20 +70,20 @@ class TurningStates(SelectiveStates):
         return self.factor.repeat_interleave(self.channels // self.num_heads)
 
     def undecayed(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-        return [self.step_bias], [self.factor, self.biases]
+        return [self.step_bias], [self.factor]
 
     @staticmethod
     def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
-        """Run as attention with decay; x enters at once, also what the next position carries."""
+        """Run as attention with decay to the positions before, and add what enters now."""
         x, steps, into, out = chosen
         entering, carried, decay, turns = split_steps(steps, into.shape[2])
-        carried = functional.pad(carried[:, 1:], (0, 0, 0, 1))
-        early = carried * (out * into).sum(dim=-1)
+        now = entering * (out * into).sum(dim=-1)
         angles = cumulative_sum(turns, 1, torch.float64)
-        turned = (turn_states(part, angles) for part in (into, out))
-        moved = Selection(x, entering + carried, *turned)
-        mixed = attend_over_heads(moved, exponents_of_heads(decay, poles))
-        return mixed - (early[..., None] * x.unflatten(-1, (into.shape[2], -1))).flatten(2)
+        into, out = (turn_states(part, angles) for part in (into, out))
+        kept = exponents_of_heads(decay, poles)
+        step = (delay(entering) + carried) * kept.exp()
+        mixed = attend_over_heads(Selection(delay(x), step, delay(into), out), kept)
+        return mixed + (now[..., None] * x.unflatten(-1, (into.shape[2], -1))).flatten(2)
 
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: the states, and what entered them last; (batch, channels, 2 states)."""
@@ -105,6 +105,11 @@ class TurningStates(SelectiveStates):
         # Of a step from any state, the second half is what entered last.
         _, after = self.step(convolved[:, -1], direct[:, -1], self.initial_state(len(held)))
         return mixed, torch.cat([held, after[..., self.num_states :]], dim=-1)
+
+
+def delay(x: Tensor) -> Tensor:
+    """Move each position to the next one, and zeros to the first: (batch, length, ...)."""
+    return functional.pad(x, (*[0] * (2 * x.dim() - 4), 1, -1))
 
 
 def split_steps(steps: Tensor, heads: int) -> tuple[Tensor, ...]:
