@@ -80,9 +80,10 @@ class TurningStates(SelectiveStates):
         now = entering * (out * into).sum(dim=-1)
         angles = cumulative_sum(turns, 1, torch.float64)
         into, out = (turn_states(part, angles) for part in (into, out))
-        kept = exponents_of_heads(decay, poles)
-        step = (delay(entering) + carried) * kept.exp()
-        mixed = attend_over_heads(Selection(delay(x), step, delay(into), out), kept)
+        exponents = exponents_of_heads(decay, poles)
+        # Of the position before: what it carries here must not enter any earlier, not even rounded.
+        step = (delay(entering) + carried) * exponents.exp()
+        mixed = attend_over_heads(Selection(delay(x), step, delay(into), out), exponents)
         return mixed + (now[..., None] * x.unflatten(-1, (into.shape[2], -1))).flatten(2)
 
     def initial_state(self, batch: int) -> Tensor:
