@@ -221,6 +221,20 @@ def test_commands_start_from_any_folder(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (130, "program: error: interrupted\n")
 
 
+def test_settings_load_no_library_that_only_some_runs_need(tmp_path: Path) -> None:
+    """All tasks and mixers are known then; numba alone takes 60 MiB of each process."""
+    code = (
+        "import sys\n"
+        "from lra.config.compose import compose\n"
+        "from lra.config.request import RunRequest\n"
+        "compose(RunRequest(task='listops', mixer='tnn'))\n"
+        "heavy = {'numba', 'scipy', 'sklearn', 'pandas', 'pyarrow', 'matplotlib', 'ray'}\n"
+        "print(*heavy & sys.modules.keys())\n"
+    )
+    ended = start(tmp_path, "-c", code)
+    assert (ended.returncode, ended.stdout) == (0, "\n")
+
+
 @pytest.mark.thorough
 def test_a_module_that_hides_a_package_is_named(tmp_path: Path) -> None:
     own = tmp_path / "models" / "__init__.py"

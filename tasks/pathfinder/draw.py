@@ -6,14 +6,11 @@ Each image depends only on the law, a seed and the image's index.
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
 from __future__ import annotations
 
-import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
 
 import numpy as np
 
-from common.files import name_file_in_errors, reserve
 from common.progress import progress
 from common.threads import core_count
 from tasks.pathfinder.compiled import compiled
@@ -24,6 +21,7 @@ from tasks.pathfinder.drawing_state import (
     start_drawing,
     start_image,
 )
+from tasks.pathfinder.files import map_in_place
 from tasks.pathfinder.law import Law
 from tasks.pathfinder.primitives import draw_primitives
 from tasks.preparation import Build
@@ -38,26 +36,6 @@ PIXELS_A_CHUNK = 2**20
 """Pixels that a thread draws at a time."""
 CHUNKS_A_MARK = 32
 """Chunks after which the finished ones are marked as on disk; an interruption loses no more."""
-
-
-def map_in_place(folder: Path, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
-    """Map an array of a fixed size, to be written in place; its space on the disk is taken.
-
-    What an interrupted preparation left of it is used again; a new array holds zeros.
-
-    Raises: OSError naming the file where the disk lacks that space.
-    """
-    path = folder / f"{name}.npy"
-    if path.is_file():
-        with contextlib.suppress(ValueError):  # the file is incomplete
-            found = np.lib.format.open_memmap(path, mode="r+")
-            if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
-                reserve(path)
-                return found
-    with name_file_in_errors(path):
-        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    reserve(path)
-    return array
 
 
 def generate(made: Build, law: Law, seed: int, count: int, workers: int | None = None) -> None:

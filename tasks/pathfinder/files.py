@@ -7,6 +7,7 @@ say where it is and its label. These are text in spite of their name.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
@@ -17,10 +18,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from common.errors import DataError
-from common.files import name_file_in_errors
+from common.files import name_file_in_errors, reserve
 from common.progress import progress
 from common.untrusted import decode_png, read_regular
-from tasks.pathfinder.draw import map_in_place
 from tasks.pathfinder.law import Law
 from tasks.preparation import Build
 from tasks.sources.archives import walk
@@ -48,6 +48,26 @@ _METADATA = rf"metadata/\d+\.npy|{MARK}"
 _IMAGE = r"imgs/\d+/sample_\d+\.png"
 _LABELS = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 _FIELDS_READ = 4
+
+
+def map_in_place(folder: Path, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
+    """Map an array of a fixed size, to be written in place; its space on the disk is taken.
+
+    What an interrupted preparation left of it is used again; a new array holds zeros.
+
+    Raises: OSError naming the file where the disk lacks that space.
+    """
+    path = folder / f"{name}.npy"
+    if path.is_file():
+        with contextlib.suppress(ValueError):  # the file is incomplete
+            found = np.lib.format.open_memmap(path, mode="r+")
+            if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
+                reserve(path)
+                return found
+    with name_file_in_errors(path):
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    reserve(path)
+    return array
 
 
 @dataclass
