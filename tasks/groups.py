@@ -2,7 +2,8 @@
 
 These are the word problems of Merrill, Petty and Sabharwal, "The Illusion of State in State-Space
 Models", ICML 2024 (arXiv:2404.08819), and jopetty/word-problem, src/generate_data.py. Inputs that
-are only swaps are those of Grazzi et al. 2025 (arXiv:2411.12537), section E.2.
+are only swaps are those of Grazzi et al. 2025 (arXiv:2411.12537), section E.2. Two generators as
+inputs are those of (A5, 2) in Table 3 of PD-SSM (Terzic et al., NeurIPS 2025, arXiv:2509.22284).
 
 Elements are permutations, numbered in lexicographic order; 0 is the identity. The product of x and
 y is "first x, then y". The label of a position is the product of all elements up to it, from left
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -56,6 +57,14 @@ GROUPS = {
     "Z60": cyclic_group(60),
 }
 """The elements of each group as permutations, (order, points), in lexicographic order."""
+GENERATORS = {
+    "S3": ([1, 0, 2], [1, 2, 0]),
+    "A4": ([1, 2, 0, 3], [0, 2, 3, 1]),
+    "A5": ([1, 2, 0, 3, 4], [1, 2, 3, 4, 0]),
+    "S5": ([1, 0, 2, 3, 4], [1, 2, 3, 4, 0]),
+    "Z60": ([*range(60)], [*range(1, 60), 0]),
+}
+"""Two elements of each group whose products are all elements."""
 
 
 @functools.cache
@@ -74,6 +83,20 @@ def list_swaps(group: str) -> np.ndarray:
     elements = GROUPS[group]
     moved = (elements != elements[0]).sum(axis=1)
     return np.flatnonzero((moved == 0) | (moved == 2))  # noqa: PLR2004
+
+
+def list_generators(group: str) -> np.ndarray:
+    """List the two elements of `GENERATORS`."""
+    elements = GROUPS[group].tolist()
+    return np.array([elements.index(generator) for generator in GENERATORS[group]])
+
+
+INPUTS: dict[str, Callable[[str], np.ndarray]] = {
+    "all": lambda group: np.arange(len(GROUPS[group])),
+    "swaps": list_swaps,
+    "generators": list_generators,
+}
+"""How the elements of a group that are inputs are listed."""
 
 
 def draw_elements(inputs: np.ndarray, length: int, seed: int, stream: int) -> np.ndarray:
@@ -119,8 +142,10 @@ class Groups(GeneratedTask):
     Args:
         group: S3 or S5 (permutations of 3 or 5 points), A4 or A5 (the even ones of 4 or 5), or Z60
             (rotations of a circle of 60 places).
-        inputs: all elements of the group, or swaps: only the identity and the exchanges of two
-            points, of S3 or S5. Tokens and labels are numbered in the same way in both cases.
+        inputs: all elements of the group; swaps: only the identity and the exchanges of two points,
+            of S3 or S5; or generators: only two elements whose products are all elements (of Z60
+            the identity and a turn by one place; the paper does not say which two of A5 it has).
+            Tokens and labels are numbered in the same way in all cases.
         train_length: positions of a sequence of the training set.
         test_length: positions of a sequence of the validation set and the test set.
         train: sequences to train on.
@@ -138,7 +163,7 @@ class Groups(GeneratedTask):
         self,
         *,
         group: Literal["S3", "A4", "A5", "S5", "Z60"] = "S5",
-        inputs: Literal["all", "swaps"] = "all",
+        inputs: Literal["all", "swaps", "generators"] = "all",
         train_length: Length = 32,
         test_length: Length = 500,
         train: PositiveInt = COUNTS["train"],
@@ -148,7 +173,7 @@ class Groups(GeneratedTask):
     ) -> None:
         order = len(GROUPS[group])
         self.group = group
-        self.inputs = list_swaps(group) if inputs == "swaps" else np.arange(order)
+        self.inputs = INPUTS[inputs](group)
         if len(self.inputs) == 1:
             raise ValueError(
                 f"inputs is swaps, but {group} has no element that exchanges two points; use "

@@ -45,6 +45,7 @@ FINGERPRINTS: list[tuple[str, dict[str, Any], str]] = [
         {"inputs": "swaps", "train_length": 6, "test_length": 6, **SIZES},
         "c97b3fb16579a872",
     ),
+    ("groups", {"group": "A5", "inputs": "generators", **SIZES}, "a3efd0e6cff68fe8"),
 ]
 """Of data that the first versions drew, on any machine: others are other data."""
 

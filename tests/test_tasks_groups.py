@@ -15,6 +15,7 @@ from tasks.groups import (
     Groups,
     draw_elements,
     hash_sequences,
+    list_generators,
     list_swaps,
     multiplication_table,
     running_products,
@@ -65,6 +66,16 @@ def test_swaps_exchange_two_points() -> None:
         swapped[first], swapped[second] = second, first
         swaps.append(swapped)
     assert sorted(swaps) == GROUPS["S5"][list_swaps("S5")].tolist()
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_products_of_generators_are_all_elements(group: str) -> None:
+    inputs = list_generators(group)
+    assert len(set(inputs.tolist())) == 2
+    table, reached = multiplication_table(group), {0}
+    while more := {table[one, other] for one in reached for other in inputs} - reached:
+        reached |= more
+    assert reached == set(range(ORDERS[group]))
 
 
 def test_elements_are_uniform_and_independent() -> None:
