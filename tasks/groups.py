@@ -143,9 +143,8 @@ class Groups(GeneratedTask):
         group: S3 or S5 (permutations of 3 or 5 points), A4 or A5 (the even ones of 4 or 5), or Z60
             (rotations of a circle of 60 places).
         inputs: all elements of the group; swaps: only the identity and the exchanges of two points,
-            of S3 or S5; or generators: only two elements whose products are all elements (of Z60
-            the identity and a turn by one place; the paper does not say which two of A5 it has).
-            Tokens and labels are numbered in the same way in all cases.
+            of S3 or S5; or generators: only two elements, of our choosing, whose products are all
+            elements. Tokens and labels are numbered in the same way in all cases.
         train_length: positions of a sequence of the training set.
         test_length: positions of a sequence of the validation set and the test set.
         train: sequences to train on.
