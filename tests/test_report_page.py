@@ -63,7 +63,7 @@ def test_cells_have_numbers_marks_and_their_runs(tmp_path: Path) -> None:
     assert [page["runs"][name]["title"] for name in cell["runs"]] == [
         "tnn on listops, seed 0: done", "tnn on listops, seed 1: done"
     ]  # fmt: skip
-    assert page["runs"][cell["runs"][0]]["curve"]["val"] == [30.0, 40.0]
+    assert page["runs"][cell["runs"][0]]["curve"]["val"]["score"] == [30.0, 40.0]
     chance = row_of(main, "mean")["listops"]
     assert (chance["classes"], chance["small"]) == ("own chance", "chance")
     assert row_of(main, "trivial baseline: majority class")["listops"]["value"] == 17.0

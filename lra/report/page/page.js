@@ -106,8 +106,8 @@ const tipOf = (chart, point) => [point.row, ...chart.fields.filter(({ name }) =>
 function curvesOf(x, y, names) {
   const done = names.filter((name) => page.runs[name].is_done);  // one that stopped early is shown alone
   return (done.length ? done : names).flatMap((name) => {
-    const { curve, row, title, is_own } = page.runs[name], points = curve[x].map((value, place) => ({ row, line: name, own: is_own, x: value, y: curve[y][place] }));
-    return points.filter((point) => point.y !== null).map((point) => ({ ...point, tip: `${title}\n${point.x.toLocaleString("en")}: ${point.y}` }));
+    const { curve, row, title, is_own } = page.runs[name], { score, ...places } = curve[y];
+    return places[x].map((value, place) => ({ row, line: name, own: is_own, x: value, y: score[place], tip: `${title}\n${value.toLocaleString("en")}: ${score[place]}` }));
   });
 }
 

@@ -37,6 +37,8 @@ DIGITS = 6
 MOST_POINTS = 20_000
 """Most points of all curves together; the more runs there are, the fewer points each curve has."""
 LONGEST_CURVE = 40
+MEASURES = {"train": ("accuracy", 1), "val": ("val_accuracy", 2), "loss": ("val_loss", 3)}
+"""What a curve may show: a field of the lines of metrics.jsonl, and its digits."""
 RUN_FACTS = (
     "test_text", "message", "test_non_finite", "val_accuracy", "best_step", "steps", "total_steps",
     "epochs", "wall_seconds", "data", "low_quartile", "high_quartile", "repeats",
@@ -233,8 +235,8 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
     return {"runs": runs, "settings": settings, "texts": [*numbers]}
 
 
-def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, list[float | None]]:
-    """List steps, minutes and scores of a run; of training lines only some."""
+def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, dict[str, list[float]]]:
+    """List steps, minutes and scores of a run for each measure; of training lines only some."""
     scored = [line for line in lines if line.val_accuracy is not None or line.accuracy is not None]
     stride = -(-len(scored) // most) or 1
     kept = [
@@ -242,13 +244,15 @@ def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, list[float | No
         for number, line in enumerate(scored)
         if line.val_accuracy is not None or number % stride == 0 or number == len(scored) - 1
     ]
-    return {
-        "step": [line.step for line in kept],
-        "minutes": [round(line.seconds / 60, 2) for line in kept],
-        "train": [line.accuracy and round(line.accuracy, 1) for line in kept],
-        "val": [line.val_accuracy and round(line.val_accuracy, 2) for line in kept],
-        "loss": [line.val_loss and round(line.val_loss, 3) for line in kept],
-    }
+    curve: dict[str, dict[str, list[float]]] = {}
+    for measure, (field, digits) in MEASURES.items():
+        having = [line for line in kept if getattr(line, field) is not None]
+        curve[measure] = {
+            "step": [line.step for line in having],
+            "minutes": [round(line.seconds / 60, 2) for line in having],
+            "score": [round(getattr(line, field), digits) for line in having],
+        }
+    return curve
 
 
 def _write_facts(record: RunRecord | BenchRecord) -> dict[str, str]:
