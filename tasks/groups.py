@@ -96,7 +96,7 @@ INPUTS: dict[str, Callable[[str], np.ndarray]] = {
     "swaps": list_swaps,
     "generators": list_generators,
 }
-"""How the elements of a group that are inputs are listed."""
+"""Which elements of a group are inputs, by the name of the choice."""
 
 
 def draw_elements(inputs: np.ndarray, length: int, seed: int, stream: int) -> np.ndarray:
