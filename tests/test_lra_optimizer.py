@@ -8,7 +8,12 @@ from torch import nn
 
 from common.errors import UserError
 from lra.config.schema import TrainConfig
-from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
+from lra.train.optimizer import (
+    build_optimizer,
+    rate_factor,
+    scheduled_beta1,
+    set_rate_factor,
+)
 from lra.train.training_time import list_warnings
 from models.base import DecayingAt, Mixer, MixerContext
 
@@ -30,6 +35,33 @@ def test_the_factors_of_schedules() -> None:
     factors = [rate_factor(step, 1100, linear) for step in (49, 99, 100, 600, 1100)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, 0.5, 0.0])
     assert rate_factor(77, 1000, train(schedule="constant")) == 1.0
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(30, 100), (2, 9)])
+def test_onecycle_is_that_of_torch(warmup: int, steps: int) -> None:
+    config = train(schedule="onecycle", warmup_steps=warmup, beta2=0.9)
+    optimizer = build_optimizer(nn.Linear(2, 2), config)
+    torchs = build_optimizer(nn.Linear(2, 2), config)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        torchs, config.lr, total_steps=steps, pct_start=warmup / steps, anneal_strategy="linear"
+    )
+    for step in range(steps):
+        beta1 = scheduled_beta1(step, steps, config)
+        set_rate_factor(optimizer, rate_factor(step, steps, config), beta1)
+        group, expected = optimizer.param_groups[0], torchs.param_groups[0]
+        assert group["lr"] == pytest.approx(expected["lr"], rel=1e-6)
+        assert group["betas"] == pytest.approx(expected["betas"])
+        torchs.step()
+        schedule.step() if step + 1 < steps else None
+    assert scheduled_beta1(3, 10, train(schedule="cosine")) is None
+
+
+def test_onecycle_without_a_rise_or_a_fall() -> None:
+    """There torch divides by 0."""
+    rates = [rate_factor(step, 5, train(schedule="onecycle")) for step in range(5)]
+    assert rates == pytest.approx([1, 0.75, 0.5, 0.25, 0], abs=1e-5)
+    rising = train(schedule="onecycle", warmup_steps=5)
+    assert [rate_factor(step, 5, rising) for step in (0, 4)] == [0.04, 1]
 
 
 def test_a_schedule_that_does_not_fit_the_run_is_remarked_upon() -> None:

@@ -147,6 +147,8 @@ def _list_contradictions_of_training(
             f"train.schedule_steps has no effect with schedule {train.schedule}; use --set "
             f"train.schedule_steps=null"
         )
+    if train.schedule == "onecycle" and "train.beta1" in given:
+        yield "train.beta1 has no effect with schedule onecycle, which changes it from 0.95 to 0.85"
     if (train.schedule == "plateau") != (train.plateau_patience is not None):
         yield (
             f"train.schedule is {train.schedule} and train.plateau_patience is "

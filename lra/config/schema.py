@@ -107,9 +107,12 @@ class TrainConfig(Section):
     """Whether a batch has sequences of similar length. This is faster, but harms batch norm."""
     lr: PositiveFloat = 1e-3
     """Highest learning rate."""
-    schedule: Literal["cosine", "linear", "rsqrt", "constant", "plateau"] = "cosine"
+    schedule: Literal["cosine", "linear", "onecycle", "rsqrt", "constant", "plateau"] = "cosine"
     """Learning rate after the linear warm-up. cosine, linear: falls to 0. rsqrt: inverse square
-    root of the step. constant: stays. plateau: falls when validation accuracy stops rising."""
+    root of the step. constant: stays. plateau: falls when validation accuracy stops rising.
+    onecycle: torch's OneCycleLR with linear annealing. The warm-up begins at 1/25 of the highest
+    rate, the rate then falls to 1/250,000 of it, and beta1 falls from 0.95 to 0.85 in the warm-up
+    and rises to 0.95 again."""
     plateau_patience: Annotated[NonNegativeInt | None, Added(None)] = None
     """Validations without improvement after which schedule plateau lowers the rate."""
     plateau_factor: Annotated[Annotated[float, Field(gt=0, lt=1)], Added(0.2)] = 0.2

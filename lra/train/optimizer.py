@@ -82,8 +82,10 @@ UNDECAYED: dict[str, Callable[[nn.Module], set[nn.Parameter]]] = {
 """By `weight_decay_on`, the parameters that do not decay."""
 
 
-def set_rate_factor(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Set every group to a factor times its highest learning rate.
+def set_rate_factor(
+    optimizer: torch.optim.Optimizer, factor: float, beta1: float | None = None
+) -> None:
+    """Set every group to a factor times its highest learning rate, and to a beta1 if one is given.
 
     On a GPU the product is rounded to float32, because CUDA graphs read it as such: ordinary steps
     then have the same rate.
@@ -92,11 +94,19 @@ def set_rate_factor(optimizer: torch.optim.Optimizer, factor: float) -> None:
         rate = factor * group["peak_lr"]
         is_on_cpu = group["params"][0].device.type == "cpu"
         group["lr"] = rate if is_on_cpu else torch.tensor(rate, dtype=torch.float32).item()
+        if beta1 is not None:
+            group["betas"] = beta1, group["betas"][1]
 
+
+ONE_CYCLE_START, ONE_CYCLE_END = 1 / 25, 1 / 250_000
+"""First and last factors of schedule onecycle: the defaults of torch's `OneCycleLR`."""
+ONE_CYCLE_BETAS = 0.95, 0.85
+"""beta1 of schedule onecycle at those two ends, and at the highest rate; defaults as well."""
 
 SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
     "cosine": lambda done, warmup, steps: 0.5 * (1.0 + math.cos(math.pi * done)),
     "linear": lambda done, warmup, steps: 1.0 - done,
+    "onecycle": lambda done, warmup, steps: 1.0 - done * (1.0 - ONE_CYCLE_END),
     "rsqrt": lambda done, warmup, steps: math.sqrt(max(warmup, 1) / max(warmup, steps)),
     "constant": lambda done, warmup, steps: 1.0,
     "plateau": lambda done, warmup, steps: 1.0,
@@ -107,14 +117,41 @@ of warm-up, and all steps so far."""
 
 def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
     """Return the learning rate of a 0-based step as a share of the highest, in [0, 1]."""
-    warmup = config.warmup_steps
-    if config.warmup_share is not None:
-        warmup = round(config.warmup_share * total_steps)
+    warmup = _count_warmup(total_steps, config)
+    if config.schedule == "onecycle":
+        rise, done = _cycle(step, warmup, total_steps)
+        factor = ONE_CYCLE_START + rise * (1.0 - ONE_CYCLE_START)
+        return factor * SCHEDULES[config.schedule](done, warmup, step + 1)
     if step < warmup:
         return (step + 1) / warmup
     end = config.schedule_steps or total_steps
     done = min(1.0, (step - warmup) / max(1, end - warmup))
     return SCHEDULES[config.schedule](done, warmup, step + 1)
+
+
+def scheduled_beta1(step: int, total_steps: int, config: TrainConfig) -> float | None:
+    """Return beta1 of a 0-based step if the schedule changes it: against the rate, as onecycle."""
+    if config.schedule != "onecycle":
+        return None
+    rise, done = _cycle(step, _count_warmup(total_steps, config), total_steps)
+    at_ends, at_peak = ONE_CYCLE_BETAS
+    return at_ends + (rise - done) * (at_peak - at_ends)
+
+
+def _count_warmup(total_steps: int, config: TrainConfig) -> int:
+    share = config.warmup_share
+    return config.warmup_steps if share is None else round(share * total_steps)
+
+
+def _cycle(step: int, warmup: int, total_steps: int) -> tuple[float, float]:
+    """Return the shares of the rise and of the fall of one cycle that are done, in [0, 1].
+
+    As in torch's `OneCycleLR`, the last step of the warm-up has the highest rate.
+    """
+    peak = max(0, warmup - 1)
+    if step < peak:
+        return step / peak, 0.0
+    return 1.0, min(1.0, (step - peak) / max(1, total_steps - 1 - peak))
 
 
 @dataclass

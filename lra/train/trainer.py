@@ -26,7 +26,13 @@ from lra.train.evaluation import Evaluator, Score
 from lra.train.fixed_batch import FixedBatch
 from lra.train.gradient import Gradient
 from lra.train.metrics import Diverged, Step, StepMetrics
-from lra.train.optimizer import Plateau, build_optimizer, rate_factor, set_rate_factor
+from lra.train.optimizer import (
+    Plateau,
+    build_optimizer,
+    rate_factor,
+    scheduled_beta1,
+    set_rate_factor,
+)
 from lra.train.step_graph import LEAST_REPEATS, StepGraphs, sort_parts
 from lra.train.training_time import RunLength
 from models.base import Mixer
@@ -125,8 +131,9 @@ class Trainer:
     def train_step(self) -> None:
         """Make one optimizer step; its numbers stay on the device until `read`."""
         self.metrics.begin_step()
-        factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
-        set_rate_factor(self.optimizer, factor)
+        progress = self.step, self.total_steps, self.train_config
+        factor = rate_factor(*progress) * self.plateau.factor
+        set_rate_factor(self.optimizer, factor, scheduled_beta1(*progress))
         indices = self.order.at(self.step)
         own = self.group.local_indices(indices, self.gradient.micro_batch)
         split = self.dataset.splits["train"]
@@ -169,6 +176,8 @@ class Trainer:
             "the device is not CUDA": self.device.type != "cuda",
             "several processes train together": self.group.world_size > 1,
             "log.internals measures ordinary steps": self.config.log.internals,
+            "schedule onecycle changes beta1 at each step":
+                self.train_config.schedule == "onecycle",
             "the model packs batches by itself":
                 type(self.model).forward is not Classifier.forward,
             "only a batch tells how many targets it has":
