@@ -30,9 +30,9 @@ from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
 from models.ops.reference import fast_form_of
 
-Sharing = Literal["none", "heads", "key_value", "layers"]
-PROJECTED_LENGTH = 64
-"""Default of `projected_length`."""
+Sharing = Literal["none", "heads", "key_value", "layers", "layers_by_head"]
+NUM_HEADS, PROJECTED_LENGTH = 4, 64
+"""Defaults of `num_heads` and `projected_length`."""
 
 
 class LengthProjection(nn.Module):
@@ -67,7 +67,8 @@ class Linformer(Mixer):
         projected_length: number of positions that keys and values are projected to.
         sharing: what shares one projection. "none": each head has its own for keys and for values;
             "heads": all heads share one for keys and one for values; "key_value": all heads share
-            one for keys and values; "layers": all blocks share one for all heads, keys and values.
+            one for keys and values; "layers": all blocks share one for all heads, keys and values;
+            "layers_by_head": all blocks share them, and each head has one for keys and values.
         attention_dim: channels of queries, keys and values, over all heads. None: dim.
         projection_bias: whether the input and output maps of the channels have a bias.
         attention_dropout: dropout probability of attention weights.
@@ -81,16 +82,18 @@ class Linformer(Mixer):
     @classmethod
     def shared(cls, context: MixerContext, **options: Any) -> LengthProjection | None:
         """Build the projection of all blocks if they share it, see `Mixer.shared`."""
-        if options.get("sharing") != "layers":
+        sharing = options.get("sharing")
+        if sharing not in ("layers", "layers_by_head"):
             return None
         length = options.get("projected_length", PROJECTED_LENGTH)
-        return LengthProjection(context.max_length, length, maps=1, heads=1)
+        heads = options.get("num_heads", NUM_HEADS) if sharing == "layers_by_head" else 1
+        return LengthProjection(context.max_length, length, maps=1, heads=heads)
 
     def __init__(
         self,
         context: MixerContext,
         *,
-        num_heads: PositiveInt = 4,
+        num_heads: PositiveInt = NUM_HEADS,
         projected_length: PositiveInt = PROJECTED_LENGTH,
         sharing: Sharing = "key_value",
         attention_dim: PositiveInt | None = None,
@@ -111,8 +114,8 @@ class Linformer(Mixer):
             self.projection = context.shared
             if (columns := self.projection.weight.shape[-1]) != context.max_length:
                 raise ValueError(
-                    f"sharing layers: the projection is for {columns} positions, and a block has "
-                    f"sequences of {context.max_length}; use sharing key_value"
+                    f"sharing {sharing}: the projection is for {columns} positions, and a block "
+                    f"has sequences of {context.max_length}; use sharing key_value"
                 )
         else:
             self.projection = LengthProjection(

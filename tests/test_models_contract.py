@@ -49,7 +49,7 @@ FORMS: dict[str, list[Options]] = {
     ],
     "linformer": [
         {"sharing": sharing, "projected_length": 5, "projection_bias": sharing != "heads"}
-        for sharing in ("none", "heads", "key_value", "layers")
+        for sharing in ("none", "heads", "key_value", "layers", "layers_by_head")
     ],
     "long-conv": [
         {"kernel": "multiscale", "copies": 2},

@@ -72,18 +72,21 @@ def model_of(sharing: str, *changes: str) -> Classifier:
     return Classifier(config, config.build_task().info)
 
 
-@pytest.mark.parametrize(("sharing", "count"), [("key_value", 3), ("layers", 1)])
-def test_all_blocks_of_a_model_may_share_one(sharing: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("sharing", "count", "heads"), [("key_value", 3, 1), ("layers", 1, 1), ("layers_by_head", 1, 4)]
+)
+def test_all_blocks_of_a_model_may_share_one(sharing: str, count: int, heads: int) -> None:
     model = model_of(sharing)
     found = [m for m in model.modules() if isinstance(m, LengthProjection)]
     assert len(found) == count
     shapes = [p.shape for name, p in model.named_parameters() if "projection" in name]
-    assert shapes == count * [(1, 1, 64, 144)]
+    assert shapes == count * [(1, heads, 64, 144)]
 
 
 def test_the_shared_module_has_the_defaults_of_the_options() -> None:
     context = MixerContext.of(dim=8, length=20)
     assert Linformer.shared(context) is None
-    shared = Linformer.shared(context, sharing="layers")
-    assert shared is not None
-    assert shared.weight.shape == LengthProjection(20, 64, maps=1, heads=1).weight.shape
+    for sharing, heads in {"layers": 1, "layers_by_head": 4}.items():
+        shared = Linformer.shared(context, sharing=sharing)
+        assert shared is not None
+        assert shared.weight.shape == (1, heads, 64, 20)
