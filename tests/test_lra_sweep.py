@@ -24,6 +24,7 @@ from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.runtime.tables import cut, plain_matrix, plain_table
 from lra.sweep import __main__ as sweep_command
 from lra.sweep.__main__ import main
+from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
 from lra.sweep.local import make_slots
 from lra.sweep.plan import (
@@ -93,6 +94,34 @@ def test_a_plan_has_every_combination_of_equal_settings_once(tmp_path: Path) -> 
     assert len(runs) == len({(run.config.hash, run.seed) for run in runs}) == 16
     assert {run.config.train.lr for run in runs} == {1e-3, 2e-3}
     assert [run.seed for run in runs] == [0] * 8 + [1] * 8
+
+
+def test_a_file_of_runs_is_a_plan_in_its_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "runs.txt"
+    lines = ["--task listops --mixer fnet --preset quick --seed 1  # the first one", "",
+             "--task image --mixer mean --set train.lr=1e-2 --protocol lra",
+             "--mixer fnet --task listops --preset quick --seed 1"]  # fmt: skip
+    file.write_text("\n".join(lines))
+    places = ["--data-dir", str(tmp_path), "--results-dir", str(tmp_path)]
+    runs = plan(parse_arguments(["--runs", str(file), *places]))
+    found = [(run.config.task_name, run.config.mixer_name, run.seed) for run in runs]
+    assert found == [("listops", "fnet", 1), ("image", "mean", 0)]
+    config = runs[1].config
+    assert (config.protocol, config.preset, config.train.lr) == ("lra", "paper", 1e-2)
+    mistakes = {
+        "# nothing": "has no runs", "--task listops": "line 1: error: the following arguments",
+        "--task listops --mixer mean '": "line 1: No closing quotation",
+        "--task listops --mixer mean --set train.lr=x": "line 1: --set train.lr=x: train.lr",
+    }  # fmt: skip
+    for text, part in mistakes.items():
+        file.write_text(text)
+        with contextlib.suppress(SystemExit):
+            assert main(["--runs", str(file), *places, "--dry-run"]) == USER_ERROR
+        assert part in " ".join(capsys.readouterr().err.split()), text
+    assert main(["--runs", str(file), "--seeds", "1"]) == USER_ERROR
+    assert "--seeds has no effect with --runs" in capsys.readouterr().err
 
 
 def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def _report(runs: Sequence[PlannedRun], data: SweepData, options: SweepOptions) 
     if found & {*RETRIED}:
         _show_sentences("next: the same command with --retry-failed tries the failed runs again")
     else:
-        flags = ["--preset", options.preset]
+        presets = {run.config.preset for run in runs}
+        flags = ["--preset", *presets] if len(presets) == 1 else []
         report = command_words("report", *flags, results_dir=options.results_dir)
         _show(wrap_command("next:", report, width))
     return 0 if found <= {"done", "at its limit"} and not data.faults else INCOMPLETE

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.strict_yaml import parse_yaml
+from common.strict_yaml import LARGEST, parse_yaml
+from common.untrusted import read_text
 from lra.config.registry import MIXERS
+from lra.config.request import RunRequest, parse_changes
 from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import (
     ALL,
@@ -20,6 +23,7 @@ from lra.runtime.cli import (
     name_list,
     non_negative_float,
     positive_int,
+    whole_number,
     whole_numbers,
 )
 from lra.sweep.plan import Limits, SweepOptions
@@ -33,19 +37,23 @@ IDLE = {
     "ray": (),
 }
 """Flags that have no effect with a launcher."""
+COMBINED = ("tasks", "mixers", "seeds", "preset", "protocol", "overrides", "grid")
+"""Flags that make the combinations of a sweep, and have no effect with a file of runs."""
 
 
 def parse_arguments(arguments: list[str] | None) -> SweepOptions:
     """Read the command line.
 
-    Raises: UserError for a flag that has no effect with the launcher, and for wrong lists.
+    Raises: UserError for a flag that has no effect with others, for wrong lists, and for a mistake
+        in a file of runs.
     """
     parser = Parser(
         prog="python -m lra.sweep",
         allow_abbrev=False,  # --gpus would be taken for --gpus-per-run
         description="Carry out many runs: every combination of tasks, mixers, seeds and --grid "
-        "values. Run the same command again to continue: finished runs are never repeated, "
-        "unfinished ones resume from their checkpoints, and failed ones are listed.",
+        "values, or the runs of a file in its order. Run the same command again to continue: "
+        "finished runs are never repeated, unfinished ones resume from their checkpoints, and "
+        "failed ones are listed.",
         epilog="Exit codes: 0 every run is done or at its limit, 1 some runs failed, diverged, "
         "ran out of memory or were left out without their data, 2 mistake in the command, or no "
         "data for any run, 3 stopped before the end, or submitted to a cluster, 130 interrupted "
@@ -54,11 +62,15 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
     _add_runs(parser)
     _add_limits(parser)
     _add_machines(parser)
-    given = vars(parser.parse_args(arguments))
-    for name in IDLE[given["launcher"]]:
-        if given[name] != parser.get_default(name):
-            flag = name.replace("_", "-")
-            raise UserError(f"--{flag} has no effect with --launcher {given['launcher']}")
+    given, defaults = vars(parser.parse_args(arguments)), vars(parser.parse_args([]))
+    file = given.pop("runs")
+    idle = {f"--launcher {given['launcher']}": IDLE[given["launcher"]]}
+    idle |= {} if file is None else {"--runs": COMBINED}
+    for other, names in idle.items():
+        for name in names:
+            if given[name] != defaults[name]:
+                flag = "set" if name == "overrides" else name.replace("_", "-")
+                raise UserError(f"--{flag} has no effect with {other}")
     every = tasks_with_preset(BENCHMARK, given["preset"])
     if given["tasks"] == [ALL] and (missing := [task for task in BENCHMARK if task not in every]):
         logger.info(f"without {', '.join(missing)}, which has no preset {given['preset']}")
@@ -70,6 +82,7 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
     return SweepOptions(
         tasks=tasks,
         mixers=mixers,
+        listed=None if file is None else _read_runs(file),
         cluster=_read_cluster(given.pop("cluster")),
         limits=Limits(max_steps=given.pop("max_steps"), minutes=given.pop("minutes_per_run")),
         **given,
@@ -80,6 +93,36 @@ def _with_whole_path(spec: str) -> str:
     """Write a FILE.py:CLASS so that it is found from any folder; other names stay as they are."""
     file, _, name = spec.rpartition(":")
     return f"{Path(file).absolute()}:{name}" if file.endswith(".py") else spec
+
+
+def _read_runs(file: Path) -> list[tuple[RunRequest, int]]:
+    """Read a file of runs: a line has arguments of run_task.py; # begins a comment.
+
+    Raises: UserError for an empty file and for text that is no line of words; argparse ends the
+        program for wrong arguments, whose line it names.
+    """
+    found: list[tuple[RunRequest, int]] = []
+    for number, line in enumerate(read_text(file, largest=LARGEST).splitlines(), 1):
+        place = f"{file}, line {number}"
+        parser = Parser(prog=place, add_help=False, allow_abbrev=False)
+        parser.add_argument("--task", required=True)
+        parser.add_argument("--mixer", required=True)
+        add_flags(parser, "--preset", "--protocol", "--set")
+        parser.add_argument("--seed", type=whole_number, default=0)
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            raise UserError(f"{place}: {error}") from None
+        if words:
+            run = parser.parse_args(words)
+            request = RunRequest(
+                task=run.task, mixer=run.mixer, preset=run.preset, protocol=run.protocol,
+                changes=parse_changes(run.overrides, f"{place}: --set"),
+            )  # fmt: skip
+            found.append((request, run.seed))
+    if not found:
+        raise UserError(f"{file} has no runs; expected a line like: --task listops --mixer tnn")
+    return found
 
 
 def _read_cluster(texts: Sequence[str]) -> dict[str, Any]:
@@ -110,6 +153,10 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--preset", "--protocol", "--set", "--data-dir", "--results-dir")
     add("--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="run every value of a setting; several --grid run every combination")  # fmt: skip
+    add("--runs", type=Path, metavar="FILE",
+        help="carry out the runs of a file, the first ones first: each line has the --task, "
+        "--mixer, --preset, --protocol, --set and --seed of a run; # begins a "
+        "comment")  # fmt: skip
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:

@@ -80,6 +80,8 @@ class SweepOptions:
     protocol: str
     overrides: Sequence[str] = ()
     grid: Sequence[str] = ()
+    listed: Sequence[tuple[RunRequest, int]] | None = None
+    """Runs of a file with their seeds, in its order, in place of every combination."""
     data_dir: Path
     results_dir: Path
     limits: Limits = Limits()
@@ -199,50 +201,53 @@ class PlannedRun:
 
 
 def plan(options: SweepOptions) -> list[PlannedRun]:
-    """List the runs of every task, mixer, seed and combination of settings, each once.
+    """List the runs of a file in its order, or of every task, mixer, seed and combination of
+    settings, each once.
 
     Two runs are the same if their settings and seeds are. All runs of one seed come before those
     of the next, so that a table has a number in every cell early.
 
     Raises: UserError naming a run that is not possible.
     """
-    configurations = list(_configurations(options))
-    return [
-        PlannedRun(
-            config=config,
-            mixer=request.mixer,
-            seed=seed,
-            changes=request.changes,
-            folder=choose_folder(options.results_dir, config, seed, "auto"),
-            data_dir=options.data_dir,
-            results_dir=options.results_dir,
-        )
-        for seed in options.seeds
-        for request, config in configurations
-    ]
+    requested = options.listed
+    if requested is None:
+        combinations = list(_combinations(options))
+        requested = [(request, seed) for seed in options.seeds for request in combinations]
+    requests = list({str(request): request for request, _ in requested}.values())
+    resolved: dict[str, RunConfig] = {}
+    for request in progress("planning", requests, unit="configuration"):
+        try:
+            resolved[str(request)] = resolve(request)
+        except UserError as error:
+            raise UserError(f"{request.task}, {request.mixer}: {error}") from None
+    found: dict[tuple[str, int], PlannedRun] = {}
+    for request, seed in requested:
+        config = resolved[str(request)]
+        if (config.hash, seed) not in found:
+            found[config.hash, seed] = PlannedRun(
+                config=config,
+                mixer=request.mixer,
+                seed=seed,
+                changes=request.changes,
+                folder=choose_folder(options.results_dir, config, seed, "auto"),
+                data_dir=options.data_dir,
+                results_dir=options.results_dir,
+            )
+    return list(found.values())
 
 
-def _configurations(options: SweepOptions) -> Iterator[tuple[RunRequest, RunConfig]]:
-    """Resolve every configuration of a plan once; of equal ones the first is kept."""
+def _combinations(options: SweepOptions) -> Iterator[RunRequest]:
+    """List every combination of tasks, mixers and settings."""
     common = parse_changes(options.overrides)
     choices = [parse_alternatives(text, "--grid") for text in options.grid]
-    found: set[str] = set()
-    combinations = itertools.product(options.tasks, options.mixers, itertools.product(*choices))
-    for task, mixer, chosen in progress("planning", [*combinations], unit="configuration"):
-        request = RunRequest(
+    for task, mixer, *chosen in itertools.product(options.tasks, options.mixers, *choices):
+        yield RunRequest(
             task=task,
             mixer=mixer,
             preset=options.preset,
             protocol=options.protocol,
             changes=(*common, *chosen),
         )
-        try:
-            config = resolve(request)
-        except UserError as error:
-            raise UserError(f"{task}, {mixer}: {error}") from None
-        if config.hash not in found:
-            found.add(config.hash)
-            yield request, config
 
 
 def varied_settings(runs: Sequence[PlannedRun], start: str = "") -> list[str]:
