@@ -14,12 +14,15 @@ import yaml
 import report
 import run_task
 from lra.classifier import packing
+from lra.report.data import Data
 from lra.report.published import PUBLISHED, SOURCES, PublishedRow, published_rows
+from lra.report.repeated import compare, repeated_table
 from lra.report.repeats import repeats
 from lra.report.scores import FIVE
 from lra.report.tables.results import published_table
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
+from made_results import VALUES, record, save
 from tasks.base import BENCHMARK
 
 SHORTER = {
@@ -98,3 +101,50 @@ def test_published_methods_are_chosen_by_name() -> None:
     chosen = report.choose_published("tnn, MRConv")
     assert [row.method for row in chosen] == ["TNN", "MRConv"]
     assert report.choose_published("none") == []
+
+
+ROW = PublishedRow("A", "tnn", {"listops": "37.10"}, "tay2021lra", "")
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "ours", "tolerance", "verdict", "baseline"),
+    [
+        # 1.96 times the root of 37.1 (100 - 37.1) / 2000 + 40 (100 - 40) / 2000
+        ([40.0], "40.00", "3.02", "met", "above 36.50 (root operator)"),
+        ([33.0], "33.00", "2.95", "not met", "below 36.50 (root operator)"),
+        # The spread of 2 counts for the published run, and by a third for the mean of three.
+        ([35.0, 37.0, 39.0], "37.00 ± 2.00", "5.43", "met", "not above 36.50 (root operator)"),
+    ],
+)
+def test_a_published_number_is_met_within_its_tolerance(
+    accuracies: list[float], ours: str, tolerance: str, verdict: str, baseline: str
+) -> None:
+    runs = [
+        record(test_accuracy=accuracy, test_correct=int(20 * accuracy), seed=seed,
+               baselines={"majority class": 17.0, "root operator": 36.5})
+        for seed, accuracy in enumerate(accuracies)
+    ]  # fmt: skip
+    found = {name: entry.text for name, entry in compare(ROW, "listops", runs).items()}
+    assert found.pop("difference") == f"{sum(accuracies) / len(accuracies) - 37.1:+.2f}"
+    assert found.pop("seeds") == ", ".join(str(run.seed) for run in runs)
+    expected = {"ours": ours, "tolerance": tolerance, "verdict": verdict}
+    assert found == {**expected, "best trivial baseline": baseline}
+
+
+def test_a_published_validation_accuracy_is_compared_with_ours() -> None:
+    run = record(val_accuracy=82.0, data={**VALUES["data"], "sizes": {"val": 5000}})
+    row = PublishedRow("B", "s4d", {"image": "82.78"}, "gu2023small", "", "val")
+    found = {name: entry.text for name, entry in compare(row, "image", [run]).items()}
+    assert (found["ours"], found["tolerance"], found["verdict"]) == ("82.00", "1.49", "met")
+    assert found["best trivial baseline"] is None
+
+
+def test_a_run_of_published_settings_joins_the_table_by_itself(tmp_path: Path) -> None:
+    """Its settings are recognised by their hash; a run that is not done does not count."""
+    one = next(one for one in repeats() if one.task == "listops")
+    facts = {"mixer": one.config.mixer_name, "config_hash": one.config.hash}
+    save(tmp_path, record(**facts))
+    save(tmp_path, record(**facts, run_id="abc-s1", seed=1, status="stopped"))
+    table = repeated_table(Data(tmp_path))
+    own = [row for row in table.rows if row[0] == one.row.method]
+    assert [(row[1], row[3], row[6]) for row in own] == [("listops (generated)", "40.00", "0")]

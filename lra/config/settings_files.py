@@ -194,7 +194,8 @@ def read_layers(
 
     Without a mixer, a preset that only mixers have stands for the data of preset `paper`.
 
-    Raises: UserError for an unknown preset or protocol, and for a mistake in a file.
+    Raises: UserError for an unknown preset or protocol, for a mixer's preset without settings for
+        the protocol, and for a mistake in a file.
     """
     file, published = read_file("tasks", task, configs), published_presets(configs)
     files, presets = [file], file.presets | published
@@ -205,6 +206,15 @@ def read_layers(
             raise UserError(
                 f"--preset: {mixer} has no preset {request.preset}; another mixer has published "
                 f"settings of that name"
+            )
+        of_preset = {entry.protocol for entry in own.entries if entry.preset == request.preset}
+        if request.preset not in file.presets | {PAPER} and of_preset.isdisjoint(
+            {None, request.protocol}
+        ):
+            raise UserError(
+                f"--preset {request.preset} of {mixer} has settings for --protocol "
+                f"{' or '.join(sorted(filter(None, of_preset)))} alone, and the protocol is "
+                f"{request.protocol}"
             )
     missing = f"configs/tasks/{task}.yaml"
     lacking = "" if file.shown == missing else f"; define it in a new file {missing}"

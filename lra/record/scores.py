@@ -23,7 +23,7 @@ from tasks.base import Dataset
 
 CHANCE_SIGMA = 2.326
 """A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
-_Z95 = 1.959964
+Z95 = 1.959964
 
 
 class PositionLoss(Record):
@@ -192,11 +192,11 @@ class TestedRecord(MeasuredRecord):
 
 def wilson_interval(proportion: float, total: int) -> tuple[float, float]:
     """Return the 95 % interval of a proportion of `total` draws, in percent (Wilson, 1927)."""
-    z2 = _Z95**2
+    z2 = Z95**2
     scale = 1 + z2 / total
     middle = (proportion + z2 / (2 * total)) / scale
     spread = math.sqrt(proportion * (1 - proportion) / total + z2 / (4 * total**2)) / scale
-    half = _Z95 * spread
+    half = Z95 * spread
     return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
 

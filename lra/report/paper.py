@@ -177,7 +177,8 @@ def _tabulate(
     shown = board.with_rows(rows)
     if published is None:
         mixers = [mixer_of(row) for row in rows if PUBLISHED in row_words]
-        published = [row for row in published_rows() if row.mixer in mixers]
+        tested = [row for row in published_rows() if row.split == "test"]
+        published = [row for row in tested if row.mixer in mixers]
     # Published rows of full tasks never share a table with smaller ones.
     published = published if board.preset in published_presets() else []
     columns = [

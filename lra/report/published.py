@@ -33,6 +33,8 @@ class PublishedRow:
     source: str
     """Key of the source in sources.yaml."""
     note: str
+    split: str = "test"
+    """The split that was scored: test, or val where a source prints validation accuracies."""
 
     @property
     def other_name(self) -> str:
@@ -60,6 +62,7 @@ def published_rows() -> list[PublishedRow]:
                 {task: row[task] for task in BENCHMARK},
                 row["source"],
                 row["note"],
+                row["split"],
             )
             for row in csv.DictReader(file)
         ]
@@ -89,13 +92,14 @@ def published_runs(mixer: str) -> dict[str, PublishedRun]:
 def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
     """Choose the published row that comes closest to a run on its task, and say how they differ.
 
-    The row whose settings the run has comes first, then one of its protocol, then the one that has
-    the mixer's name, then the first one.
+    The row whose settings the run has comes first, then one of its preset and protocol, then the
+    one that has the mixer's name, then the first one.
     """
     if record.has_own_code:
         return None  # a user's own, though it may have the name of one of ours
     changes = {name: value for name, value in record.changes.items() if name not in SPEED_ALONE}
     runs = published_runs(record.mixer)
+    preset = record.preset if record.preset in published_presets() else PAPER
     found: list[tuple[tuple[bool, ...], PublishedRow, list[str]]] = []
     for row in published_rows():
         run = runs.get(row.method, PublishedRun(record.mixer, protocol=""))
@@ -104,8 +108,16 @@ def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
         if {*write_changes(changes)} != {*run.changes_on(record.task)}:
             differences.append("other settings")
         has_number = row.mixer == record.mixer and row.values.get(record.task) is not None
-        if has_number and run.preset in (PAPER, record.preset):
-            order = is_other_protocol or bool(differences), is_other_protocol, bool(row.other_name)
+        if has_number and run.preset in (PAPER, preset):
+            is_other_preset = run.preset != preset
+            differences += ["preset paper"] * is_other_preset
+            is_other = is_other_protocol or is_other_preset
+            order = (
+                is_other or bool(differences),
+                is_other,
+                row.split != "test",
+                bool(row.other_name),
+            )
             found.append((order, row, differences))
     return min(found, key=lambda one: one[0])[1:] if found else None
 
@@ -121,4 +133,5 @@ def describe_published(record: RunRecord) -> str:
     parts += [*differences, *["official data"] * (record.data.source == "unofficial")]
     source = parse_yaml(read_text(SOURCES), SOURCES.name)[row.source]
     cited = f"{source['authors']}, {source['year']}" if "authors" in source else row.source
-    return f"{', '.join(parts)}: {row.other_name}{row.printed[record.task]} % ({cited})"
+    validation = " validation accuracy" * (row.split == "val")
+    return f"{', '.join(parts)}: {row.other_name}{row.printed[record.task]} %{validation} ({cited})"

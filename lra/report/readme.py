@@ -20,6 +20,7 @@ from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
 from lra.report.leaderboard import leaderboard, leaderboard_csv, leaderboard_figure
+from lra.report.repeated import repeated_results, repeated_table
 from lra.report.repeats import differences_csv, reproduce_table, speeds_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
@@ -91,6 +92,7 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {
     **{task: partial(_probe_tables, task=task) for task in PROBES},
     **{f"{task}-figure": partial(_probe_figure, task=task) for task in PROBES},
     "reproduce": lambda data: [reproduce_table(data)],
+    "repeated": lambda data: [repeated_table(data)] if repeated_results(data) else [],
 }
 """Tables and figures that blocks may have, by name."""
 

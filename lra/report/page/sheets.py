@@ -13,6 +13,7 @@ from lra.report.charts import Chart, bubbles_of_board, curves_of_board, lines_of
 from lra.report.data import Data
 from lra.report.names import run_anchor
 from lra.report.published import PublishedRow
+from lra.report.repeated import repeated_results, repeated_table
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_table, probes
@@ -118,7 +119,8 @@ class View:
 
 def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
     """Make the views of the page, in their order; published results have one of their own."""
-    of_papers = [Sheet(published_table(published))] if published else []
+    of_papers = [Sheet(repeated_table(data))] if repeated_results(data) else []
+    of_papers += [Sheet(published_table(published))] if published else []
     return [
         View("results", "Results", "Which mixer is best, and is its lead real?",
              [*result_sheets(data)]),
@@ -127,6 +129,6 @@ def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
         View("probes", "Probes", "Which abilities does a mixer have?", [*probe_sheets(data)]),
         View("speed", "Speed and memory", "How fast are mixers, in how much memory?",
              [*speed_sheets(data)]),
-        View("published", "Published", "What do papers report?", of_papers),
+        View("published", "Published", "What do papers report, and what was repeated?", of_papers),
         View("runs", "Runs", "Which runs are there?", [*run_sheets(data)]),
     ]  # fmt: skip

@@ -44,8 +44,8 @@ _JUDGED = (
 )
 _PRINTED = (
     "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
-    "lists the sources by their keys. FAIL means that the source reports chance level, or that the "
-    "model could not be trained."
+    "lists the sources by their keys. Notes say which rows are validation accuracies. FAIL means "
+    "that the source reports chance level, or that the model could not be trained."
 )
 UNPUBLISHED = "retrieval"
 """The task whose shipped runs have data that is not published."""

@@ -1,0 +1,91 @@
+"""Published accuracies that were repeated in full, and whether they were met."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from lra.record.run import RunRecord, choose_attempts
+from lra.record.scores import Z95
+from lra.report.data import Data
+from lra.report.names import run_anchor
+from lra.report.published import PublishedRow
+from lra.report.repeats import Repeat, repeats
+from lra.report.scores import Entry, group_by
+from lra.report.tables.table import Column, Table, text_column
+
+_CAPTION = (
+    "Accuracy in percent of runs that made all steps with the published settings; ± is the "
+    "standard deviation over seeds. A published number is met if it differs by no more than the "
+    "tolerance: 1.96 times the root of the summed variances of both test sets and, with several "
+    "seeds, of theirs. The published number counts as one run with the spread of ours. The last "
+    "column compares our mean with the best trivial baseline on the same data, by 1.96 times the "
+    "root of its variance."
+)
+
+
+def repeated_results(data: Data) -> list[tuple[Repeat, list[RunRecord]]]:
+    """List the published results that finished runs repeat, with a run for each seed."""
+    done = [run for run in data.records if run.status == "done" and not run.has_own_code]
+    by_hash = group_by(done, lambda run: run.config_hash)
+    found = [(one, choose_attempts(by_hash.get(one.config.hash, []))) for one in repeats()]
+    return [(one, runs) for one, runs in found if runs]
+
+
+def repeated_table(data: Data) -> Table:
+    """Compare the published accuracies that were repeated in full with ours."""
+    found = repeated_results(data)
+    comparisons = [compare(one.row, one.task, runs) for one, runs in found]
+    columns = [
+        text_column("published row", [one.row.method for one, _ in found]),
+        text_column("task", [_describe_data(one, runs) for one, runs in found]),
+        Column("published", [Entry(one.row.printed[one.task]) for one, _ in found]),
+    ]
+    for name in ("ours", "difference", "tolerance", "seeds", "verdict", "best trivial baseline"):
+        columns.append(Column(name, [entries[name] for entries in comparisons]))
+    return Table("repeated", "Published numbers, repeated in full", _CAPTION, columns)
+
+
+def compare(row: PublishedRow, task: str, runs: Sequence[RunRecord]) -> dict[str, Entry]:
+    """Compare the result of a row with that of runs, which differ in seed alone, by column."""
+    is_validation = row.split == "val"
+    values = [run.val_accuracy if is_validation else run.test_accuracy for run in runs]
+    numbers = [value for value in values if value is not None]
+    examples = runs[0].data.sizes["val"] if is_validation else runs[0].test_examples
+    printed = row.values[task]
+    assert numbers and examples and printed is not None
+    mean = statistics.mean(numbers)
+    deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
+    over_seeds = 0.0 if deviation is None else deviation**2
+    ours = _variance(mean, examples) + over_seeds / len(numbers)
+    tolerance = Z95 * math.sqrt(ours + _variance(printed, examples) + over_seeds)
+    difference = mean - printed
+    anchors = [run_anchor(run) for run in runs]
+    spread = "" if deviation is None else f" ± {deviation:.2f}"
+    entries = {
+        "ours": Entry(f"{mean:.2f}{spread}", mean, deviation=deviation, anchors=anchors),
+        "difference": Entry(f"{difference:+.2f}", difference),
+        "tolerance": Entry(f"{tolerance:.2f}", tolerance),
+        "seeds": Entry(", ".join(str(run.seed) for run in runs)),
+        "verdict": Entry("met" if abs(difference) <= tolerance else "not met"),
+        "best trivial baseline": Entry(),
+    }
+    if not is_validation and (best := runs[0].best_baseline) is not None:
+        name, baseline = best
+        margin = Z95 * math.sqrt(ours)
+        word = "above" if mean > baseline + margin else "not above"
+        word = "below" if mean < baseline - margin else word
+        entries["best trivial baseline"] = Entry(f"{word} {baseline:.2f} ({name})")
+    return entries
+
+
+def _variance(percent: float, examples: int) -> float:
+    """Return the variance of an accuracy in percent that so many test examples give."""
+    return percent * (100.0 - percent) / examples
+
+
+def _describe_data(one: Repeat, runs: Sequence[RunRecord]) -> str:
+    """Name the task, the source of its data, and a split other than the test set."""
+    split = ", validation" * (one.row.split == "val")
+    return f"{one.task} ({runs[0].data.source}{split})"
