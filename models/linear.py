@@ -135,7 +135,7 @@ class Linear(RecurrentMixer, Recurrence):
         if self.feature != "favor":
             return self._features(query, position)
         products, half_square = self._random_products(query)
-        return _positive(products - half_square - products.amax(dim=-1, keepdim=True))
+        return positive_features(products - half_square - products.amax(dim=-1, keepdim=True))
 
     def key_features(self, key: Tensor, position: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map keys to features that are not negative.
@@ -154,7 +154,7 @@ class Linear(RecurrentMixer, Recurrence):
         exponent = products - half_square
         if not self.context.causal:
             exponent = exponent - products.amax(dim=(-2, -1), keepdim=True)
-        return _positive(exponent)
+        return positive_features(exponent)
 
     def _features(self, x: Tensor, position: Tensor) -> Tensor:
         """Map queries or keys to features that are not random."""
@@ -244,7 +244,7 @@ def _weighed(value: Tensor) -> Tensor:
     return torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
 
 
-def _positive(exponent: Tensor) -> Tensor:
+def positive_features(exponent: Tensor) -> Tensor:
     """Turn exponents into random features, (..., features), none of which is 0."""
     return (exponent.exp() + SMALLEST_FEATURE) * exponent.shape[-1] ** -0.5
 
