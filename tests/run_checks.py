@@ -11,8 +11,12 @@ import torch
 from torch import nn
 
 from lra.record.run import load_record
+from lra.runtime.distributed import SINGLE_PROCESS
 from lra.runtime.environment import random_state
-from lra.train.checkpoint import VERSION, RunState, load_newest
+from lra.train.checkpoint import RunState, load_newest
+from lra.train.metrics import StepMetrics
+from lra.train.optimizer import Plateau
+from lra.train.trainer import TrainerState
 
 
 def next_command(shown: str) -> list[str]:
@@ -21,7 +25,7 @@ def next_command(shown: str) -> list[str]:
     return shlex.split(command.replace("\\\n", ""))
 
 
-def final_state(folder: Path) -> dict[str, Any]:
+def final_state(folder: Path) -> TrainerState:
     state = load_newest(folder / "checkpoints")
     assert state is not None
     return state["trainer"]
@@ -31,29 +35,23 @@ def state_of(model: nn.Module) -> RunState:
     """Make the state of a run that has trained a model for a step."""
     generators = random_state(torch.device("cpu"))
     return {
-        "version": VERSION,
-        "identity": {},
+        "identity": {"hash": "", "seed": 0, "source": "", "data": ""},
         "label": None,
         "metrics_bytes": 0,
+        "internals_bytes": 0,
         "pretraining": None,
         "trainer": {
             "step": 1,
-            "seconds": 0.0,
             "validated_step": 0,
             "validated_seconds": 0.0,
-            "model": model.state_dict(),
-            "optimizer": {},
-            "plateau": {},
-            "random": [generators],
             "best": None,
-            "sums": {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0},
-            "step_seconds": [],
-            "step_flops": [],
+            "model": model.state_dict(),
+            "moments": [],
+            "metrics": StepMetrics(SINGLE_PROCESS).state_dict(),
+            "plateau": Plateau().state_dict(),
+            "random": [generators],
         },
-        "wall_seconds": 1.0,
-        "peak_memory_mib": 1.0,
-        "device": "CPU",
-        "commits": [],
+        "session": {"wall_seconds": 1.0, "peak_memory_mib": 1.0, "device": "CPU", "commits": []},
     }
 
 
@@ -75,11 +73,11 @@ def assert_same(a: object, b: object, path: str = "") -> None:
         assert a == b, path
 
 
-def timeless(state: dict[str, Any]) -> dict[str, Any]:
+def timeless(state: TrainerState) -> dict[str, Any]:
     """Drop what a clock measured."""
-    sums = {k: v for k, v in state["sums"].items() if k != "seconds"}
-    timed = {"seconds": 0.0, "validated_seconds": 0.0, "step_seconds": []}
-    return {**state, **timed, "sums": sums}
+    sums = {**state["metrics"]["sums"], "seconds": 0.0}
+    metrics = {**state["metrics"], "seconds": 0.0, "step_seconds": [], "sums": sums}
+    return {**state, "validated_seconds": 0.0, "metrics": metrics}
 
 
 def timeless_metrics(folder: Path) -> list[dict]:

@@ -133,18 +133,41 @@ MODEL = "trainer/model"
 Change = tuple[str, Any]
 """What is put at a place of a state; a function gets what was there."""
 
-NO_STATES: Mapping[str, Change] = {"tensor": ("", torch.ones(3))}
+NO_STATES: Mapping[str, Change] = {
+    "tensor": ("", torch.ones(3)),
+    "missing": ("trainer", lambda trainer: {"model": trainer["model"]}),
+    "unknown": ("session/more", 1),
+    "None": ("trainer/metrics/seconds", None),
+    "empty": ("trainer/metrics/sums", {}),
+    "NaN": ("session/wall_seconds", float("nan")),
+    "text": ("trainer/best/val_accuracy", "12.5"),
+    "sparse": (MODEL, of_each(Tensor.to_sparse)),
+    "another step": ("trainer/step", 13),
+    "place in random numbers": ("trainer/random", lambda found: [
+        {**one, "numpy": (*one["numpy"][:2], 10**6, *one["numpy"][3:])} for one in found
+    ]),
+}  # fmt: skip
 UNFIT: Mapping[str, Change] = {
     "other shapes": (MODEL, of_each(lambda w: torch.ones(1))),
-    "another version": ("version", 2),
-    "short moment": ("trainer/optimizer/state/0/exp_avg", torch.zeros(3)),
-}
-RESUMED: Mapping[str, Change] = {
-    "finished without a best": ("trainer", lambda trainer: trainer | {"step": 20, "best": None}),
-    "NaN weights": (MODEL, of_each(lambda w: w - w / 0 if w.dim() else w)),
+    "short moment": ("trainer/moments", lambda found: [
+        {**one, "exp_avg": torch.zeros(3)} for one in found
+    ]),
+    "fewer moments": ("trainer/moments", lambda found: found[1:]),
+    "no random numbers": ("trainer/random", lambda found: [
+        {**one, "torch": torch.ones(3)} for one in found
+    ]),
+    "without a best": ("trainer/best", None),
 }  # fmt: skip
-CHANGES = {**NO_STATES, **UNFIT, **RESUMED}
-CODES = {"NaN weights": 4}
+REFUSED: Mapping[str, tuple[Change, str]] = {
+    "another version": (("version", 3), "go on at commit ef19c7a3 of the suite, or use --resume"),
+    "another commit": (("", lambda state: changed(
+        {**state, "session": {**state["session"], "commits": ["0123"]}}, *UNFIT["other shapes"]
+    )), "the checkpoint of commit 0123 of the suite does not fit"),
+}  # fmt: skip
+DIVERGED: Mapping[str, Change] = {
+    "NaN weights": (MODEL, of_each(lambda w: w - w / 0 if w.dim() else w)),
+}
+CHANGES = {**NO_STATES, **UNFIT, **{name: one for name, (one, _) in REFUSED.items()}, **DIVERGED}
 
 
 def changed(state: Any, place: str, value: Any) -> Any:
@@ -178,7 +201,7 @@ def saved(state: Any) -> bytes:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_states_of_checkpoints(place: Place, stopped: Path, name: str) -> None:
-    """What is no state is set aside, one of another run is refused, an odd one goes on."""
+    """What is no state, or does not fit, is set aside; one of other code is refused."""
     run = copied(stopped, place)
     put_state(run, changed_state(run, CHANGES[name]))
     Limits(minutes=1.0).flags(RunFolder(run))  # what a sweep asks of every run
@@ -186,9 +209,11 @@ def test_states_of_checkpoints(place: Place, stopped: Path, name: str) -> None:
         assert load_newest(run / "checkpoints") is None
         assert {path.suffix for path in (run / "checkpoints").iterdir()} == {".damaged"}
     elif name in UNFIT:
-        go_on(place, 2, says="--resume never")
+        go_on(place, 0, says="is damaged (its state")
+    elif name in REFUSED:
+        go_on(place, 2, says=REFUSED[name][1])
     else:
-        go_on(place, CODES.get(name, 0))
+        go_on(place, 4)
 
 
 CHECKPOINTS: Mapping[str, bytes] = {

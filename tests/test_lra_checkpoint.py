@@ -12,8 +12,9 @@ import torch
 
 import run_task
 from conftest import tiny_arguments
+from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import OUT_OF_MEMORY
-from lra.train.checkpoint import save_checkpoint
+from lra.train.checkpoint import read_newest, save_checkpoint
 
 MIB = 2**20
 
@@ -53,3 +54,9 @@ def test_a_run_without_memory_for_a_checkpoint_ends_in_one_line(
     assert run_task.main(tiny_arguments(tmp_path, "--max-steps", "5")) == OUT_OF_MEMORY
     said = capsys.readouterr().err
     assert "out of memory" in said and "Traceback" not in said
+
+
+def test_shipped_checkpoints_are_loaded() -> None:
+    folders = [*(SHIPPED_RESULTS / "runs").glob("*/*/*/checkpoints")]
+    assert folders
+    assert all(read_newest(folder) is not None for folder in folders)

@@ -109,8 +109,8 @@ def test_other_settings_or_data_refuse_to_resume(
     checkpoints = only_folder(tmp_path) / "checkpoints"
     state = load_newest(checkpoints)
     assert state is not None
-    state["identity"] |= {"hash": "89ab", "data": "0123"}
-    save_checkpoint(checkpoints, 4, state)
+    state["identity"]["hash"], state["identity"]["data"] = "89ab", "0123"
+    save_checkpoint(checkpoints, 3, state)
     assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
     message = capsys.readouterr().err
     assert "hash was '89ab', is '" in message and "data was '0123', is '" in message

@@ -22,7 +22,6 @@ from fake_cuda import random_split
 from lra.classifier import layouts
 from lra.classifier.classifier import Classifier
 from lra.train import step_graph
-from lra.train.checkpoint import capture, restore
 from lra.train.trainer import Trainer
 from models.fast import delta_rule
 from recorded_graph import RecordedGraph, use_recorded_graphs
@@ -96,7 +95,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if torch.cuda.is_available():
         pytest.skip("a GPU captures real graphs")
 
-    def set_rounded(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    def set_rounded(optimizer: torch.optim.Optimizer, factor: float, _: float | None) -> None:
         for group in optimizer.param_groups:
             group["lr"] = float(np.float32(factor * group["peak_lr"]))
 
@@ -127,7 +126,7 @@ def test_replayed_steps_equal_ordinary_ones(mixer: str, changes: list[str]) -> N
     assert train(graphed, STEPS) == expected
     assert len({step["loss"] for step in expected}) == STEPS
     assert count_replays(graphed) >= 2  # of five or six full batches, three are warm-up
-    assert_same(timeless(capture(usual)), timeless(capture(graphed)))
+    assert_same(timeless(usual.state_dict()), timeless(graphed.state_dict()))
 
 
 @pytest.mark.usefixtures("recorded")
@@ -153,7 +152,7 @@ def test_batches_of_several_lengths_take_the_same_steps(
     monkeypatch.setattr(step_graph, "WARMUP_STEPS", 99)
     fixed = build_graphed_trainer(mixer, *changes, task=task)
     assert train(fixed, 2 * STEPS) == found
-    assert_same(timeless(capture(fixed)), timeless(capture(graphed)))
+    assert_same(timeless(fixed.state_dict()), timeless(graphed.state_dict()))
 
     changes.append("model.dropout=0")
     fixed = build_graphed_trainer(mixer, *changes, task=task)
@@ -169,17 +168,17 @@ def test_checkpoints_and_validations_hold() -> None:
     expected = train(usual, STEPS)
     first = build_graphed_trainer("s4d")
     start = train(first, 6)
-    state = capture(first)
-    assert {type(group["lr"]) for group in state["optimizer"]["param_groups"]} == {float}
-    assert not any(group["capturable"] for group in state["optimizer"]["param_groups"])
+    state = first.state_dict()
+    assert {type(group["lr"]) for group in first.optimizer.param_groups} == {float}
+    assert not any(group["capturable"] for group in first.optimizer.param_groups)
     first.validate(lambda: None)
     file = io.BytesIO()
     torch.save(state, file)
     for resumed in (build_graphed_trainer("s4d"), build_trainer("s4d")):
         file.seek(0)
-        restore(resumed, torch.load(file, weights_only=True))
+        resumed.load_state_dict(torch.load(file, weights_only=True))
         assert start + train(resumed, STEPS - 6) == expected
-        assert_same(timeless(capture(usual)), timeless(capture(resumed)))
+        assert_same(timeless(usual.state_dict()), timeless(resumed.state_dict()))
 
 
 @pytest.mark.usefixtures("recorded")

@@ -75,9 +75,10 @@ class TrainedRun:
         Mixers are built as in training: S4's readout, for example, is valid only for the length
         that it was trained at.
 
-        Raises: UserError if there is no checkpoint, if the run is still in its pretraining, if the
-            model has parameters for fewer positions than the data has, or if the weights do not
-            fit, or are not those that a finished run was tested with.
+        Raises: UserError if there is no checkpoint, or one of another version of the suite, if the
+            run is still in its pretraining, if the model has parameters for fewer positions than
+            the data has, or if the weights do not fit, or are not those that a finished run was
+            tested with.
         """
         state = read_newest(self.folder / "checkpoints")
         if state is None:
@@ -85,7 +86,7 @@ class TrainedRun:
                 f"{self.folder}: there is no checkpoint of this run that can be loaded; train it "
                 f"again with --resume never, or copy its checkpoints again from where they are"
             )
-        if self.config.is_pretrained and state.get("pretraining") is None:
+        if self.config.is_pretrained and state["pretraining"] is None:
             raise UserError(
                 f"{self.folder}: the run was stopped in its pretraining, and its model has learned "
                 f"no labels; the run's own command goes on with it"

@@ -13,10 +13,12 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
 from common.errors import UserError
 from common.threads import core_count, default_count
@@ -164,18 +166,32 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-RandomState = dict[str, Any]
-"""The state of all generators."""
+def _require_dense(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        raise ValueError("expected a dense tensor on the CPU")
+    return tensor
+
+
+SavedTensor = Annotated[torch.Tensor, AfterValidator(_require_dense)]
+
+
+class RandomState(TypedDict):
+    """The state of all generators."""
+
+    python: tuple[int, tuple[int, ...], float | None]
+    numpy: tuple[str, SavedTensor, Annotated[int, Field(ge=0, le=624)], int, float]
+    """numpy reads beyond its keys at any other place than 0 to 624."""
+    torch: SavedTensor
+    cuda: SavedTensor | None
 
 
 def random_state(device: torch.device) -> RandomState:
     """Capture the state of all generators as tensors and plain values."""
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
     kind, keys, position, has_gauss, cached = numpy_state
-    version_, internal, gauss = random.getstate()
     return {
-        "python": [version_, list(internal), gauss],
-        "numpy": [kind, torch.tensor(keys.astype(np.int64)), position, has_gauss, cached],
+        "python": random.getstate(),
+        "numpy": (kind, torch.tensor(keys.astype(np.int64)), position, has_gauss, cached),
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
@@ -183,8 +199,7 @@ def random_state(device: torch.device) -> RandomState:
 
 def restore_random_state(state: RandomState, device: torch.device) -> None:
     """Put all generators back into a captured state."""
-    version_, internal, gauss = state["python"]
-    random.setstate((version_, tuple(internal), gauss))
+    random.setstate(state["python"])
     kind, keys, position, has_gauss, cached = state["numpy"]
     words = keys.numpy().astype(np.uint32)
     np.random.set_state((kind, words, position, has_gauss, cached))  # noqa: NPY002

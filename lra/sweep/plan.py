@@ -57,8 +57,10 @@ class Limits:
         """Write the flags of run_task.py for the steps and the time that a run has left."""
         flags = [] if self.max_steps is None else ["--max-steps", str(self.max_steps)]
         if self.minutes is not None:
-            state = read_newest(folder.checkpoints)
-            made = 0.0 if state is None else state["wall_seconds"] / 60
+            made = 0.0
+            with contextlib.suppress(UserError):  # of another version, as the run itself will say
+                if (state := read_newest(folder.checkpoints)) is not None:
+                    made = state["session"]["wall_seconds"] / 60
             flags += ["--max-minutes", str(max(0.0, self.minutes - made))]
         return flags
 

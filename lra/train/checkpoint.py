@@ -7,20 +7,21 @@ import hashlib
 import io
 import logging
 import re
-import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
-from common.errors import DataError, KnownError, UserError
+from common.errors import DataError, UserError
 from common.files import stream_atomically
 from common.untrusted import explain_errors, open_regular, read_regular
-from lra.runtime.environment import random_state, restore_random_state
-from lra.train.optimizer import Plateau
-from lra.train.trainer import Trainer
+from lra.record.run import PretrainingRecord
+from lra.record.schema import Count, RowLabel, fault_of
+from lra.train.run_record import SessionState
+from lra.train.trainer import TrainerState
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +33,41 @@ KEPT = 2
 """Number of checkpoints that are kept, so that a damaged one has a predecessor."""
 DAMAGED = ".damaged"
 """End of the names of checkpoints that could not be loaded."""
-VERSION = 3
+VERSION = 4
 """Version of the content of a checkpoint; no other one is loaded."""
-OF_TRAINER = ("step", "validated_step", "validated_seconds", "best")
-OF_METRICS = ("seconds", "sums", "step_seconds", "step_flops")
-"""Plain values that later steps depend on: attributes of a trainer, and of its metrics."""
+LAST_COMMITS = {3: "ef19c7a3"}
+"""By an earlier version, the last commit that loads it."""
 NEW_RUN = "use --resume never to start a new run"
-RunState = dict[str, Any]
-"""The content of a checkpoint, which `Run` and `RunFolder` put together."""
+
+
+class Identity(TypedDict):
+    """What a run must have in common with the one that it resumes."""
+
+    hash: str
+    """Of the settings."""
+    seed: int
+    source: str
+    data: str
+    """Fingerprint of the data."""
+
+
+@with_config(
+    ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+)
+class RunState(TypedDict):
+    """The content of a checkpoint, which `Run` and `RunFolder` put together."""
+
+    identity: Identity
+    label: RowLabel | None
+    trainer: TrainerState
+    pretraining: PretrainingRecord | None
+    session: SessionState
+    metrics_bytes: Count
+    internals_bytes: Count
+    """Sizes of the logs."""
+
+
+SCHEMA = TypeAdapter(RunState)
 
 
 def newest_first(folder: Path) -> list[Path]:
@@ -57,7 +85,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     """Write a checkpoint and remove all but the newest two; one process at a time.
 
     Args:
-        state: a `RunState`.
+        state: a `RunState`, whose record of a pretraining is a dictionary.
     Raises: OSError naming the file, for instance for a full disk, and MemoryError; the older
         checkpoints stay.
     """
@@ -82,10 +110,17 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     return path
 
 
-def load_newest(folder: Path) -> RunState | None:
-    """Load the newest valid checkpoint to the CPU; None if there is none.
+def set_aside(path: Path, fault: str) -> None:
+    """Rename a damaged checkpoint, and say so in a warning."""
+    renamed = path.rename(path.with_name(f"{path.name}{DAMAGED}"))
+    logger.warning(
+        f"checkpoint {path} is damaged ({fault}); it is now called {renamed.name}, and the run "
+        f"resumes from an earlier one if there is one"
+    )
 
-    A damaged one is renamed, and a warning says so.
+
+def load_newest(folder: Path) -> RunState | None:
+    """Load the newest valid checkpoint to the CPU; None if there is none. Set damaged ones aside.
 
     Raises: UserError for a checkpoint of another version of the suite.
     """
@@ -93,18 +128,17 @@ def load_newest(folder: Path) -> RunState | None:
         try:
             return _load(path)
         except DataError as error:
-            renamed = path.rename(path.with_name(f"{path.name}{DAMAGED}"))
-            logger.warning(
-                f"checkpoint {path} is damaged ({error}); it is now called {renamed.name}, and "
-                f"the run resumes from an earlier one if there is one"
-            )
+            set_aside(path, str(error))
     return None
 
 
 def read_newest(folder: Path) -> RunState | None:
-    """Load the newest valid checkpoint, as `load_newest` does, without renaming any."""
+    """Load the newest valid checkpoint, as `load_newest` does, without renaming any.
+
+    Raises: UserError for a checkpoint of another version of the suite.
+    """
     for path in newest_first(folder):
-        with contextlib.suppress(KnownError, OSError):
+        with contextlib.suppress(DataError, OSError):
             return _load(path)
     return None
 
@@ -120,61 +154,19 @@ def _load(path: Path) -> RunState:
     content.seek(0)
     with explain_errors("its content"):
         state = torch.load(content, map_location="cpu", weights_only=True)
-        version = state.get("version")
+        version = int(state.pop("version", 0))
     if version != VERSION:
+        commit = LAST_COMMITS.get(version)
+        advice = f"go on at commit {commit} of the suite, or " if commit else ""
         raise UserError(
             f"{path} is a checkpoint of version {version}, expected {VERSION}: another version of "
-            f"the suite wrote it; {NEW_RUN}"
+            f"the suite wrote it; {advice}{NEW_RUN}"
         )
+    try:
+        state = SCHEMA.validate_python(state)
+    except ValidationError as error:
+        raise DataError(f"its content does not fit: {fault_of(error)}") from None
+    before = state["pretraining"].steps if state["pretraining"] else 0
+    if before + state["trainer"]["step"] != int(path.name[5:14]):
+        raise DataError("its content is of another step than its name")
     return state
-
-
-def capture(trainer: Trainer) -> dict[str, Any]:
-    """Capture everything that later steps depend on; all processes must take part.
-
-    Raises: Diverged, see `Trainer.read`.
-    """
-    trainer.read()
-    return {
-        **{name: getattr(trainer, name) for name in OF_TRAINER},
-        **{name: getattr(trainer.metrics, name) for name in OF_METRICS},
-        "model": trainer.model.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
-        "plateau": asdict(trainer.plateau),
-        "random": trainer.group.gather(random_state(trainer.device)),
-    }
-
-
-def restore(trainer: Trainer, state: dict[str, Any]) -> None:
-    """Give a trainer a state that `capture` returned.
-
-    Raises: UserError for weights of another version of the model; DataError for a state that does
-        not fit the trainer in another way.
-    """
-    with explain_errors("the checkpoint", NEW_RUN):
-        best, group = state["best"], trainer.group
-        # The best model is only checked, so that it does not fail in the test.
-        for weights in [state["model"]] if best is None else [best["model"], state["model"]]:
-            try:
-                trainer.model.load_state_dict(weights)
-            except RuntimeError as error:
-                raise UserError(
-                    f"the checkpoint is of another version of mixer {trainer.config.mixer_name}: "
-                    f"{textwrap.shorten(str(error), 200)}; {NEW_RUN}"
-                ) from None
-        groups = trainer.optimizer.param_groups
-        parameters = [parameter for one in groups for parameter in one["params"]]
-        for index, moments in state["optimizer"]["state"].items():
-            shapes = {moment.shape for name, moment in moments.items() if name != "step"}
-            if shapes != {parameters[index].shape}:  # torch does not check them
-                raise ValueError("moments of other parameters in the optimizer")
-        trainer.optimizer.load_state_dict(state["optimizer"])
-        trainer.plateau = Plateau(**state["plateau"])
-        for name in OF_TRAINER:
-            setattr(trainer, name, state[name])
-        for name in OF_METRICS:
-            setattr(trainer.metrics, name, state[name])
-        is_same = len(state["random"]) == group.world_size
-        restore_random_state(state["random"][group.rank if is_same else 0], trainer.device)
-        if not is_same:
-            group.seed_rank(trainer.order.seed, trainer.step)

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from common.errors import KnownError
+from lra.record.schema import Amount, Positive
 from lra.runtime.distributed import ProcessGroup
 
 WARMUP_STEPS = 3
@@ -37,6 +39,25 @@ class Diverged(KnownError):
     """The loss or the gradient is no longer finite."""
 
 
+class Sums(TypedDict):
+    """Sums over the steps since the last line of metrics; losses in nats."""
+
+    loss: float
+    correct: Amount
+    seen: Amount
+    steps: Amount
+    seconds: Amount
+
+
+class MetricsState(TypedDict):
+    """The state of a `StepMetrics`."""
+
+    seconds: Amount
+    sums: Sums
+    step_seconds: list[Positive]
+    step_flops: list[Amount]
+
+
 class StepMetrics:
     """The sums of training steps, their durations and their arithmetic, over all processes."""
 
@@ -55,8 +76,21 @@ class StepMetrics:
 
     def clear(self) -> None:
         """Begin a new line of metrics."""
-        self.sums = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
-        """Over the steps since the last line of metrics; losses in nats."""
+        self.sums = Sums(loss=0.0, correct=0.0, seen=0.0, steps=0.0, seconds=0.0)
+
+    def state_dict(self) -> MetricsState:
+        """Return what later lines of metrics and the record depend on; every step must be read."""
+        return {
+            "seconds": self.seconds,
+            "sums": self.sums,
+            "step_seconds": self.step_seconds,
+            "step_flops": self.step_flops,
+        }
+
+    def load_state_dict(self, state: MetricsState) -> None:
+        """Go on with a state of `state_dict`."""
+        self.seconds, self.sums = state["seconds"], state["sums"]
+        self.step_seconds, self.step_flops = state["step_seconds"], state["step_flops"]
 
     def begin_step(self) -> None:
         """Start the clock if no step is under way."""

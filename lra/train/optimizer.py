@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
+from typing_extensions import TypedDict
 
 from common.errors import UserError
 from lra.config.schema import TrainConfig
+from lra.record.schema import Amount, Count
+from lra.runtime.environment import SavedTensor
 from models.base import DecayingAt, Mixer
 
 logger = logging.getLogger(__name__)
 
 PLATEAU_THRESHOLD = 1e-4
 """Share of the best accuracy by which a better one must exceed it."""
+Moments = list[dict[str, SavedTensor] | None]
+"""What AdamW knows of each parameter, in the order of its groups; None of one without a gradient.
+"""
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
@@ -54,6 +59,28 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         eps=config.epsilon,
         fused=True,
     )
+
+
+def list_moments(optimizer: torch.optim.Optimizer) -> Moments:
+    """Return what later steps depend on; settings determine what else an optimizer holds."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    return [optimizer.state.get(parameter) for parameter in parameters]
+
+
+def load_moments(optimizer: torch.optim.Optimizer, moments: Moments) -> None:
+    """Give an optimizer the moments that `list_moments` returned.
+
+    Raises: ValueError for moments of other parameters.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for parameter, found in zip(parameters, moments, strict=True):
+        like = parameter.shape, parameter.dtype
+        expected = {"step": ((), torch.float32), "exp_avg": like, "exp_avg_sq": like}
+        if found and {name: (one.shape, one.dtype) for name, one in found.items()} != expected:
+            raise ValueError("moments of other parameters in the optimizer")
+    state = {index: found for index, found in enumerate(moments) if found}
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
 def _vectors_and_embeddings(model: nn.Module) -> set[nn.Parameter]:
@@ -154,15 +181,31 @@ def _cycle(step: int, warmup: int, total_steps: int) -> tuple[float, float]:
     return 1.0, min(1.0, (step - peak) / max(1, total_steps - 1 - peak))
 
 
-@dataclass
-class Plateau:
-    """The state of schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max."""
+class PlateauState(TypedDict):
+    """The state of a `Plateau`, by the names of its attributes."""
 
-    factor: float = 1.0
-    """Factor of the learning rate; with other schedules it stays 1."""
-    best: float | None = None
-    waited: int = 0
-    """Validations since the best one, or since the rate fell."""
+    factor: Amount
+    best: float | None
+    waited: Count
+
+
+class Plateau:
+    """Schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+        """Factor of the learning rate; with other schedules it stays 1."""
+        self.best: float | None = None
+        self.waited = 0
+        """Validations since the best one, or since the rate fell."""
+
+    def state_dict(self) -> PlateauState:
+        """Return what later validations depend on."""
+        return {"factor": self.factor, "best": self.best, "waited": self.waited}
+
+    def load_state_dict(self, state: PlateauState) -> None:
+        """Go on with a state of `state_dict`."""
+        self.factor, self.best, self.waited = state["factor"], state["best"], state["waited"]
 
     def update(self, merit: float, config: TrainConfig) -> None:
         """Take the result of a validation, in percent: more is better."""

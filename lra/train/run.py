@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import os
+import textwrap
 import time
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import ValidationError
 
-from common.errors import UserError
+from common.errors import DataError, UserError
 from common.progress import Progress
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
@@ -25,7 +26,7 @@ from lra.record.scores import describe_data
 from lra.runtime.cli import is_launched
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
-from lra.train.checkpoint import RunState, capture, restore
+from lra.train.checkpoint import NEW_RUN, Identity, RunState
 from lra.train.internals import Internals
 from lra.train.metrics import Diverged
 from lra.train.run_folder import RunFolder, choose_folder
@@ -98,14 +99,16 @@ class Run:
             if isinstance(found, RunRecord):
                 return found
             with self.config.mixer_component.explain_errors("the run failed"):
-                self._begin(found)
+                while (fault := self._begin(found)) is not None:
+                    resume_earlier = partial(self.folder.resume_earlier, fault)
+                    found = self.group.on_main_process(resume_earlier)
                 self._check_record()
                 self.group.on_main_process(
                     lambda: self.folder.begin(self.config, self.seed, self.step, held)
                 )
                 return self._train()
 
-    def _prepare(self) -> dict[str, Any]:
+    def _prepare(self) -> Identity:
         """Choose the folder of the run, and prepare its data; return what identifies the run."""
         # With recomputed activations, kept memory would be fragmented.
         if self.device.type == "cpu" and self.config.train.checkpoint_activations is not True:
@@ -126,22 +129,37 @@ class Run:
             logger.info(line)
         return {"hash": self.config.hash, "seed": self.seed, "source": source, "data": data}
 
-    def _begin(self, state: RunState | None) -> None:
-        """Begin the present phase, from a state if there is one."""
+    def _begin(self, state: RunState | None) -> str | None:
+        """Begin the present phase, from a state if there is one; return why the state does not fit.
+
+        Raises: UserError for a state of another commit that does not fit.
+        """
+        before = None if state is None else state["session"]
         self.session = Session(
             config=self.config, info=self.info, dataset=self.dataset,
-            device=self.device, group=self.group, before=state,
+            device=self.device, group=self.group, before=before,
         )  # fmt: skip
-        pretrained = None if state is None else state["pretraining"]
-        self._begin_phase(pretrained and PretrainingRecord(**pretrained))
-        if state is None:
-            return
-        restore(self.trainer, state["trainer"])
+        self._begin_phase(None if state is None else state["pretraining"])
+        if state is None or before is None:
+            return None
+        fault = None
+        try:
+            self.trainer.load_state_dict(state["trainer"])
+        except DataError as error:
+            fault = textwrap.shorten(str(error), 200)
+        if fault := next(filter(None, self.group.gather(fault)), None):
+            for commit in before["commits"][-1:]:
+                if commit != str(self.session.git["commit"]):
+                    raise UserError(
+                        f"the checkpoint of commit {commit} of the suite does not fit this one "
+                        f"({fault}); go on at that commit, or {NEW_RUN}"
+                    )
+            return fault
         logger.info(f"resumed at step {self.step} of {self.total_steps}")
         self.label = self.label or state["label"]
         if self.session.is_elsewhere:
             self.trainer.metrics.step_seconds.clear()
-            logger.info(f"the run was on {state['device']} before: its speed is measured again")
+            logger.info(f"the run was on {before['device']} before: its speed is measured again")
 
     def _begin_phase(self, pretrained: PretrainingRecord | None) -> None:
         """Build the trainer of the pretraining, or of what follows it."""
@@ -278,9 +296,9 @@ class Run:
     def _checkpoint(self) -> None:
         state = {
             "label": self.label,
-            "trainer": capture(self.trainer),
+            "trainer": self.trainer.state_dict(),
             "pretraining": self.pretrained and self.pretrained.model_dump(),
-            **self.session.state(),
+            "session": self.session.state_dict(),
         }
         if self.group.is_main_process:
             self.folder.save(self.step, state)

@@ -27,7 +27,15 @@ from common.files import (
 from common.untrusted import read_regular, read_text
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
-from lra.train.checkpoint import DAMAGED, RunState, load_newest, save_checkpoint
+from lra.train.checkpoint import (
+    DAMAGED,
+    Identity,
+    RunState,
+    load_newest,
+    newest_first,
+    save_checkpoint,
+    set_aside,
+)
 from tasks.base import OUTCOMES, Split
 
 logger = logging.getLogger(__name__)
@@ -63,11 +71,11 @@ class RunFolder:
         self._logs = {name: path / f"{name}.jsonl" for name in ("metrics", "internals")}
         self.checkpoints = path / "checkpoints"
         self._lock: int | None = None
-        self._identity: Mapping[str, Any] = {}
+        self._identity: Mapping[str, object] = {}
         self._writers: list[WriteMetrics] = []
 
     def start(
-        self, identity: Mapping[str, Any], label: str | None, held: ExitStack
+        self, identity: Identity, label: str | None, held: ExitStack
     ) -> RunRecord | RunState | None:
         """Lock the folder, and read the record of a finished run, or the last state of another.
 
@@ -105,6 +113,11 @@ class RunFolder:
         remove_leftovers(self.path)
         self._lock = (self.path / "lock").stat().st_ino
 
+    def resume_earlier(self, fault: str) -> RunState | None:
+        """Set the newest checkpoint aside, which does not fit, and load the one before it."""
+        set_aside(newest_first(self.checkpoints)[0], fault)
+        return self._resume(None)
+
     def _resume(self, record: RunRecord | None) -> RunState | None:
         """Load the newest valid checkpoint, and drop what was logged after it."""
         state = load_newest(self.checkpoints)
@@ -117,14 +130,14 @@ class RunFolder:
                 f"{self.path} is a run that was stopped, without its checkpoints; use "
                 f"--resume never to start a new one beside it"
             )
-        for name, path in self._logs.items():
+        sizes = (0, 0) if state is None else (state["metrics_bytes"], state["internals_bytes"])
+        for path, size in zip(self._logs.values(), sizes, strict=True):
             if path.exists():
                 with open_to_append(path) as file:
-                    size = 0 if state is None else state.get(f"{name}_bytes", 0)
                     file.truncate(min(file.tell(), size))
         return state
 
-    def _require_same(self, old: Mapping[str, Any]) -> None:
+    def _require_same(self, old: Mapping[str, object]) -> None:
         """Raise a UserError that lists what differs from the identity of this run, if anything."""
         differences = [
             f"{name} was {value!r}, is {self._identity[name]!r}"
@@ -213,7 +226,7 @@ class RunFolder:
         self.require_held()
         write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 
-    def save(self, step: int, state: RunState) -> None:
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Write a checkpoint, with the run's identity and the sizes of its logs."""
         self.require_held()
         sizes = {

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from typing_extensions import TypedDict
 
 from lra.classifier.classifier import count_state
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord
-from lra.record.schema import DataRecord
+from lra.record.schema import Amount, DataRecord, PrintableText, ShortText
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
     describe_machine,
@@ -21,10 +22,19 @@ from lra.runtime.environment import (
     versions,
 )
 from lra.runtime.repository import code_digest, git_state
-from lra.train.checkpoint import RunState
 from lra.train.scores import Score, compute_position_scores
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
+
+
+class SessionState(TypedDict):
+    """What a session must know of those before it."""
+
+    wall_seconds: Amount
+    peak_memory_mib: Amount
+    device: ShortText
+    commits: list[PrintableText]
+    """Those at which the run's steps were made, in order."""
 
 
 @dataclass(kw_only=True)
@@ -36,21 +46,22 @@ class Session:
     dataset: Dataset
     device: torch.device
     group: ProcessGroup
-    before: RunState | None
-    """The state that the session resumes."""
+    before: SessionState | None
+    """What the sessions before it took; None for the first one."""
 
     def __post_init__(self) -> None:
         self.start = time.monotonic()
         self.git = git_state()
         name, count = device_name(self.device), self.group.world_size
         self.hardware = name if count == 1 else f"{count} x {name}"
-        before = self.before or {"device": self.hardware, "wall_seconds": 0.0, "commits": []}
+        before = self.before or SessionState(
+            wall_seconds=0.0, peak_memory_mib=0.0, device=self.hardware, commits=[]
+        )
         self.is_elsewhere = before["device"] != self.hardware
         """Whether the session before was on other hardware, so that memory and speed are new."""
         self._seconds_before = before["wall_seconds"]
-        self._peak_before = 0.0 if self.is_elsewhere else before.get("peak_memory_mib", 0.0)
+        self._peak_before = 0.0 if self.is_elsewhere else before["peak_memory_mib"]
         self.commits = list(dict.fromkeys([*before["commits"], str(self.git["commit"])]))
-        """The commits at which the run's steps were made, in order."""
         reset_peak_memory(self.device)
 
     def seconds(self) -> float:
@@ -61,7 +72,7 @@ class Session:
         """Return the time of all sessions, without the preparation of data."""
         return self._seconds_before + self.seconds()
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> SessionState:
         """Return what the next session must know; all processes must take part."""
         peak = max(self.group.gather(peak_memory_mib(self.device)))
         return {
@@ -87,12 +98,14 @@ class Session:
         positions = None
         if self.info.targets == "position":
             positions = compute_position_scores(test, self.dataset, best and best["val_loss"])
-        state = self.state()
+        state = self.state_dict()
         return {
             **describe_settings(config),
             **describe_machine(self.device),
-            "git": {**self.git, "all_commits": state.pop("commits")},
-            **state,
+            "git": {**self.git, "all_commits": state["commits"]},
+            "device": state["device"],
+            "wall_seconds": state["wall_seconds"],
+            "peak_memory_mib": state["peak_memory_mib"],
             "steps": before + trainer.step,
             "total_steps": before + trainer.total_steps,
             "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,

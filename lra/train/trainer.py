@@ -6,18 +6,26 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 from typing_extensions import TypedDict
 
+from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.classifier.layouts import SAMPLED_BATCHES, choose_layouts, describe_padding
 from lra.config.schema import RunConfig
+from lra.record.schema import Amount, Count, Percent
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
+    RandomState,
+    SavedTensor,
     copy_to_cpu,
+    random_state,
+    restore_random_state,
     seed_everything,
     set_arithmetic,
 )
@@ -25,10 +33,14 @@ from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
 from lra.train.fixed_batch import FixedBatch
 from lra.train.gradient import Gradient
-from lra.train.metrics import Diverged, Step, StepMetrics
+from lra.train.metrics import Diverged, MetricsState, Step, StepMetrics
 from lra.train.optimizer import (
+    Moments,
     Plateau,
+    PlateauState,
     build_optimizer,
+    list_moments,
+    load_moments,
     rate_factor,
     scheduled_beta1,
     set_rate_factor,
@@ -51,18 +63,32 @@ RESIDENT_FRACTION = 0.25
 class Best(TypedDict):
     """The best model so far on the validation split."""
 
-    merit: float
+    merit: Percent
     """See `Score.merit`."""
-    val_accuracy: float
-    """In percent."""
-    val_loss: float | None
+    val_accuracy: Percent
+    val_loss: Amount | None
     """In nats; None unless the next tokens are targets."""
-    step: int
-    model: dict[str, Tensor]
+    step: Count
+    model: dict[str, SavedTensor]
+
+
+class TrainerState(TypedDict):
+    """Everything that later steps depend on."""
+
+    step: Count
+    validated_step: Count
+    validated_seconds: Amount
+    best: Best | None
+    model: dict[str, SavedTensor]
+    moments: Moments
+    metrics: MetricsState
+    plateau: PlateauState
+    random: Annotated[list[RandomState], Field(min_length=1)]
+    """Of each process."""
 
 
 class Trainer:
-    """Trains a classifier; `lra.train.checkpoint` captures its complete state."""
+    """Trains a classifier."""
 
     def __init__(
         self,
@@ -283,3 +309,45 @@ class Trainer:
             return self.score("test", check)
         finally:
             self.model.load_state_dict(present)
+
+    def state_dict(self) -> TrainerState:
+        """Return everything that later steps depend on; all processes must take part.
+
+        Raises: Diverged, see `read`.
+        """
+        self.read()
+        return {
+            "step": self.step,
+            "validated_step": self.validated_step,
+            "validated_seconds": self.validated_seconds,
+            "best": self.best,
+            "model": self.model.state_dict(),
+            "moments": list_moments(self.optimizer),
+            "metrics": self.metrics.state_dict(),
+            "plateau": self.plateau.state_dict(),
+            "random": self.group.gather(random_state(self.device)),
+        }
+
+    def load_state_dict(self, state: TrainerState) -> None:
+        """Go on with a state of `state_dict`, of the same settings.
+
+        Raises: DataError for a state that does not fit, after which the trainer is of no use.
+        """
+        best, group = state["best"], self.group
+        with explain_errors("its state"):
+            steps = best["step"] if best else 0, state["validated_step"], state["step"]
+            if [*steps] != sorted(steps) or (best is None and steps[1]):
+                raise ValueError(f"the best, the validated and the last step are {steps}")
+            # The best model is only checked, so that it does not fail in the test.
+            for weights in [state["model"]] if best is None else [best["model"], state["model"]]:
+                self.model.load_state_dict(weights)
+            load_moments(self.optimizer, state["moments"])
+            is_same = len(state["random"]) == group.world_size
+            restore_random_state(state["random"][group.rank if is_same else 0], self.device)
+        self.plateau.load_state_dict(state["plateau"])
+        self.metrics.load_state_dict(state["metrics"])
+        self.step, self.best = state["step"], best
+        self.validated_step = state["validated_step"]
+        self.validated_seconds = state["validated_seconds"]
+        if not is_same:
+            group.seed_rank(self.order.seed, self.step)
