@@ -15,7 +15,6 @@ from lra.runtime.distributed import SINGLE_PROCESS
 from lra.runtime.environment import random_state
 from lra.train.checkpoint import RunState, load_newest
 from lra.train.metrics import StepMetrics
-from lra.train.optimizer import Plateau
 from lra.train.trainer import TrainerState
 
 
@@ -48,10 +47,10 @@ def state_of(model: nn.Module) -> RunState:
             "model": model.state_dict(),
             "moments": [],
             "metrics": StepMetrics(SINGLE_PROCESS).state_dict(),
-            "plateau": Plateau().state_dict(),
+            "plateau": {"factor": 1.0, "best": None, "waited": 0},
             "random": [generators],
         },
-        "session": {"wall_seconds": 1.0, "peak_memory_mib": 1.0, "device": "CPU", "commits": []},
+        "session": {"wall_seconds": 1.0, "peak_memory_mib": 1.0, "device": "CPU", "commits": ["0"]},
     }
 
 

@@ -41,14 +41,12 @@ NEW_RUN = "use --resume never to start a new run"
 
 
 class Identity(TypedDict):
-    """What a run must have in common with the one that it resumes."""
+    """What a run must have in common with the one that it resumes; `hash` is of its settings."""
 
     hash: str
-    """Of the settings."""
     seed: int
     source: str
     data: str
-    """Fingerprint of the data."""
 
 
 @with_config(

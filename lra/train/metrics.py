@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from typing_extensions import TypedDict
 
@@ -39,14 +40,10 @@ class Diverged(KnownError):
     """The loss or the gradient is no longer finite."""
 
 
-class Sums(TypedDict):
-    """Sums over the steps since the last line of metrics; losses in nats."""
-
-    loss: float
-    correct: Amount
-    seen: Amount
-    steps: Amount
-    seconds: Amount
+Sums = Annotated[
+    dict[Literal["loss", "correct", "seen", "steps", "seconds"], Amount], Field(min_length=5)
+]
+"""Sums over the steps since the last line of metrics; losses in nats."""
 
 
 class MetricsState(TypedDict):
@@ -76,7 +73,7 @@ class StepMetrics:
 
     def clear(self) -> None:
         """Begin a new line of metrics."""
-        self.sums = Sums(loss=0.0, correct=0.0, seen=0.0, steps=0.0, seconds=0.0)
+        self.sums: Sums = {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0}
 
     def state_dict(self) -> MetricsState:
         """Return what later lines of metrics and the record depend on; every step must be read."""

@@ -61,14 +61,8 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     )
 
 
-def list_moments(optimizer: torch.optim.Optimizer) -> Moments:
-    """Return what later steps depend on; settings determine what else an optimizer holds."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    return [optimizer.state.get(parameter) for parameter in parameters]
-
-
 def load_moments(optimizer: torch.optim.Optimizer, moments: Moments) -> None:
-    """Give an optimizer the moments that `list_moments` returned.
+    """Give an optimizer the moments of `Trainer.state_dict`.
 
     Raises: ValueError for moments of other parameters.
     """
@@ -181,41 +175,26 @@ def _cycle(step: int, warmup: int, total_steps: int) -> tuple[float, float]:
     return 1.0, min(1.0, (step - peak) / max(1, total_steps - 1 - peak))
 
 
-class PlateauState(TypedDict):
-    """The state of a `Plateau`, by the names of its attributes."""
+class Plateau(TypedDict):
+    """The state of schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max."""
 
     factor: Amount
+    """Factor of the learning rate; with other schedules it stays 1."""
     best: float | None
     waited: Count
+    """Validations since the best one, or since the rate fell."""
 
 
-class Plateau:
-    """Schedule plateau, by the rule of torch's `ReduceLROnPlateau`, mode max."""
-
-    def __init__(self) -> None:
-        self.factor = 1.0
-        """Factor of the learning rate; with other schedules it stays 1."""
-        self.best: float | None = None
-        self.waited = 0
-        """Validations since the best one, or since the rate fell."""
-
-    def state_dict(self) -> PlateauState:
-        """Return what later validations depend on."""
-        return {"factor": self.factor, "best": self.best, "waited": self.waited}
-
-    def load_state_dict(self, state: PlateauState) -> None:
-        """Go on with a state of `state_dict`."""
-        self.factor, self.best, self.waited = state["factor"], state["best"], state["waited"]
-
-    def update(self, merit: float, config: TrainConfig) -> None:
-        """Take the result of a validation, in percent: more is better."""
-        if config.plateau_patience is None:
-            return
-        if self.best is None or merit > self.best * (1 + PLATEAU_THRESHOLD):
-            self.best, self.waited = merit, 0
-            return
-        self.waited += 1
-        if self.waited > config.plateau_patience:
-            self.factor *= config.plateau_factor
-            self.waited = 0
-            logger.info(f"the learning rate falls to {self.factor:.3g} of its highest")
+def update_plateau(plateau: Plateau, merit: float, config: TrainConfig) -> None:
+    """Take the result of a validation, in percent: more is better."""
+    if config.plateau_patience is None:
+        return
+    best = plateau["best"]
+    if best is None or merit > best * (1 + PLATEAU_THRESHOLD):
+        plateau["best"], plateau["waited"] = merit, 0
+        return
+    plateau["waited"] += 1
+    if plateau["waited"] > config.plateau_patience:
+        plateau["factor"] *= config.plateau_factor
+        plateau["waited"] = 0
+        logger.info(f"the learning rate falls to {plateau['factor']:.3g} of its highest")

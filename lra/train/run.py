@@ -148,12 +148,11 @@ class Run:
         except DataError as error:
             fault = textwrap.shorten(str(error), 200)
         if fault := next(filter(None, self.group.gather(fault)), None):
-            for commit in before["commits"][-1:]:
-                if commit != str(self.session.git["commit"]):
-                    raise UserError(
-                        f"the checkpoint of commit {commit} of the suite does not fit this one "
-                        f"({fault}); go on at that commit, or {NEW_RUN}"
-                    )
+            if (commit := before["commits"][-1]) != str(self.session.git["commit"]):
+                raise UserError(
+                    f"the checkpoint of commit {commit} of the suite does not fit this one "
+                    f"({fault}); go on at that commit, or {NEW_RUN}"
+                )
             return fault
         logger.info(f"resumed at step {self.step} of {self.total_steps}")
         self.label = self.label or state["label"]

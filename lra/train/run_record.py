@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from lra.classifier.classifier import count_state
@@ -33,7 +34,7 @@ class SessionState(TypedDict):
     wall_seconds: Amount
     peak_memory_mib: Amount
     device: ShortText
-    commits: list[PrintableText]
+    commits: Annotated[list[PrintableText], Field(min_length=1)]
     """Those at which the run's steps were made, in order."""
 
 
@@ -54,9 +55,8 @@ class Session:
         self.git = git_state()
         name, count = device_name(self.device), self.group.world_size
         self.hardware = name if count == 1 else f"{count} x {name}"
-        before = self.before or SessionState(
-            wall_seconds=0.0, peak_memory_mib=0.0, device=self.hardware, commits=[]
-        )
+        first = SessionState(wall_seconds=0, peak_memory_mib=0, device=self.hardware, commits=[])
+        before = self.before or first
         self.is_elsewhere = before["device"] != self.hardware
         """Whether the session before was on other hardware, so that memory and speed are new."""
         self._seconds_before = before["wall_seconds"]
@@ -98,14 +98,12 @@ class Session:
         positions = None
         if self.info.targets == "position":
             positions = compute_position_scores(test, self.dataset, best and best["val_loss"])
-        state = self.state_dict()
+        state = dict(self.state_dict())
         return {
             **describe_settings(config),
             **describe_machine(self.device),
-            "git": {**self.git, "all_commits": state["commits"]},
-            "device": state["device"],
-            "wall_seconds": state["wall_seconds"],
-            "peak_memory_mib": state["peak_memory_mib"],
+            "git": {**self.git, "all_commits": state.pop("commits")},
+            **state,
             "steps": before + trainer.step,
             "total_steps": before + trainer.total_steps,
             "epochs": 0.0 if is_pretraining else trainer.step / trainer.order.batches_per_epoch,

@@ -37,13 +37,12 @@ from lra.train.metrics import Diverged, MetricsState, Step, StepMetrics
 from lra.train.optimizer import (
     Moments,
     Plateau,
-    PlateauState,
     build_optimizer,
-    list_moments,
     load_moments,
     rate_factor,
     scheduled_beta1,
     set_rate_factor,
+    update_plateau,
 )
 from lra.train.step_graph import LEAST_REPEATS, StepGraphs, sort_parts
 from lra.train.training_time import RunLength
@@ -82,7 +81,7 @@ class TrainerState(TypedDict):
     model: dict[str, SavedTensor]
     moments: Moments
     metrics: MetricsState
-    plateau: PlateauState
+    plateau: Plateau
     random: Annotated[list[RandomState], Field(min_length=1)]
     """Of each process."""
 
@@ -119,7 +118,7 @@ class Trainer:
         self.model.train()
         self.optimizer = build_optimizer(self.model, train)
         self.gradient = Gradient(self.model, config, info, group)
-        self.plateau = Plateau()
+        self.plateau = Plateau(factor=1.0, best=None, waited=0)
         lengths = dataset.splits["train"].lengths
         self.order = BatchOrder(lengths, train.batch_size, seed=seed, bucketing=train.bucketing)
         self.full_batch = min(train.batch_size, len(lengths))
@@ -158,7 +157,7 @@ class Trainer:
         """Make one optimizer step; its numbers stay on the device until `read`."""
         self.metrics.begin_step()
         progress = self.step, self.total_steps, self.train_config
-        factor = rate_factor(*progress) * self.plateau.factor
+        factor = rate_factor(*progress) * self.plateau["factor"]
         set_rate_factor(self.optimizer, factor, scheduled_beta1(*progress))
         indices = self.order.at(self.step)
         own = self.group.local_indices(indices, self.gradient.micro_batch)
@@ -289,7 +288,7 @@ class Trainer:
         if has_loss and not math.isfinite(score.loss):
             raise Diverged(f"the validation loss at step {self.step} is not finite")
         self.validated_step, self.validated_seconds = self.step, self.metrics.seconds
-        self.plateau.update(score.merit, self.train_config)
+        update_plateau(self.plateau, score.merit, self.train_config)
         if self.best is None or score.merit > self.best["merit"]:
             self.best = {
                 "merit": score.merit,
@@ -316,15 +315,16 @@ class Trainer:
         Raises: Diverged, see `read`.
         """
         self.read()
+        moments, groups = self.optimizer.state, self.optimizer.param_groups
         return {
             "step": self.step,
             "validated_step": self.validated_step,
             "validated_seconds": self.validated_seconds,
             "best": self.best,
             "model": self.model.state_dict(),
-            "moments": list_moments(self.optimizer),
+            "moments": [moments.get(p) for group in groups for p in group["params"]],
             "metrics": self.metrics.state_dict(),
-            "plateau": self.plateau.state_dict(),
+            "plateau": self.plateau,
             "random": self.group.gather(random_state(self.device)),
         }
 
@@ -344,9 +344,8 @@ class Trainer:
             load_moments(self.optimizer, state["moments"])
             is_same = len(state["random"]) == group.world_size
             restore_random_state(state["random"][group.rank if is_same else 0], self.device)
-        self.plateau.load_state_dict(state["plateau"])
         self.metrics.load_state_dict(state["metrics"])
-        self.step, self.best = state["step"], best
+        self.plateau, self.step, self.best = state["plateau"], state["step"], best
         self.validated_step = state["validated_step"]
         self.validated_seconds = state["validated_seconds"]
         if not is_same:
