@@ -201,6 +201,34 @@ def test_the_amount_of_padding_is_tried() -> None:
     start = "self.zero = nn.Parameter(torch.zeros(context.dim))"
     for factor in ("1", "self.zero"):
         write(module_with(f"return x + {factor} * ({real}).mean(1, keepdim=True)", before=start))
-        assert "the results at 5 positions differ by up to" in message("own.py:Own")
+        assert "the results of a batch differ by up to" in message("own.py:Own")
+    norm = module_with("return NORM", before="self.norm = nn.BatchNorm1d(context.dim)")
+    write(norm.replace("NORM", f"self.norm(({real}).transpose(1, 2)).transpose(1, 2)"))
+    assert "differ by up to" in message("own.py:Own")
+    flat = "self.norm(x[torch.ones(x.shape[:2], dtype=bool) if mask is None else mask])"
+    put = "torch.zeros_like(x).masked_scatter(torch.ones_like(x, dtype=bool) if mask is None else"
+    write(norm.replace("NORM", f"{put} mask[..., None].expand_as(x), {flat})"))
+    resolved("own.py:Own")
     write(module_with("return x + torch.rand_like(x)"))  # nothing can be compared
     resolved("own.py:Own")
+
+
+@pytest.mark.parametrize(
+    ("before", "result"),
+    [
+        ("self.linear = nn.utils.spectral_norm(nn.Linear(context.dim, context.dim))",
+         "return self.linear(x)"),
+        ("self.count = 0", "self.count += 1; return x / self.count"),
+        ("self.register_buffer('mean', torch.zeros(context.dim))",
+         "self.mean += (x if mask is None else x[mask]).detach().mean(); return x - self.mean"),
+        ("self.own = torch.Generator()", "return x + torch.rand(x.shape, generator=self.own)"),
+    ],
+)  # fmt: skip
+def test_a_state_that_changes_is_no_fault(before: str, result: str) -> None:
+    write(module_with(result, before=before))
+    resolved("own.py:Own")
+
+
+def test_results_that_cannot_be_repeated_are_named() -> None:
+    write(module_with("import random; return x + random.random()"))
+    assert "two passes over the same input differ by up to" in message("own.py:Own")
