@@ -14,6 +14,8 @@ from tqdm import tqdm
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LINES = 20.0
+SECONDS_TO_FIRST_LINE = 5.0
+"""Soon, because earlier estimates can be wrong, for instance on a busy machine."""
 
 
 def is_live() -> bool:
@@ -78,7 +80,8 @@ class Progress(tqdm):  # pyright: ignore[reportMissingTypeArgument]
             initial=step, total=total, unit="step", desc=what, disable=is_hidden, dynamic_ncols=True
         )
         self.first_step = step
-        self.start = self.last_line = time.monotonic()
+        self.start = time.monotonic()
+        self.last_line = self.start - SECONDS_BETWEEN_LINES + SECONDS_TO_FIRST_LINE
 
     def step(self, step: int, total: int, loss: float, accuracy: float | None) -> None:
         """Show a step of a total: mean loss and accuracy in percent, of late; None: it has none."""

@@ -125,7 +125,8 @@ def test_out_of_memory_names_a_batch_size(
     with monkeypatch.context() as patch:
         patch.setattr("lra.train.gradient.Gradient.backward", fail)
         assert run_task.main(tiny_arguments(tmp_path)) == run_task.EXIT_CODES["oom"]
-    assert "--set train.micro_batch=8" in capsys.readouterr().err
+    advice = "--set train.micro_batch=8, which keeps the batch size, but not what a batch norm"
+    assert advice in capsys.readouterr().err
     assert load_record(only_folder(tmp_path) / "result.json").status == "oom"
     assert run_task.main(tiny_arguments(tmp_path)) == 0
 

@@ -161,3 +161,17 @@ def test_predictions_are_right_as_often_as_the_record_says(
     some = [run.predict(indices=[i]) for i in (3, 0, 3)]
     assert np.array_equal(run.predict(indices=(3, 0, 3)), np.concatenate(some))
     assert run.predict(indices=range(0)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("norm", "part", "is_warned"), [("batch", 3, True), ("batch", 16, False), ("layer", 3, False)]
+)
+def test_parts_of_a_batch_under_batch_norm_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], norm: str, part: int, is_warned: bool
+) -> None:
+    more = ("--set", f"model.norm={norm}", "--set", f"train.micro_batch={part}")
+    run_task.main(tiny_arguments(tmp_path, *more, "--max-steps", "1", mixer="mean"))
+    warned = f"train.micro_batch={part} changes results" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert warned == is_warned

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from common import threads
+from common.progress import Progress
 from lra.runtime import environment
 
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -53,3 +54,37 @@ def test_a_gpu_is_shared_if_others_hold_its_memory(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: ((70 - others) * 2**30, 80 * 2**30))
     assert environment.is_gpu_shared(torch.device("cuda")) == is_shared
     assert environment.is_gpu_shared(torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize(
+    ("busy", "given", "advice"),
+    [
+        ([0, 10, 0, 0], None, ""), ([100, 100, 80, 70], None, "--threads 1 "),
+        ([100, 90, 0, 0], None, "--threads 2 "), ([100, 100, 100, 100], "4", ""),
+    ],
+)  # fmt: skip
+def test_a_busy_machine_is_told_with_the_threads_that_fit(
+    busy: list[float], given: str | None, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.cpu_percent", lambda *_, percpu: [*busy, 0.0])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    text = environment.describe_busy_cores(torch.device("cpu"))
+    assert advice in text and bool(advice) == bool(text)
+    assert environment.describe_busy_cores(torch.device("cuda")) == ""
+
+
+def test_the_time_left_is_first_corrected_after_some_seconds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = iter([0.0, 4.0, 6.0, 25.0, 27.0])
+    monkeypatch.setattr("common.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("common.progress.is_live", lambda: False)
+    progress, said = Progress(0, 1000), []
+    with caplog.at_level("INFO"):
+        for step in (4, 6, 25, 27):
+            progress.step(step, 1000, 1.0, None)
+            said.append(len(caplog.messages))
+    assert said == [0, 1, 1, 2]
+    assert caplog.messages[0].endswith("1.00 steps/s  17 min left")

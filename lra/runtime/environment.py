@@ -21,13 +21,15 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from common.errors import UserError
-from common.threads import core_count, default_count
+from common.threads import core_count, default_count, free_cores
 from models.ops.reference import KERNEL_CHOICE
 
 # As glibc's malloc.h has them. One heap for all threads: what one has freed, another uses again.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 _KEEPING = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 256 * 2**20), (_ARENA_MAX, 1))
 
+LEAST_FREE = 0.75
+"""Free cores per thread from which on nothing is said."""
 OWN_CONTEXT_BYTES = 2 * 2**30
 """More memory of a GPU than a process takes beside its tensors, for kernels and libraries."""
 
@@ -77,6 +79,25 @@ def use_threads(count: int | None) -> None:
     count = count or default_count()
     if count is not None and count != torch.get_num_threads():
         torch.set_num_threads(count)
+
+
+def describe_busy_cores(device: torch.device) -> str:
+    """Say which --threads to use beside other processes; empty if the default is right.
+
+    It is not chosen silently, as the last bits of results depend on the number of threads. What the
+    user has chosen by OMP_NUM_THREADS holds.
+    """
+    count = torch.get_num_threads()
+    if device.type != "cpu" or count == 1 or "OMP_NUM_THREADS" in os.environ:
+        return ""
+    free = free_cores()
+    if free >= LEAST_FREE * count:
+        return ""
+    return (
+        f"other processes leave {free:.1f} cores free for {count} threads, which wait for each "
+        f"other: --threads {max(1, int(free))} can be several times as fast (it changes the last "
+        f"bits of results)"
+    )
 
 
 def device_name(device: torch.device) -> str:

@@ -25,7 +25,12 @@ from lra.record.schema import Status, fault_of
 from lra.record.scores import describe_data
 from lra.runtime.cli import is_launched
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.runtime.environment import device_name, is_out_of_memory, keep_freed_memory
+from lra.runtime.environment import (
+    describe_busy_cores,
+    device_name,
+    is_out_of_memory,
+    keep_freed_memory,
+)
 from lra.train.checkpoint import NEW_RUN, Identity, RunState
 from lra.train.internals import Internals
 from lra.train.metrics import Diverged
@@ -207,6 +212,8 @@ class Run:
             message = (
                 f"out of memory on {self.device} at {size} examples per forward pass; try --set "
                 f"train.micro_batch={max(1, size // 2)}, which keeps the batch size"
+                + ", but not what a batch norm averages over"
+                * self.trainer.has_batch_norm
             )
             logger.info(message)
             return self._finish("oom", message)
@@ -220,7 +227,14 @@ class Run:
         here, seconds = self.session.hardware, trainer.metrics.seconds
         _, time_left = estimate_time(self.config, here, self.stop, self.step, seconds)
         logger.info(f"estimated time: {time_left}")
-        for text in list_warnings(trainer.train_config, trainer.total_steps):
+        warnings = list_warnings(trainer.train_config, trainer.total_steps)
+        if trainer.has_batch_norm and trainer.gradient.micro_batch < trainer.full_batch:
+            warnings.append(
+                f"train.micro_batch={trainer.gradient.micro_batch} changes results, because a "
+                f"batch norm averages over each part of a batch, not over all {trainer.full_batch} "
+                f"examples; with another norm it does not"
+            )
+        for text in filter(None, [*warnings, describe_busy_cores(self.device)]):
             logger.warning(text)
 
     def _loop(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 from typing_extensions import TypedDict
 
 from common.untrusted import explain_errors
@@ -142,6 +143,11 @@ class Trainer:
     def num_parameters(self) -> int:
         """Number of trainable parameters."""
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    @property
+    def has_batch_norm(self) -> bool:
+        """Whether results depend on which examples of a batch are computed together."""
+        return any(isinstance(module, _BatchNorm) for module in self.model.modules())
 
     @property
     def total_steps(self) -> int:
