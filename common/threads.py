@@ -18,7 +18,6 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Where Linux says how many microseconds of CPU time a container may take in a period of others."""
 
 MOST_THREADS: Final = 1024
-MEASURED_SECONDS = 0.1
 _WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 """Variables by GNU's OpenMP, in rounds, some 0.2 ms: longer than what threads differ by in one
@@ -48,7 +47,7 @@ def free_cores() -> float:
     """Measure for a moment how many visible cores other processes leave idle; do not compute."""
     import psutil
 
-    idle = [1 - busy / 100 for busy in psutil.cpu_percent(MEASURED_SECONDS, percpu=True)]
+    idle = [1 - busy / 100 for busy in psutil.cpu_percent(0.1, percpu=True)]
     return sum(idle[core] for core in visible_cores() if core < len(idle))
 
 

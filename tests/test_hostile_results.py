@@ -149,6 +149,7 @@ NO_STATES: Mapping[str, Change] = {
 }  # fmt: skip
 UNFIT: Mapping[str, Change] = {
     "other shapes": (MODEL, of_each(lambda w: torch.ones(1))),
+    "another type": (MODEL, of_each(Tensor.double)),
     "short moment": ("trainer/moments", lambda found: [
         {**one, "exp_avg": torch.zeros(3)} for one in found
     ]),

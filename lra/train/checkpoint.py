@@ -108,25 +108,27 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     return path
 
 
-def set_aside(path: Path, fault: str) -> None:
-    """Rename a damaged checkpoint, and say so in a warning."""
-    renamed = path.rename(path.with_name(f"{path.name}{DAMAGED}"))
-    logger.warning(
-        f"checkpoint {path} is damaged ({fault}); it is now called {renamed.name}, and the run "
-        f"resumes from an earlier one if there is one"
-    )
+def load_newest(folder: Path, fault: str | None = None) -> RunState | None:
+    """Load the newest valid checkpoint to the CPU; None if there is none.
 
+    A damaged one is renamed, and a warning says so.
 
-def load_newest(folder: Path) -> RunState | None:
-    """Load the newest valid checkpoint to the CPU; None if there is none. Set damaged ones aside.
-
+    Args:
+        fault: why the newest one, which is valid, does not fit; it is damaged, too.
     Raises: UserError for a checkpoint of another version of the suite.
     """
     for path in newest_first(folder):
         try:
-            return _load(path)
+            if fault is None:
+                return _load(path)
         except DataError as error:
-            set_aside(path, str(error))
+            fault = str(error)
+        renamed = path.rename(path.with_name(f"{path.name}{DAMAGED}"))
+        logger.warning(
+            f"checkpoint {path} is damaged ({fault}); it is now called {renamed.name}, and the run "
+            f"resumes from an earlier one if there is one"
+        )
+        fault = None
     return None
 
 

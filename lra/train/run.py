@@ -105,8 +105,8 @@ class Run:
                 return found
             with self.config.mixer_component.explain_errors("the run failed"):
                 while (fault := self._begin(found)) is not None:
-                    resume_earlier = partial(self.folder.resume_earlier, fault)
-                    found = self.group.on_main_process(resume_earlier)
+                    resume = partial(self.folder.resume, None, fault)
+                    found = self.group.on_main_process(resume)
                 self._check_record()
                 self.group.on_main_process(
                     lambda: self.folder.begin(self.config, self.seed, self.step, held)

@@ -27,15 +27,7 @@ from common.files import (
 from common.untrusted import read_regular, read_text
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
-from lra.train.checkpoint import (
-    DAMAGED,
-    Identity,
-    RunState,
-    load_newest,
-    newest_first,
-    save_checkpoint,
-    set_aside,
-)
+from lra.train.checkpoint import DAMAGED, Identity, RunState, load_newest, save_checkpoint
 from tasks.base import OUTCOMES, Split
 
 logger = logging.getLogger(__name__)
@@ -93,7 +85,7 @@ class RunFolder:
             self._take_lock(held)
             record = self.record()
         if record is None or record.status not in FINISHED:
-            return self._resume(record)
+            return self.resume(record)
         self._require_same({"data": record.data.fingerprint, "source": record.data.source})
         if label not in (None, record.label):
             record = record.model_copy(update={"label": label})
@@ -113,14 +105,9 @@ class RunFolder:
         remove_leftovers(self.path)
         self._lock = (self.path / "lock").stat().st_ino
 
-    def resume_earlier(self, fault: str) -> RunState | None:
-        """Set the newest checkpoint aside, which does not fit, and load the one before it."""
-        set_aside(newest_first(self.checkpoints)[0], fault)
-        return self._resume(None)
-
-    def _resume(self, record: RunRecord | None) -> RunState | None:
-        """Load the newest valid checkpoint, and drop what was logged after it."""
-        state = load_newest(self.checkpoints)
+    def resume(self, record: RunRecord | None, fault: str | None = None) -> RunState | None:
+        """Load the newest valid checkpoint, and drop what was logged after it; see `load_newest`."""
+        state = load_newest(self.checkpoints, fault)
         if state is not None:
             self._require_same(state["identity"])
         elif any(self.checkpoints.glob(f"*{DAMAGED}")):

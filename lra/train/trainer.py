@@ -347,6 +347,9 @@ class Trainer:
             # The best model is only checked, so that it does not fail in the test.
             for weights in [state["model"]] if best is None else [best["model"], state["model"]]:
                 self.model.load_state_dict(weights)
+                for name, parameter in self.model.named_parameters():
+                    if weights[name].dtype != parameter.dtype:  # torch converts them
+                        raise ValueError(f"weights of another type in {name}")
             load_moments(self.optimizer, state["moments"])
             is_same = len(state["random"]) == group.world_size
             restore_random_state(state["random"][group.rank if is_same else 0], self.device)
