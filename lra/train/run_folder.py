@@ -106,7 +106,7 @@ class RunFolder:
         self._lock = (self.path / "lock").stat().st_ino
 
     def resume(self, record: RunRecord | None, fault: str | None = None) -> RunState | None:
-        """Load the newest valid checkpoint, and drop what was logged after it; see `load_newest`."""
+        """Load the newest valid checkpoint by `load_newest`, and drop what was logged after it."""
         state = load_newest(self.checkpoints, fault)
         if state is not None:
             self._require_same(state["identity"])
