@@ -19,6 +19,7 @@ from conftest import tiny_settings
 from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.runtime.environment import set_arithmetic
+from lra.train.metrics import WARMUP_STEPS
 from lra.train.scores import Score
 from lra.train.trainer import Diverged, Trainer
 from models.ops.reference import KERNEL_CHOICE
@@ -228,6 +229,18 @@ def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.Mo
     assert load_record(path).best_step == 10
 
 
+def test_of_equal_validations_the_first_is_the_best(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(dataset)
+    score = trainer.score("val", lambda: None)
+    monkeypatch.setattr(trainer, "score", lambda *_: score)
+    for _ in range(2):
+        trainer.train_step()
+        trainer.validate(lambda: None)
+    assert trainer.best is not None and trainer.best["step"] == 1
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_precision_reaches_the_matrix_products(dataset: Dataset, precision: str) -> None:
     trainer = trainer_of(dataset, f"train.precision={precision}")
@@ -268,6 +281,7 @@ def test_a_run_of_minutes_ends_when_they_are_over_and_its_schedule_with_it(
             validated.append(trainer.step)
             trainer.validate(lambda: None)
     assert (trainer.step, trainer.metrics.seconds) == (12, 6.0)  # half a second each
+    assert trainer.metrics.step_seconds == [0.5] * (12 - WARMUP_STEPS)
     assert set(expected) <= {12, 13}
     assert rates[0] < 0.01 * trainer.train_config.lr
     assert validated == [3, 6, 9, 12]

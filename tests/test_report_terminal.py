@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lra.report.compare import compare
 from lra.report.data import Data
@@ -86,6 +87,13 @@ def test_the_interval_of_several_seeds_covers_their_spread() -> None:
     assert 0.9 < np.mean([found.low <= 0 <= found.high for found in over_seeds]) < 1
     one_seed = np.mean([found.low <= 0 <= found.high for found in over_examples])
     assert one_seed < 0.9, "which one seed cannot know"
+
+
+def test_two_seeds_have_one_degree_of_freedom_or_more() -> None:
+    """The interval and p are those of t with one degree, though the examples suggest fewer."""
+    found = compare([np.array([1] * 9 + [0] * 11), np.array([0] * 12 + [1] * 8)], np.zeros((2, 20)))
+    error = (found.high - found.difference) / stats.t.ppf(0.975, 1)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(found.difference / error, 1))
 
 
 def test_one_seed_has_an_exact_test() -> None:
