@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,6 +27,18 @@ OWN_SETTINGS = {
     "tnn": ["mixer.decay=0.9", "mixer.decay_learned=true"],
     "ski-tnn": ["mixer.num_inducing_points=16"],
 }
+
+
+@pytest.fixture(autouse=True)
+def signs_of_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fix what versions of NumPy choose in different ways."""
+
+    def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = real_eigh(matrix)
+        return values, vectors * np.abs(vectors[-1]) / vectors[-1]
+
+    real_eigh = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", eigh)
 
 
 @pytest.mark.parametrize(("task", "mixer"), dict.fromkeys(CASES))
