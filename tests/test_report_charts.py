@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def test_points_have_the_numbers_of_their_runs_on_each_device(tmp_path: Path) ->
     svg = figure.svg()
     assert {*by_row, "test accuracy, %", "parameters"} <= texts_in(svg)
     assert svg == figure.svg(), "equal bytes"
+
+    def digest(factor: float) -> str:
+        points = [point | {"score": point["score"] * factor} for point in chart.points]
+        return replace(figure, chart=replace(chart, points=points)).digest
+
+    assert digest(1 + 1e-15) == figure.digest != digest(1 + 1e-5), "last digits do not count"
 
 
 def test_a_figure_of_lines_has_a_legend_and_a_file(tmp_path: Path) -> None:

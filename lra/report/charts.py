@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -111,7 +112,7 @@ def _costs(devices: Sequence[str], cells: Sequence[Cell]) -> Point:
         ]
         for name, field, of_seeds, of_tasks in (
             ("speed", "steps_per_second", statistics.median, statistics.geometric_mean),
-            ("minutes", "train_seconds", statistics.median, lambda values: sum(values) / 60),
+            ("minutes", "train_seconds", statistics.median, lambda values: math.fsum(values) / 60),
             ("memory", "peak_memory_mib", max, max),
         ):
             values = [[v for run in group if (v := getattr(run, field))] for group in groups]

@@ -143,8 +143,16 @@ class Figure:
 
     @property
     def digest(self) -> str:
-        """Return a hash of the numbers that are drawn, for the names of files."""
-        return hashlib.sha256(repr((self.chart, self.title)).encode()).hexdigest()[:8]
+        """Return a hash of the numbers that are drawn, for the names of files.
+
+        Numbers are rounded: their last digits differ between processors and versions of Python.
+        """
+        points = [
+            {name: f"{v:.6g}" if isinstance(v, float) else v for name, v in point.items()}
+            for point in self.chart.points
+        ]
+        rounded = replace(self.chart, points=points)
+        return hashlib.sha256(repr((rounded, self.title)).encode()).hexdigest()[:8]
 
     @property
     def drawn_points(self) -> list[dict[str, Any]]:

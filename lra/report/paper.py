@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -123,7 +124,7 @@ def _choose_rows(board: Board, words: Sequence[str], columns: Sequence[str]) -> 
     def order(name: str) -> tuple[object, ...]:
         means = [cell.entry().value for task, cell in board.rows[name].items() if task in tasks]
         known = [mean for mean in means if mean is not None]
-        return -len(known), -sum(known), name
+        return -len(known), -math.fsum(known), name
 
     usual = [name for name, cells in board.rows.items() if is_at_preset(cells)]
     changed = [name for name in board.rows if name not in usual]
