@@ -9,7 +9,7 @@ import torch
 
 from tasks.base import NOT_SCORED, Split, TaskInfo
 from tasks.batch import Batch
-from tasks.splits import as_tensor, check_tokens, list_places, send_together
+from tasks.splits import as_tensor, check_tokens, list_places, send_together, take
 
 
 class NextToken(Split):
@@ -73,9 +73,9 @@ class NextToken(Split):
             list_places(self.starts[indices], lengths),
             list_places(np.cumsum(lengths) - lengths, self.skipped[indices]),
         )
-        labels = self.tokens[where + 1].long()
+        labels = take(self.tokens, where + 1)
         labels[unscored] = NOT_SCORED
-        return Batch(self.tokens[where].long(), torch.from_numpy(lengths[:, None]), labels)
+        return Batch(take(self.tokens, where), torch.from_numpy(lengths[:, None]), labels)
 
     def count_targets(self, indices: np.ndarray) -> int:
         """See `Split.count_targets`."""

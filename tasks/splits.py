@@ -26,6 +26,8 @@ MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""
 CONVERTED = {torch.uint16: torch.int32, torch.uint32: torch.int32}
 """Types that a GPU hardly supports, and those that they become there."""
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32}
+"""Types that older versions of torch cannot index on a CPU, and signed types of the same size."""
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
@@ -33,6 +35,16 @@ def as_tensor(array: np.ndarray) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
+
+
+def take(stored: Tensor, where: Tensor) -> Tensor:
+    """Take stored inputs by their indices, (positions,).
+
+    Returns: (positions,) int64 tokens, or (positions, channels) float32.
+    """
+    indexable = stored.view(SIGNED.get(stored.dtype, stored.dtype))
+    taken = indexable[where].view(stored.dtype)
+    return taken if taken.is_floating_point() else taken.long()
 
 
 def send_together(device: torch.device, *arrays: np.ndarray) -> tuple[Tensor, ...]:
@@ -148,9 +160,9 @@ class PackedSequences(Split):
         where = torch.arange(total, device=shift.device)
         where += shift.repeat_interleave(counts, output_size=total)
         # End tokens are not stored, so the place of the last one may be past the end.
-        inputs = self.tokens[where.clamp_(max=len(self.tokens) - 1)]
+        inputs = take(self.tokens, where.clamp_(max=len(self.tokens) - 1))
         if inputs.ndim == 1:
-            inputs = inputs.long() + sequences.first_id
+            inputs += sequences.first_id
         if sequences.end_token is not None:
             inputs[stops - 1] = sequences.end_token
         return inputs, torch.from_numpy(lengths.reshape(which.shape)), *sent
