@@ -43,7 +43,8 @@ class RationalConvolution(LongConvolution):
     impulse response, summed over all periods: k[l] = h[l] + h[l + period] + ... for poles inside
     the unit circle. It is finite wherever a(z) has no zero at such a root, for poles outside of the
     circle, too, which nothing rules out. The period is max_length, so that padding changes no
-    kernel. The released code has that of the batch.
+    kernel. In the released code it is `trunc_len`, which its settings for the benchmark set to the
+    same length.
     """
 
     def __init__(self, context: MixerContext, *, copies: int, state_size: int) -> None:

@@ -1,7 +1,9 @@
 """The states of Mamba-3: a trapezoidal rule, and rotations that stand for complex poles.
 
 Lahoti et al., "Mamba-3: Improved Sequence Modeling using State Space Principles", 2026
-(arXiv:2603.15569), section 3. What the paper leaves open follows fla-org/flash-linear-attention.
+(arXiv:2603.15569), section 3. What the paper leaves open follows fla-org/flash-linear-attention,
+such as softplus for the rates of decay. Since state-spaces/mamba@c69aaab, the authors' own code
+computes these rates by another function, `heavy_tail_activation`.
 
 Symbols of the paper and their names here: with a time step Delta, A Delta is -decay, lambda Delta
 is entering, (1 - lambda) Delta is carried, and theta Delta is turns.
