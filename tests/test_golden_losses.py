@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from conftest import ROOT
 from lra.config.registry import MIXERS, TASKS
@@ -30,8 +31,11 @@ OWN_SETTINGS = {
 
 
 @pytest.fixture(autouse=True)
-def signs_of_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fix what versions of NumPy choose in different ways."""
+def equal_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fix what processors, and versions of NumPy and torch, choose in different ways.
+
+    These are the signs of eigenvectors, and which random numbers truncated normal ones are made of.
+    """
 
     def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = real_eigh(matrix)
@@ -39,6 +43,8 @@ def signs_of_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real_eigh = np.linalg.eigh
     monkeypatch.setattr(np.linalg, "eigh", eigh)
+    draw = lambda tensor, deviation: nn.init.normal_(tensor, std=deviation)  # noqa: E731
+    monkeypatch.setattr("models.s5.draw_truncated_normal", draw)
 
 
 @pytest.mark.parametrize(("task", "mixer"), dict.fromkeys(CASES))

@@ -91,7 +91,8 @@ def test_the_interval_of_several_seeds_covers_their_spread() -> None:
 
 def test_two_seeds_have_one_degree_of_freedom_or_more() -> None:
     """The interval and p are those of t with one degree, though the examples suggest fewer."""
-    found = compare([np.array([1] * 9 + [0] * 11), np.array([0] * 12 + [1] * 8)], np.zeros((2, 20)))
+    first = [np.array([1] * 9 + [0] * 11), np.array([0] * 12 + [1] * 8)]
+    found = compare(first, [np.zeros(20)] * 2)
     error = (found.high - found.difference) / stats.t.ppf(0.975, 1)
     assert found.p_value == pytest.approx(2 * stats.t.sf(found.difference / error, 1))
 
