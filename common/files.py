@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import stat
 import time
@@ -49,6 +50,32 @@ def stream_atomically(path: Path, write: Callable[[IO[bytes]], Path]) -> Path:
             temporary.unlink(missing_ok=True)
 
 
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file whose place a user names: a link is followed, and what is no file written into.
+
+    Raises: OSError naming the file; also for a pipe that nothing reads.
+    """
+    final = Path(os.path.realpath(path))
+    with name_file_in_errors(path):
+        try:
+            # A descriptor in /proc may have a file that no name leads to.
+            is_file = stat.S_ISREG(path.stat().st_mode) and final.samefile(path)
+        except FileNotFoundError:
+            is_file = not path.exists()
+        if is_file:
+            remove_leftovers(final.parent, glob.escape(final.name))
+            return write_atomically(final, content)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            raise OSError(error.errno, "nothing reads from this pipe", str(path)) from None
+        os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+
+
 @contextlib.contextmanager
 def open_to_append(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file to append to, made where it is missing; links and pipes are refused.
@@ -73,11 +100,16 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left of files that they wrote into a folder."""
-    for path in folder.glob(".*.tmp"):
+def remove_leftovers(folder: Path, name: str = "*", *, age: float = STALE_SECONDS) -> None:
+    """Remove what killed processes left of files that they wrote into a folder.
+
+    Args:
+        name: pattern of the only files' names.
+        age: seconds since they wrote; 0 if a lock keeps others from writing there.
+    """
+    for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(OSError):  # another process removes it, too
-            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+            if time.time() - path.lstat().st_mtime >= age:
                 path.unlink()
 
 

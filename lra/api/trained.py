@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from common.errors import UnknownName, UserError
-from common.files import write_atomically
+from common.files import write_output
 from lra.api.arguments import AnyPath, Indices, check_arguments
 from lra.api.recompose import find_changed_code, recompose
 from lra.classifier.classifier import Classifier
@@ -159,7 +159,7 @@ class TrainedRun:
         # Copies, as tied weights share memory, which the format cannot say.
         weights = {name: w.cpu().clone() for name, w in self.model.state_dict().items()}
         content = save(weights, {**names, "settings": json.dumps(settings)})
-        write_atomically(Path(path), content)
+        write_output(Path(path), content)
 
     @check_arguments
     def logits(self, split: str = "test", indices: Indices = None) -> np.ndarray:

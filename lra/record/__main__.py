@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from common.files import write_atomically
+from common.files import write_output
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.merge import merge_results
@@ -115,7 +115,7 @@ def export(options: argparse.Namespace) -> list[str]:
     if options.csv is None:
         write_out(frame.to_csv(index=False))
     else:
-        write_atomically(options.csv, frame.to_csv(index=False).encode())
+        write_output(options.csv, frame.to_csv(index=False).encode())
     return faults
 
 
