@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import glob
 import os
 import stat
@@ -11,8 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
-
-from filelock import FileLock, Timeout
 
 STALE_SECONDS = 3600
 """Age from which the temporary file of a write is that of a process that was killed."""
@@ -90,13 +89,17 @@ def open_to_append(path: Path) -> Iterator[IO[bytes]]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process holds a lock file."""
-    if not path.exists():
+    """Whether another process holds a lock file, which is only read; False if it cannot be."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
         return False
     try:
-        FileLock(path).acquire(timeout=0).lock.release()
-    except Timeout:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(descriptor)
     return False
 
 

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NoReturn
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from common.errors import DataError, KnownError, describe
 MIB = 2**20
 LARGEST_TEXT = 16 * MIB
 """Most bytes of a file that is read as a whole, unless another number is given."""
+MOST_GROWTH = 40
+"""Most times its size that a large compressed file may unpack to; text has up to 20."""
 
 
 def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
@@ -57,6 +59,19 @@ def read_text(path: Path, *, largest: int = LARGEST_TEXT) -> str:
         return read_regular(path, largest=largest).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text: {error}") from None
+
+
+def most_unpacked(size: int) -> int:
+    """Return the most bytes that a compressed file of a size in bytes may unpack to."""
+    return 32 * MIB + MOST_GROWTH * size
+
+
+def refuse_growth(path: Path) -> NoReturn:
+    """Raise the DataError for a file that unpacks to more than `most_unpacked`."""
+    size = path.stat().st_size
+    raise DataError(
+        f"{path} has {size:,} bytes and unpacks to more than {most_unpacked(size):,}; refused"
+    )
 
 
 def map_array(path: Path) -> np.ndarray:

@@ -23,7 +23,7 @@ from tasks.preparation import Build
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME, SPLITS, read_table
+from tasks.sources.parquet import NAME, SPLITS, read_examples
 from tasks.sources.releases import Release, choose_rows
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
@@ -196,7 +196,7 @@ def _read_rows(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
     """
     for split in SPLITS:
         texts: tuple[list[bytes], ...] = ([], [])
-        for text, label in read_table(path, split, "text", len(_CLASSES)):
+        for text, label in read_examples(path, split, "text", len(_CLASSES)):
             texts[label].append(text)
         for label, found in enumerate(texts):
             for row, text in enumerate(found):

@@ -18,7 +18,7 @@ from lra.api.arguments import AnyPath, Indices, check_arguments
 from lra.api.recompose import find_changed_code, recompose
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from lra.record.packed import has_file
+from lra.record.packed import read_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, set_arithmetic
 from lra.train.checkpoint import read_newest
@@ -241,11 +241,13 @@ def load(
     if folder.name == "result.json":
         folder = folder.parent
     path = folder / "result.json"
-    if not has_file(path):
+    try:
+        read_file(path)
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{folder}: there is no {path.name}, expected the folder of a run, "
             f"results/runs/TASK/MIXER/RUN (python -m lra.record list names them)"
-        )
+        ) from None
     record, folder = load_record(path), folder.absolute()
     changed = None if trust_code else find_changed_code(folder, record)
     if changed is not None:

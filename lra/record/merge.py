@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
 from common.errors import UserError
-from common.files import write_atomically
+from common.files import is_locked, remove_leftovers, write_atomically
+from common.untrusted import most_unpacked
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.packed import PACK, has_file, read_file, read_pack
+from lra.record.packed import PACK, file_on_disk, has_file, pack_faults, read_file, read_pack
 from lra.record.run import RUNS, read_runs
 from lra.record.run_files import LARGEST_METRICS
 
@@ -24,9 +25,8 @@ COPIED = (
     "metrics.jsonl",
     "internals.jsonl",
     "predictions.csv",
-    RECORD,
 )
-"""Files of a run that are copied; the record comes last, as a run without one is no run."""
+"""Files of a run that are copied before its record, as a run without one is no run."""
 
 
 def merge_results(
@@ -44,56 +44,88 @@ def merge_results(
     Returns: how many were copied, how many were already there, and the faults of unreadable files.
     Raises: UserError listing what the target has with another record, and for an unknown run.
     """
-    places, faults = _list_records(target, None)
-    roots = dict.fromkeys(places, target)
+    records: dict[Path, tuple[Path, bytes]] = {}
     conflicts: list[str] = []
-    present = 0
+    faults: list[str] = []
+    count = 0
     for folder in folders:
-        found, more = _list_records(folder, "merge", runs)
+        places, more = _list_records(folder, runs)
         faults += more
-        for place in found:
-            is_taken = place not in roots and not packed and _is_taken(target / place)
-            root = roots.setdefault(place, target if is_taken else folder)
-            if root == folder:
-                continue
-            if is_taken or read_file(root / place) != read_file(folder / place):
-                conflicts.append(f"{folder / place} and {root / place}")
-            present += 1
+        for place in places:
+            if (content := _read_within(folder, place, faults)) is not None:
+                root, other = records.setdefault(place, (folder, content))
+                conflicts += [f"{folder / place} and {root / place}"] * (other != content)
+                count += 1
+    _refuse(conflicts)
+    target.mkdir(parents=True, exist_ok=True)
+    with FileLock(target / ".merge.lock"):
+        remove_leftovers(target, age=0)
+        faults += pack_faults(target)
+        new = {}
+        for place, (root, content) in records.items():
+            if has_file(target / place):
+                same = read_file(target / place) == content
+                conflicts += [f"{root / place} and {target / place}"] * (not same)
+            elif not packed and _is_taken(target / place):
+                conflicts.append(f"{root / place} and {target / place}")
+            else:
+                new[place] = root, content
+        _refuse(conflicts)
+        files = _read_files(new, faults)
+        if not packed:
+            for file, content in files:
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+                remove_leftovers((target / file).parent, age=0)
+                write_atomically(target / file, content)
+        elif new:
+            old = read_pack(target)
+            added = {file.as_posix(): content for file, content in files}
+            _refuse([name for name, one in added.items() if old.get(name, one) != one])
+            write_pack(target, {**old, **added})
+    return len(new), count - len(new), [*dict.fromkeys(faults)]
+
+
+def _refuse(conflicts: Sequence[str]) -> None:
     if conflicts:
         raise UserError(
             f"nothing was merged, as these have the same name and different records: "
             f"{'; '.join(conflicts)}; keep one of each"
         )
-    new = {place: root for place, root in roots.items() if root != target}
-    contents = (
-        (place.with_name(name), read_file(root / place.with_name(name), largest=LARGEST_METRICS))
-        for place, root in new.items()
-        for name in (COPIED if place.name == RECORD else [place.name])
-        if has_file(root / place.with_name(name))
-    )
-    target.mkdir(parents=True, exist_ok=True)
-    with FileLock(target / ".merge.lock"):
-        if packed:
-            added = {file.as_posix(): content for file, content in contents}
-            write_pack(target, {**read_pack(target), **added})
-        else:
-            for file, content in contents:
-                (target / file).parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(target / file, content)
-    return len(new), present, faults
 
 
-def _list_records(
-    folder: Path, flag: str | None, runs: Collection[str] = ()
-) -> tuple[list[Path], list[str]]:
+def _read_within(root: Path, place: Path, faults: list[str]) -> bytes | None:
+    """Read a file of a results folder; None, and a fault, for one that a link has elsewhere."""
+    file = file_on_disk(root / place)
+    if not file.resolve().is_relative_to(root.resolve()):
+        faults.append(f"{file} is a link out of {root}, or in a folder that is one")
+        return None
+    return read_file(root / place, largest=LARGEST_METRICS)
+
+
+def _read_files(
+    records: Mapping[Path, tuple[Path, bytes]], faults: list[str]
+) -> Iterator[tuple[Path, bytes]]:
+    """Read the files to copy with records, by their places in a results folder."""
+    for place, (root, record) in records.items():
+        for file in map(place.with_name, COPIED if place.name == RECORD else ()):
+            content = _read_within(root, file, faults) if has_file(root / file) else None
+            if content is not None:
+                yield file, content
+        yield place, record
+
+
+def _list_records(folder: Path, runs: Collection[str]) -> tuple[list[Path], list[str]]:
     """List the records of all kinds in a results folder, or those of some runs, and the faults."""
-    every, faults = read_runs(folder, flag)
+    every, faults = read_runs(folder, "merge")
     names = [f"{one.task}/{one.mixer}/{one.run_id}" for _, one in every]
     if missing := [name for name in runs if name not in names]:
         raise UserError(f"there is no run {folder / RUNS / missing[0]}, or it has no result")
     places: list[Path] = []
     for name in runs or names:
         place = Path(RUNS, name)
+        if is_locked(folder / place / "lock"):
+            faults.append(f"{folder / place}: another process is at work on it")
+            continue
         evaluated, more = evaluations_of(folder / place)
         places += [place / RECORD, *(place / one.path for one in evaluated)]
         faults += more
@@ -120,8 +152,8 @@ def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
         "name": [path.name for path in places],
         "content": [files[path.as_posix()] for path in places],
     }
-    buffer = io.BytesIO()
-    pq.write_table(
-        pa.table(columns), buffer, compression="zstd", compression_level=19, use_dictionary=False
-    )
+    table, buffer = pa.table(columns), io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", compression_level=19, use_dictionary=False)
+    if 2 * table.nbytes > most_unpacked(buffer.tell()):  # nobody would read it
+        pq.write_table(table, buffer := io.BytesIO(), compression="none", use_dictionary=False)
     write_atomically(results_dir / PACK, buffer.getvalue())

@@ -1,7 +1,8 @@
 """Many small files in one: a results folder may keep the files of its runs in `runs.parquet`.
 
 It is a table with a row for each file: folder and name, as they were in the results folder, and the
-content. The files of a run are read in the same way whether they are packed or not.
+content. The files of a run are read in the same way whether they are packed or not. Files are
+looked for as if a damaged pack were not there; `pack_faults` names it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,25 @@ import fnmatch
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
+from common.errors import DataError
+from common.tables import read_table
 from common.untrusted import LARGEST_TEXT, explain_errors, read_regular
 
 PACK = "runs.parquet"
 """The packed files of a results folder."""
+
+
+class _Pack(NamedTuple):
+    files: dict[str, bytes]
+    """Contents by path."""
+    folders: dict[str, list[str]]
+    """Names of the files of each folder."""
+    fault: str = ""
+
+
+_NO_PACK = _Pack({}, {})
 
 
 def read_file(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
@@ -25,9 +40,14 @@ def read_file(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
     try:
         return read_regular(path, largest=largest)
     except (FileNotFoundError, NotADirectoryError):
-        for pack, name in _packs_above(path):
-            if name in (files := read_pack(pack.parent)):
-                return files[name]
+        for results_dir, name in _packs_above(path):
+            if (content := read_pack(results_dir).get(name)) is not None:
+                if len(content) > largest:
+                    raise DataError(
+                        f"{path} has {len(content):,} bytes, expected at most {largest:,}; is it "
+                        f"another file?"
+                    ) from None
+                return content
         raise
 
 
@@ -41,7 +61,7 @@ def file_on_disk(path: Path) -> Path:
     if path.is_file():
         return path
     packs = _packs_above(path)
-    return next((pack for pack, name in packs if name in read_pack(pack.parent)), path)
+    return next((folder / PACK for folder, name in packs if name in _open(folder).files), path)
 
 
 def list_files(folder: Path, pattern: str) -> list[Path]:
@@ -51,17 +71,27 @@ def list_files(folder: Path, pattern: str) -> list[Path]:
         pattern: of their paths within the folder: "runs/*/*/*/result.json".
     """
     found = set(folder.glob(pattern))
-    for pack, relative in _packs_above(folder):
-        whole = PurePosixPath(relative, pattern).as_posix()
-        found |= {pack.parent / name for name in fnmatch.filter(read_pack(pack.parent), whole)}
+    for results_dir, relative in _packs_above(folder):
+        whole, pack = PurePosixPath(relative, pattern), _open(results_dir)
+        above = whole.parent.as_posix()
+        folders = fnmatch.filter(pack.folders, above) if "*" in above else [above]
+        for one in folders:
+            names = fnmatch.filter(pack.folders.get(one, ()), whole.name)
+            found |= {results_dir / one / name for name in names}
     return sorted(found)
 
 
+def pack_faults(results_dir: Path) -> list[str]:
+    """Say what is wrong with the packed files of a results folder; empty if nothing."""
+    fault = _open(results_dir).fault
+    return [fault] if fault else []
+
+
 def _packs_above(path: Path) -> Iterator[tuple[Path, str]]:
-    """Find the packs that a file or folder may be in, and its path in there."""
+    """Find the results folders with packs that a file or folder may be in, and its path there."""
     for parent in [path, *path.parents][:6]:
         if (parent / PACK).is_file():
-            yield parent / PACK, path.relative_to(parent).as_posix()
+            yield parent, path.relative_to(parent).as_posix()
 
 
 def read_pack(results_dir: Path) -> Mapping[str, bytes]:
@@ -69,17 +99,36 @@ def read_pack(results_dir: Path) -> Mapping[str, bytes]:
 
     Raises: DataError for a damaged pack.
     """
-    pack = results_dir / PACK
-    if not pack.is_file():
-        return {}
-    facts = pack.stat()
-    return _read(pack, facts.st_mtime_ns, facts.st_size)
+    pack = _open(results_dir)
+    if pack.fault:
+        raise DataError(pack.fault)
+    return pack.files
+
+
+def _open(results_dir: Path) -> _Pack:
+    path = results_dir / PACK
+    if not path.is_file():
+        return _NO_PACK
+    facts = path.stat()
+    return _read(path, facts.st_mtime_ns, facts.st_size)
 
 
 @functools.lru_cache(maxsize=16)
-def _read(pack: Path, *_version: int) -> Mapping[str, bytes]:
-    import pyarrow.parquet as pq
-
-    with explain_errors(str(pack), "get it again from the repository"):
-        rows = pq.ParquetFile(pack).read().to_pylist()
-        return {f"{row['folder']}/{row['name']}": row["content"] for row in rows}
+def _read(path: Path, *_version: int) -> _Pack:
+    files: dict[str, bytes] = {}
+    folders: dict[str, list[str]] = {}
+    try:
+        with explain_errors(str(path), "get it again from the repository"):
+            for folder, name, content in read_table(path, ["folder", "name", "content"]):
+                place = "/".join((folder, name))
+                if "/" in name or not {"", ".", ".."}.isdisjoint(place.split("/")):
+                    raise ValueError(f"{place!r} is no path in a results folder")
+                if type(content) is not bytes:
+                    raise ValueError(f"{place} has no content")
+                if place in files:
+                    raise ValueError(f"it has {place} twice")
+                files[place] = content
+                folders.setdefault(folder, []).append(name)
+    except (DataError, OSError) as error:
+        return _Pack({}, {}, str(error))
+    return _Pack(files, folders)

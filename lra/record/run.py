@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from common.errors import UserError
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
+from lra.record.packed import pack_faults
 from lra.record.schema import (
     Amount,
     Count,
@@ -239,5 +240,5 @@ def read_runs(
         own = {_place(one): one.status for one in records}
         runs = [pair for pair in runs if own.get(_place(pair[1])) not in ("done", pair[1].status)]
         runs += [(folder / _place(record), record) for record in records]
-        faults += more
+        faults += [*more, *pack_faults(folder)]
     return runs, faults

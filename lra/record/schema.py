@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -11,7 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from common.errors import KnownError, UserError, explain_fault
 from common.files import write_atomically
 from common.strict_yaml import plain
-from lra.record.packed import list_files, read_file
+from lra.record.packed import list_files, pack_faults, read_file
+
+logger = logging.getLogger(__name__)
 
 Status = Literal["done", "stopped", "diverged", "oom"]
 """How a run ended."""
@@ -71,6 +74,13 @@ def shipped_dir(results_dir: Path) -> Path:
     """
     within = results_dir / SHIPPED
     return within if within.is_dir() or results_dir.name == SHIPPED else SHIPPED_RESULTS
+
+
+def warn_of_packs(results_dir: Path) -> None:
+    """Log what is wrong with the packed files that are shown with a results folder."""
+    for folder in {shipped_dir(results_dir), results_dir}:
+        for fault in pack_faults(folder):
+            logger.warning(f"left out: {fault}")
 
 
 def is_shipped(path: Path, results_dir: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
-from lra.record.schema import is_shipped, select_sections
+from lra.record.schema import is_shipped, select_sections, warn_of_packs
 from lra.record.scores import unit_of, wilson_interval
 from lra.report.published import describe_published
 from lra.runtime.cli import command_words
@@ -34,6 +34,7 @@ def write_screen(
     The flags of its command beside its settings are `flags`.
     """
     folder = folder_of(results_dir, record)
+    warn_of_packs(results_dir)
     others = [
         (place, run)
         for place, run in read_runs(results_dir, shipped=True, task=record.task)[0]

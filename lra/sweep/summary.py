@@ -9,6 +9,7 @@ from pathlib import Path
 
 from common.progress import duration
 from lra.record.run import RunRecord
+from lra.record.schema import warn_of_packs
 from lra.report.data import Data
 from lra.report.screen import summarize
 from lra.runtime.tables import MISSING, cut, plain_table
@@ -95,6 +96,7 @@ def write_results(states: Sequence[RunState], results_dir: Path) -> str:
     done = {one.record.run_id for one in states if one.record is not None}
     if not done:
         return ""
+    warn_of_packs(results_dir)
     data = Data(results_dir, lambda record: isinstance(record, RunRecord) and record.run_id in done)
     return f"\n{summarize(data)}"
 

@@ -15,7 +15,7 @@ import numpy as np
 from common.errors import DataError
 from common.untrusted import decode_png, explain_errors
 from tasks.sources.archives import walk
-from tasks.sources.parquet import SPLITS, read_table
+from tasks.sources.parquet import SPLITS, read_examples
 
 TRAIN_FILES = 5
 SIDE = 32
@@ -50,7 +50,7 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
     if path.suffix == ".parquet":
-        return _read_tables(path)
+        return _read_exampless(path)
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
         found[int(match[1] or 0)] = _read_batch(file, f"{path}/{match.string}")
@@ -68,7 +68,7 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def _read_tables(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _read_exampless(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read Parquet files.
 
     Hugging Face has the training batches in the order of the official archive, with the fourth
@@ -78,7 +78,7 @@ def _read_tables(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     for split in SPLITS:
         pixels: list[np.ndarray] = []
         classes: list[int] = []
-        for content, label in read_table(path, split, "img", NUM_CLASSES):
+        for content, label in read_examples(path, split, "img", NUM_CLASSES):
             shown = f"{path.parent}: image {len(pixels)} of {split}"
             pixels.append(decode_png(content, shown, SIDE, "RGB"))
             classes.append(label)

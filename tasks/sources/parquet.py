@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import DataError
+from common.tables import read_table
 from common.untrusted import explain_errors, open_regular
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def accept_table(path: Path, column: str) -> Path | None:
     return None
 
 
-def read_table(path: Path, split: str, column: str, classes: int) -> Iterator[tuple[bytes, int]]:
+def read_examples(path: Path, split: str, column: str, classes: int) -> Iterator[tuple[bytes, int]]:
     """Read the examples of a split, in the order of its files and rows.
 
     Args:
@@ -54,24 +55,16 @@ def read_table(path: Path, split: str, column: str, classes: int) -> Iterator[tu
     Yields: the text in UTF-8 or the file of an image, and its label.
     Raises: DataError for files that are missing, damaged or of another kind.
     """
-    import pandas as pd
-
     files = list_tables(path, split)
     if not files:
         raise DataError(f"{path.parent} lacks {split}*.parquet; put it beside {path.name}")
     for name in files:
-        with (
-            open_regular(name) as file,
-            explain_errors(f"{name}", "get it anew, or move it out of the data folder"),
-        ):
-            table = pd.read_parquet(file, columns=[column, "label"])
-        rows = zip(table[column].tolist(), table["label"].tolist(), strict=True)
-        for number, (content, label) in enumerate(rows):
-            if type(label) is not int or not 0 <= label < classes:
-                raise DataError(
-                    f"{name}: row {number} has label {label}, expected 0 to {classes - 1}"
-                )
-            inner = content.get("bytes") if isinstance(content, dict) else content
-            if not isinstance(inner, (bytes, str)):
-                raise DataError(f"{name}: row {number} has no {column}")
-            yield (inner.encode() if isinstance(inner, str) else inner), label
+        with explain_errors(f"{name}", "get it anew, or move it out of the data folder"):
+            for number, (content, label) in enumerate(read_table(name, [column, "label"])):
+                if type(label) is not int or not 0 <= label < classes:
+                    raise DataError(
+                        f"{name}: row {number} has label {label}, expected 0 to {classes - 1}"
+                    )
+                if not isinstance(content, (bytes, str)):
+                    raise DataError(f"{name}: row {number} has no {column}")
+                yield (content.encode() if isinstance(content, str) else content), label

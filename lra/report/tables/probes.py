@@ -76,11 +76,13 @@ def probes(data: Data) -> list[Probe]:
 def _make_probe(data: Data, runs: Sequence[RunRecord], names: RowNames) -> Probe:
     by_data = group_by(runs, lambda run: (run.data.source, run.data.fingerprint))
     written, differing = _name_variants([group[0] for group in by_data.values()])
-    variants = {
-        ", ".join(filter(None, [name, budget])) or "accuracy": group
-        for name, same_data in zip(written, by_data.values(), strict=True)
-        for budget, group in group_by(same_data, _budget_of(same_data)).items()
-    }
+    variants: dict[str, Sequence[RunRecord]] = {}
+    for name, same_data in zip(written, by_data.values(), strict=True):
+        for budget, group in group_by(same_data, _budget_of(same_data)).items():
+            variant = ", ".join(filter(None, [name, budget])) or "accuracy"
+            while variant in variants:  # texts of different settings or data may be equal
+                variant += f" ({group[0].data.source})"
+            variants[variant] = group
     variant_of = {data.path(run): name for name, group in variants.items() for run in group}
     rows = arrange(
         runs,
