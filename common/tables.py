@@ -23,17 +23,18 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 
     Raises: DataError for more than `most_unpacked`; errors of many kinds for a damaged file.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
+    from pyarrow import types
 
     left = most = most_unpacked(path.stat().st_size)
     with open_regular(path) as file, open_regular(path) as pages:
         table = pq.ParquetFile(file, buffer_size=2**20, pre_buffer=False)
+        refused = types.is_nested, types.is_fixed_size_binary, types.is_dictionary
         kinds = {name: table.schema_arrow.field(name).type for name in columns}
-        images = {name for name, kind in kinds.items() if pa.types.is_struct(kind)}
+        images = {name for name, kind in kinds.items() if types.is_struct(kind)}
         kinds |= {name: kinds[name].field("bytes").type for name in images}
         for name, kind in kinds.items():
-            if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
+            if any(is_kind(kind) for is_kind in refused):
                 raise TypeError(f"{name} is {kind}, expected text, bytes or numbers")
         leaves = [f"{name}.bytes" if name in images else name for name in columns]
         sizes = list(_page_sizes(pages, table.metadata, leaves))
@@ -43,7 +44,7 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rows = max(1, min(MOST_ROWS, most // max(1, *sizes, 1)))
         for batch in table.iter_batches(rows, columns=leaves):
             found = (batch.column(name) for name in columns)
-            cells = [c.field("bytes") if pa.types.is_struct(c.type) else c for c in found]
+            cells = [c.field("bytes") if types.is_struct(c.type) else c for c in found]
             for row in zip(*cells, strict=True):
                 values = tuple(cell.as_py() for cell in row)
                 left -= ROW_BYTES + sum(len(v) for v in values if isinstance(v, (str, bytes)))

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import re
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,25 @@ def test_a_truncated_or_changed_archive_is_noticed(
             texts(path)
 
 
+@pytest.mark.parametrize("ending", ENDINGS[1:])
+def test_an_archive_that_grows_too_much_is_refused(tmp_path: Path, ending: str) -> None:
+    """Whether it has large files or many."""
+    path = tmp_path / f"x{ending}"
+    for count in (1, 40):
+        write_archive(path, {f"{i}.txt": bytes(40 * 2**20 // count) for i in range(count)})
+        with pytest.raises(DataError, match=r"bytes and unpacks to more than"):
+            texts(path, largest=10**9)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_header_must_not_be_large(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("a.txt")
+    member.type, member.size = kind, 2**21
+    (tmp_path / "x").write_bytes(member.tobuf() + bytes(2**22))
+    with pytest.raises(DataError, match="a header has 2,097,152 bytes"):
+        texts(tmp_path / "x")
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress, bz2.compress])
 def test_a_single_file_is_read_whole(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path, content = tmp_path / "text", b"some text " * 1000
@@ -62,3 +82,6 @@ def test_a_single_file_is_read_whole(tmp_path: Path, pack: Callable[[bytes], byt
     if pack is not bytes:
         with pytest.raises(EOFError):
             read_unpacked(path, largest=10_000)
+        path.write_bytes(pack(bytes(40 * 2**20)))
+        with pytest.raises(DataError, match=r"bytes and unpacks to more than"):
+            read_unpacked(path, largest=10**9)

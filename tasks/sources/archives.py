@@ -16,13 +16,13 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from tqdm.utils import CallbackIOWrapper
 
 from common.errors import DataError
 from common.progress import progress
-from common.untrusted import open_regular
+from common.untrusted import most_unpacked, open_regular, refuse_growth
 
 CHUNK = 2**20
 GIB = 2**30
@@ -91,12 +91,23 @@ def _archived(path: Path, wanted: re.Pattern[str]) -> Members:
         open_regular(path) as raw,
         progress(f"reading {path}", total=path.stat().st_size, unit="B") as bar,
     ):
-        yield from members(CallbackIOWrapper(bar.update, raw, "read"), wanted)
+        yield from members(path, CallbackIOWrapper(bar.update, raw, "read"), wanted)
 
 
-def _tar_members(raw: Any, wanted: re.Pattern[str]) -> Members:
-    stream = _decompress(raw)
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
+class _Member(tarfile.TarInfo):
+    """A file of a tar archive, whose name and other facts must not be large."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type not in tarfile.REGULAR_TYPES and found.size > CHUNK:
+            raise ValueError(f"a header has {found.size:,} bytes")
+        return found
+
+
+def _tar_members(path: Path, raw: Any, wanted: re.Pattern[str]) -> Members:
+    stream: Any = _Decompressed(path, raw)
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
         for member in archive:
             vars(archive)["members"] = []  # it would keep them all, to find them by name
             if wanted.search(member.name) and not member.isdir():
@@ -106,10 +117,14 @@ def _tar_members(raw: Any, wanted: re.Pattern[str]) -> Members:
         pass
 
 
-def _zip_members(raw: Any, wanted: re.Pattern[str]) -> Members:
+def _zip_members(path: Path, raw: Any, wanted: re.Pattern[str]) -> Members:
+    left = most_unpacked(path.stat().st_size)
     with zipfile.ZipFile(raw) as archive:
         for member in archive.infolist():
             if wanted.search(member.filename) and not member.is_dir():
+                left -= member.file_size
+                if left < 0:
+                    refuse_growth(path)
                 with archive.open(member) as file:
                     yield member.filename, member.file_size, file
 
@@ -129,7 +144,7 @@ def read_unpacked(path: Path, *, largest: int) -> bytes:
     """
     content = bytearray()
     with open_regular(path, largest=largest) as raw:
-        stream = _decompress(raw)
+        stream = _Decompressed(path, raw)
         while len(content) <= largest and (part := stream.read(CHUNK)):
             content += part
     if len(content) > largest:
@@ -137,11 +152,22 @@ def read_unpacked(path: Path, *, largest: int) -> bytes:
     return bytes(content)
 
 
-def _decompress(raw: Any) -> Any:
-    """Undo the compression of an open file, which its first bytes name."""
-    start = raw.peek(8)
-    openers = (opener for magic, opener in _OPENERS if start.startswith(magic))
-    return next(openers, lambda file: file)(raw)
+class _Decompressed:
+    """The content of a file, which undoes the compression that its first bytes name."""
+
+    def __init__(self, path: Path, raw: Any) -> None:
+        start = raw.peek(8)
+        openers = (opener for magic, opener in _OPENERS if start.startswith(magic))
+        self._stream = next(openers, lambda file: file)(raw)
+        self._path, self._left = path, most_unpacked(path.stat().st_size)
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes or fewer; raise DataError beyond `most_unpacked`."""
+        part = self._stream.read(size)
+        self._left -= len(part)
+        if self._left < 0:
+            refuse_growth(self._path)
+        return part
 
 
 def read_rows(file: IO[bytes], shown: str, *, longest: int) -> Iterator[list[bytes]]:
