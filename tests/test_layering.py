@@ -25,7 +25,7 @@ ORDER = (
     "tasks.cache", "tasks.batch", "tasks.random_words",
     "models", "models.layers", "models.base", "models.fast", "models.ops",
     "common", "common.threads", "common.progress", "common.strict_yaml",
-    "common.tensors", "common.tables", "common.untrusted", "common.files",
+    "common.spreadsheets", "common.tensors", "common.tables", "common.untrusted", "common.files",
     "common.errors", "common.options",
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it."""

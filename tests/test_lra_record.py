@@ -12,6 +12,7 @@ import pytest
 
 import lra
 from common.errors import UserError
+from common.spreadsheets import write_csv
 from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
@@ -122,11 +123,11 @@ def test_the_export_has_every_field_and_setting(
     assert main(["export", "--results-dir", str(loose), "--csv", str(link)]) == 0
     assert main(["export", "--results-dir", str(loose)]) == 0
     text = capsys.readouterr().out
-    assert file.read_text() == text == lra.records(loose).to_csv(index=False)
+    assert file.read_text() == text == write_csv(lra.records(loose))
     rows = {row["mixer"]: row for row in csv.DictReader(io.StringIO(text))}
     assert rows["tnn"]["overrides"] == "train.lr=0.5"
     assert [rows[name]["train.lr"] for name in ("tnn", "s4")] == ["0.5", ""]
-    assert rows["tnn"]["mixer.kind"] == "=a"
+    assert rows["tnn"]["mixer.kind"] == "'=a"
     assert {row["data.source"] for row in rows.values()} == {"generated"}
     assert {row["baselines.majority class"] for row in rows.values()} == {"17.0"}
     assert rows["tnn"]["path"] == str(folder_of(loose, RUN))

@@ -7,16 +7,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import report
 from conftest import ROOT
+from lra.record.__main__ import main as export
 from lra.record.run import folder_of
 from lra.report.data import Data
 from lra.report.page.page import describe_runs
 from lra.report.tables.table import Table, escape, text_column
+from lra.train.run_folder import RunFolder
 from made_results import bench_record, made_records, record, save, save_all, write_predictions
 
 
@@ -47,6 +52,33 @@ def test_a_report_is_a_page_and_tables_of_unrounded_numbers(tmp_path: Path) -> N
                     fact = facts[board.name, row, task]
                     assert float(fact["value"]) == pytest.approx(cell.entry().value, rel=1e-12)
                     assert float(fact["seeds"]) == cell.entry().seeds
+
+
+def test_no_text_in_csv_is_a_formula(tmp_path: Path) -> None:
+    """Numbers stay numbers, also as text, and predictions are read as they were."""
+    words = np.array(["=1", "'=1", "''+a", "-1e3", "@", "-", "a=", "'"])
+    split: Any = SimpleNamespace(
+        labels=np.zeros(8, int), lengths=np.ones(8, int), metadata=lambda: {"=w": words}
+    )
+    run = record(label="=1+1", device="@a", settings={"mixer.a": "-x", "mixer.b": "-1e-3"},
+                 test_correct=8, test_total=8, test_accuracy=100.0)  # fmt: skip
+    save(tmp_path, run)
+    RunFolder(folder_of(tmp_path, run)).save_predictions(split, split.labels)
+    read = Data(tmp_path).predictions(run)
+    assert read is not None and read.metadata["=w"].tolist() == words.tolist()
+    assert report.main(["--results-dir", str(tmp_path), "--format", "csv"]) == 0
+    assert export(["export", "--results-dir", str(tmp_path), "--csv", str(tmp_path / "x.csv")]) == 0
+    files = {path.name: path.read_text() for path in tmp_path.rglob("*.csv")}
+    assert {"predictions.csv", "runs.csv", "results.csv", "x.csv"} <= files.keys()
+    cells = {
+        cell
+        for text in files.values()
+        for line in csv.reader([*text.splitlines()])
+        for cell in line
+    }
+    assert {"'=1+1", "'@a", "'-x", "-1e-3", "'=w", "'=1", "''=1", "'''+a", "-1e3"} <= cells
+    for cell in cells:
+        assert cell[:1] not in [*"=+@-\t\r"] or float(cell)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from common.files import write_output
+from common.spreadsheets import write_csv
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.merge import merge_results
@@ -113,9 +114,9 @@ def export(options: argparse.Namespace) -> list[str]:
     if found:
         frame["path"] = frame["path"].map(as_typed)
     if options.csv is None:
-        write_out(frame.to_csv(index=False))
+        write_out(write_csv(frame))
     else:
-        write_output(options.csv, frame.to_csv(index=False).encode())
+        write_output(options.csv, write_csv(frame).encode())
     return faults
 
 

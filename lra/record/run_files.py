@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from common.errors import DataError
+from common.spreadsheets import unguard
 from common.strict_yaml import plain
 from common.untrusted import explain_errors
 from lra.record.packed import has_file, read_file
@@ -82,6 +83,7 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
     with explain_errors("its text"):
         content = read_file(path, largest=LARGEST_PREDICTIONS)
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
+    frame = frame.rename(columns=unguard).map(unguard)
     columns = {str(name): column.to_numpy() for name, column in frame.items()}
     is_of_tokens = record.tokens is not None
     limit = LONGEST if is_of_tokens else MOST_CLASSES

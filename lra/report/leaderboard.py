@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Mapping
 
+from common.spreadsheets import write_csv
 from lra.record.run import RunRecord
 from lra.record.run_files import to_frame
 from lra.report.boards import Board, Cells, rows_at_preset
@@ -185,4 +186,4 @@ def leaderboard_csv(data: Data, board: Board) -> str:
     chosen["best_trivial_baseline"] = [baselines.get(run.task) for run in runs]
     intervals = ["interval_low", "interval_high"]
     chosen[intervals] = chosen[intervals].round(2)
-    return chosen.to_csv(index=False)
+    return write_csv(chosen)

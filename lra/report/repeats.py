@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.progress import duration
+from common.spreadsheets import write_csv
 from common.strict_yaml import plain
 from lra.config.compose import compose
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_changes
@@ -95,7 +96,7 @@ def differences_csv() -> str:
                     "reason": entry.why,
                 }
             )
-    return pd.DataFrame(rows).to_csv(index=False)
+    return write_csv(pd.DataFrame(rows))
 
 
 def timed_records(data: Data) -> list[TimedRecord]:
@@ -168,7 +169,7 @@ def speeds_csv(data: Data) -> str:
             row = {"task": task, "mixer": mixer, "preset": preset, "protocol": protocol}
             row |= {"device": device, "batch_size": config.train.batch_size}
             rows.append({**row, "steps_per_second": f"{speed:.4g}"})
-    return pd.DataFrame(rows).to_csv(index=False)
+    return write_csv(pd.DataFrame(rows))
 
 
 def reproduce_table(data: Data) -> Table:

@@ -24,6 +24,7 @@ from common.files import (
     remove_leftovers,
     write_atomically,
 )
+from common.spreadsheets import guard
 from common.untrusted import read_regular, read_text
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
@@ -208,8 +209,9 @@ class RunFolder:
         columns |= {"length": split.lengths, **split.metadata()}
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+        writer.writerow(map(guard, columns))
+        cells = (map(guard, column.tolist()) for column in columns.values())
+        writer.writerows(zip(*cells, strict=True))
         self.require_held()
         write_atomically(self.path / "predictions.csv", text.getvalue().encode())
 

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from common.files import write_atomically
+from common.spreadsheets import write_csv
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.packed import file_on_disk
@@ -67,7 +68,7 @@ def write_report(
         for view in found:
             facts = [fact for sheet in view.sheets for fact in sheet.table.facts]
             frames.setdefault(view.slug, pd.DataFrame(facts, columns=[*FACTS]))
-        files |= {f"{name}.csv": frame.to_csv(index=False) for name, frame in frames.items()}
+        files |= {f"{name}.csv": write_csv(frame) for name, frame in frames.items()}
     out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         write_atomically(out / name, content.encode())

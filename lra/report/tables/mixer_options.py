@@ -6,6 +6,7 @@ import inspect
 import re
 import typing
 
+from common.spreadsheets import write_csv
 from common.strict_yaml import plain
 from lra.config.components import options_model
 from lra.config.registry import MIXERS
@@ -32,7 +33,7 @@ def mixer_options_csv() -> str:
                     "meaning": meanings.get(name, ""),
                 }
             )
-    return pd.DataFrame(rows).to_csv(index=False)
+    return write_csv(pd.DataFrame(rows))
 
 
 def read_arguments(docstring: str) -> dict[str, str]:
