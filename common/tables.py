@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -10,8 +11,6 @@ from common.untrusted import most_unpacked, open_regular, refuse_growth
 
 MOST_ROWS = 1024
 """Most rows that are unpacked at a time."""
-LARGEST_HEADER = 2**18
-"""Most bytes of the header of a page."""
 ROW_BYTES = 64
 """Memory that the smallest row takes."""
 
@@ -59,49 +58,42 @@ def _page_sizes(file: IO[bytes], facts: Any, leaves: Sequence[str]) -> Iterator[
     for chunk in (group.column(i) for group in groups for i in range(group.num_columns)):
         if chunk.path_in_schema not in leaves:
             continue
-        offsets = [chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset]
-        place = min(offset for offset in offsets if offset > 0)
-        end = place + chunk.total_compressed_size
-        while place < end:
-            file.seek(place)
-            numbers, length = _read_header(file.read(LARGEST_HEADER), 0)
-            unpacked, packed = numbers[2], numbers[3]
-            if min(unpacked, packed) < 0:
-                raise ValueError("a page has a negative size")
-            yield unpacked
-            place += length + packed
+        first = chunk.data_page_offset
+        end = file.seek(min(first, chunk.dictionary_page_offset or first))
+        end += chunk.total_compressed_size
+        while file.tell() < end:
+            header = _read_header(file)
+            yield header[2]
+            file.seek(header[3], os.SEEK_CUR)
 
 
-def _read_header(content: bytes, place: int) -> tuple[dict[int, int], int]:
-    """Read the whole numbers of a structure in Thrift's compact form, and find where it ends."""
-
-    def read_number() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = content[place]
-            place += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:  # noqa: PLR2004 (the last byte of a number)
-                return value
-
+def _read_header(file: IO[bytes]) -> dict[int, int]:
+    """Read the numbers of 32 bits of a structure in Thrift's compact form, by their fields."""
     numbers: dict[int, int] = {}
     field = 0
-    while (head := content[place]) != 0:
-        place += 1
-        field = field + (head >> 4) if head >> 4 else read_number() >> 1
+    while head := file.read(1)[0]:
+        field = field + (head >> 4) if head >> 4 else _read_number(file) >> 1
         match head & 15:
             case 1 | 2:  # true and false
                 pass
-            case 4 | 5 | 6:
-                value = read_number()
-                numbers[field] = (value >> 1) ^ -(value & 1)
+            case 4 | 6:
+                _read_number(file)
+            case 5:
+                numbers[field] = _read_number(file) >> 1  # no size is negative
             case 8:  # a text
-                length = read_number()
-                place += length
+                file.seek(_read_number(file), os.SEEK_CUR)
             case 12:
-                _, place = _read_header(content, place)
+                _read_header(file)
             case kind:
                 raise ValueError(f"a page's header has a field of kind {kind}")
-    return numbers, place + 1
+    return numbers
+
+
+def _read_number(file: IO[bytes]) -> int:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = file.read(1)[0]
+        value |= (byte & 127) << shift
+        if byte < 128:  # noqa: PLR2004 (the last one)
+            return value
+    raise ValueError("a page's header has a number that is too large")

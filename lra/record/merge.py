@@ -63,13 +63,11 @@ def merge_results(
         faults += pack_faults(target)
         new = {}
         for place, (root, content) in records.items():
-            if has_file(target / place):
-                same = read_file(target / place) == content
-                conflicts += [f"{root / place} and {target / place}"] * (not same)
-            elif not packed and _is_taken(target / place):
-                conflicts.append(f"{root / place} and {target / place}")
-            else:
+            is_there = has_file(target / place)
+            if not is_there and (packed or not _is_taken(target / place)):
                 new[place] = root, content
+            elif not is_there or read_file(target / place) != content:
+                conflicts.append(f"{root / place} and {target / place}")
         _refuse(conflicts)
         files = _read_files(new, faults)
         if not packed:
