@@ -70,6 +70,16 @@ def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> N
     }
 
 
+def test_other_data_of_equal_settings_is_a_variant(tmp_path: Path) -> None:
+    """Whether its source or the end of its fingerprint differs."""
+    facts = {"source": "unofficial", "sizes": {"test": 100}, "fingerprint": "p" * 64}
+    runs = [attempt(0, 60), attempt(1, 70, data=facts)]
+    runs += [attempt(2, 80, data={**facts, "fingerprint": "p" * 63 + "q"})]
+    _, probe = probe_of(tmp_path, *runs)
+    assert len(probe.tasks) == len({column.texts[0] for column in probe_table(probe).columns[1:]})
+    assert len(probe.tasks) == 3
+
+
 def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
     data, probe = probe_of(tmp_path, record(), attempt(1, 95, state_size=640))
     assert {run.task for board in data.boards for run in board.records} == {"listops"}
