@@ -50,7 +50,7 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
     if path.suffix == ".parquet":
-        return _read_exampless(path)
+        return _read_examples_of_splits(path)
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
         found[int(match[1] or 0)] = _read_batch(file, f"{path}/{match.string}")
@@ -68,7 +68,7 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def _read_exampless(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _read_examples_of_splits(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read Parquet files.
 
     Hugging Face has the training batches in the order of the official archive, with the fourth
