@@ -41,7 +41,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import describe_machine, use_threads
 from lra.runtime.repository import git_state
-from lra.runtime.tables import MISSING, plain_matrix
+from lra.runtime.tables import MISSING, plain_matrix, rounded
 from lra.train.scores import compute_position_scores
 from tasks.base import largest_class
 
@@ -99,7 +99,7 @@ def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
     """Write the accuracy in percent or, where positions are targets, bits and perplexity."""
     scores = record.positions
     if scores is None:
-        return {"accuracy": f"{record.test_accuracy:.2f}"}
+        return {"accuracy": rounded(record.test_accuracy or 0.0, 2)}
     numbers = {
         f"bits per {unit_of(scores.text_bytes)}": scores.bits,
         "perplexity": scores.perplexity,
@@ -140,14 +140,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _report(found: EvaluationRecord, path: Path) -> None:
     """Log the score of an evaluation, beside those of trivial baselines."""
-    baselines = [f"{name} {accuracy:.2f} %" for name, accuracy in found.baselines.items()]
+    baselines = [f"{name} {rounded(accuracy, 2)} %" for name, accuracy in found.baselines.items()]
     scores = ""
     if found.positions is not None:
         scores = f", {found.positions.text}"
         baselines += [f"{name} {n:.3f} bits" for name, n in found.positions.baseline_bits.items()]
     loss = "not finite" if found.loss is None else f"{found.loss:.4g} nats"
     logger.info(
-        f"{found.mixer}, {found.label}: accuracy {found.test_accuracy:.2f} % of "
+        f"{found.mixer}, {found.label}: accuracy {rounded(found.test_accuracy, 2)} % of "
         f"{found.test_total:,}, loss {loss}{scores} (trivial baselines: {', '.join(baselines)}); "
         f"record: {path}"
     )

@@ -10,8 +10,10 @@ import pytest
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board, boards, choose_from_grids
-from lra.report.scores import AVERAGES, BEST, FIVE, SECOND, average, cell_of, rank_numbers
+from lra.report.scores import AVERAGES, BEST, FIVE, TIED, average, cell_of, mark_best
 from lra.report.tables.results import accuracy_table
+from lra.report.tables.table import number_entry
+from lra.runtime.tables import rounded
 from made_results import made_records, next_token_run, record
 from tasks.base import BENCHMARK
 
@@ -55,20 +57,25 @@ def test_what_runs_score_is_a_text_and_a_rank(
 
 
 @pytest.mark.parametrize(
-    ("values", "options", "marks"),
+    ("values", "margin", "marks"),
     [
-        ([1.0, 3.001, None, 3.0, 2.0], {}, {1: BEST, 3: BEST, 4: SECOND}),
-        ([1.0, 3.0, 2.0], {"lowest_is_best": True}, {0: BEST, 2: SECOND}),
-        ([54.55, 54.5, 46.45], {"digits": 1}, {0: BEST, 1: SECOND}),
-        ([None, 5.0], {}, {}),
-        ([50.0, 47.9, None], {"margin": 2.0}, {0: BEST}),
-        ([50.0, 48.0, 47.9], {"margin": 2.0}, {0: SECOND, 1: SECOND}),
+        ([None, 5.0], 2.0, {}),
+        ([50.0, 47.9, None], None, {}),
+        ([50.0, 47.9, None], 2.0, {0: BEST}),
+        ([50.0, 48.0, 47.9], 2.0, {0: TIED, 1: TIED}),
     ],
 )
-def test_marks_follow_the_printed_numbers_or_the_margin(
-    values: list[float | None], options: dict[str, float], marks: dict[int, str]
+def test_a_lead_that_chance_can_explain_is_not_bold(
+    values: list[float | None], margin: float | None, marks: dict[int, str]
 ) -> None:
-    assert rank_numbers(values, **options) == marks  # pyright: ignore[reportArgumentType]
+    assert mark_best(values, margin) == marks
+
+
+def test_every_table_rounds_halves_up() -> None:
+    (board,) = boards([record(test_accuracy=79.425, test_total=20_000)])
+    assert rows_of(board)["tnn"]["listops"] == "79.43 (n=1)"
+    assert board.records[0].test_text == "79.43 %"
+    assert number_entry(46.45, 1).text == "46.5"
 
 
 def rows_of(board: Board) -> dict[str, dict[str, str]]:
@@ -157,7 +164,7 @@ def test_every_measured_number_is_a_cell_of_its_records() -> None:
             for task in BENCHMARK if not method.startswith("trivial baseline") else ():
                 found = done.get((board.preset, board.protocol, method, task))
                 numbers = re.findall(r"([\d.]+)(?: ± [\d.]+)? \(n=(\d+)\)", row[task])
-                expected = [(f"{statistics.mean(found):.2f}", str(len(found)))] if found else []
+                expected = [(rounded(statistics.mean(found), 2), str(len(found)))] if found else []
                 assert numbers == expected
 
 

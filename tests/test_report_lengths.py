@@ -51,8 +51,8 @@ def test_accuracy_by_length_is_a_mean_over_seeds_of_the_same_examples(tmp_path: 
         "40": ["100.00", "75.00"],
         "1,000": ["50.00", "0.00"],
     }
-    assert table.columns[2].entries[1].interval == wilson_interval(0.75, 12), "of 12 examples"
-    assert table.columns[2].marks == {0: "best", 1: "second"}
+    assert table.columns[2].entries[1].interval == wilson_interval(0.75, 12)
+    assert table.columns[2].marks == {0: "tied", 1: "tied"}, "of 12 examples"
     assert {*data.faults} == {
         f"{data.path(run)}: its predictions are of other examples" for run in (other, reversed_)
     }

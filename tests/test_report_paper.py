@@ -110,7 +110,7 @@ def test_exceptions_are_marked_and_numbers_align(tmp_path: Path) -> None:
     ])  # fmt: skip
     (table,) = paper(tmp_path, "--rows", "mean,fd-tnn,ski-tnn,s4,tnn,baselines").values()
     assert list(rows_of(table).values())[1:] == [
-        [r"\textbf{30.0}\textsuperscript{\scriptsize a,b}"],
+        [r"\underline{30.0}\textsuperscript{\scriptsize a,b}"],
         [r"\phantom{0}9.0\textsuperscript{\scriptsize $\dagger$,b}"],
         ["diverged"],
         [r"\underline{29.3}\,{\scriptsize$\pm$1.3}"],

@@ -52,7 +52,7 @@ def test_the_settings_best_in_validation_count_and_successes_are_of_all(tmp_path
         "even-pairs": ["at chance: 51.00 (n=1), 0 of 1", "75.00 (n=1), 0 of 1", "-", "50.00"],
         "parity": ["diverged", "93.00 ± 2.83 (n=2), 3 of 5", "98.00 (n=1), 1 of 1", "50.00"],
     }
-    assert accuracy.columns[2].marks == {1: "second", 2: "best"}
+    assert accuracy.columns[2].marks == {1: "tied", 2: "tied"}, "of 100 test examples"
 
 
 def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from lra.record.run_files import to_frame
 from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, run_command
 from lra.runtime.console import as_typed, terminal_width, write_out
-from lra.runtime.tables import MISSING, plain_table
+from lra.runtime.tables import MISSING, plain_table, rounded
 
 logger = logging.getLogger("lra.record")
 
@@ -86,7 +86,7 @@ def list_runs(options: argparse.Namespace) -> list[str]:
             "run": f"{r.task}/{r.mixer}/{r.run_id}",
             "preset": r.preset,
             "status": r.status,
-            "test %": MISSING if r.test_accuracy is None else f"{r.test_accuracy:.2f}",
+            "test %": MISSING if r.test_accuracy is None else rounded(r.test_accuracy, 2),
             "changed settings": ", ".join(r.overrides),
         }
         for r in sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.method, r.run_id))

@@ -33,6 +33,7 @@ from lra.record.schema import (
     write_changes,
 )
 from lra.record.scores import TestedRecord
+from lra.runtime.tables import rounded
 
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""
@@ -162,7 +163,7 @@ class RunRecord(TestedRecord):
         """What the model scored on the test set, as commands print it; empty if nothing."""
         if self.test_accuracy is None:
             return ""
-        accuracy = f"{self.test_accuracy:.2f} %"
+        accuracy = f"{rounded(self.test_accuracy, 2)} %"
         return accuracy if self.positions is None else f"{self.positions.text} ({accuracy})"
 
     def flags(self, changes: Mapping[str, Any] | None = None) -> list[str]:

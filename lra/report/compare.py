@@ -15,6 +15,7 @@ from lra.report.names import complete
 from lra.report.scores import Cell
 from lra.report.tables.table import Table, text_column
 from lra.report.tables.terminal import wrap, write_table
+from lra.runtime.tables import rounded
 
 RESAMPLES = 10_000
 SIGNIFICANCE = 0.05
@@ -172,8 +173,8 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
 def _tabulate(title: str, rows: Sequence[tuple[str, str, Comparison]]) -> Table:
     texts = {
         "task": [task for task, _, _ in rows],
-        "points": [f"{found.difference:+.2f}" for _, _, found in rows],
-        "95 % interval": [f"{found.low:+.2f} to {found.high:+.2f}" for _, _, found in rows],
+        "points": [_signed(found.difference) for _, _, found in rows],
+        "95 % interval": [f"{_signed(found.low)} to {_signed(found.high)}" for _, _, found in rows],
         "seeds": [str(found.seeds) for _, _, found in rows],
         "p": [f"{found.p_value:.2g}" for _, _, found in rows],
         "verdict": [
@@ -181,3 +182,7 @@ def _tabulate(title: str, rows: Sequence[tuple[str, str, Comparison]]) -> Table:
         ],
     }
     return Table("", title, "", [text_column(name, found) for name, found in texts.items()])
+
+
+def _signed(points: float) -> str:
+    return f"{float(rounded(points, 2)):+.2f}"

@@ -20,6 +20,7 @@ from lra.report.styles import styles_of_data
 from lra.report.tables.results import MEANS, UNPUBLISHED, accuracy_columns, conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table
+from lra.runtime.tables import rounded
 
 _MARKS = (
     "Bold: the best of its column, by more than 1.4 times the interval in the last row; smaller "
@@ -62,7 +63,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     for number, column in enumerate(columns):
         last = None if number else "95 % interval"
         if column.margin is not None and not column.is_empty:
-            last = f"± {column.margin / math.sqrt(2):.1f}"
+            last = f"± {rounded(column.margin / math.sqrt(2), 1)}"
         # Speeds are those of the note, as it has them.
         is_speed = column.name.startswith("speed")
         entries = [Entry(one.text) if is_speed else one for one in column.entries]

@@ -18,13 +18,14 @@ from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
 from lra.report.names import complete, mixer_of, slugify
 from lra.report.published import FAIL, PublishedRow, published_rows
-from lra.report.scores import AVERAGES, mean_over, rounded
+from lra.report.scores import AVERAGES, mean_over
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.latex import write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.report.tables.terminal import Notes
+from lra.runtime.tables import rounded
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)
@@ -190,7 +191,6 @@ def _tabulate(
                 *(_published_entry(row, column.name, digits) for row in published),
             ],
             digits=digits,
-            margin=None,
         )
         for column in columns
     ]

@@ -14,6 +14,7 @@ from lra.report.published import PublishedRow
 from lra.report.repeats import Repeat, repeats
 from lra.report.scores import Entry, group_by
 from lra.report.tables.table import Column, Table, text_column
+from lra.runtime.tables import rounded
 
 _CAPTION = (
     "Accuracy in percent of runs that made all steps with the published settings; ± is the "
@@ -62,11 +63,11 @@ def compare(row: PublishedRow, task: str, runs: Sequence[RunRecord]) -> dict[str
     tolerance = Z95 * math.sqrt(ours + _variance(printed, examples) + over_seeds)
     difference = mean - printed
     anchors = [run_anchor(run) for run in runs]
-    spread = "" if deviation is None else f" ± {deviation:.2f}"
+    spread = "" if deviation is None else f" ± {rounded(deviation, 2)}"
     entries = {
-        "ours": Entry(f"{mean:.2f}{spread}", mean, deviation=deviation, anchors=anchors),
-        "difference": Entry(f"{difference:+.2f}", difference),
-        "tolerance": Entry(f"{tolerance:.2f}", tolerance),
+        "ours": Entry(f"{rounded(mean, 2)}{spread}", mean, deviation=deviation, anchors=anchors),
+        "difference": Entry(f"{float(rounded(difference, 2)):+.2f}", difference),
+        "tolerance": Entry(rounded(tolerance, 2), tolerance),
         "seeds": Entry(", ".join(str(run.seed) for run in runs)),
         "verdict": Entry("met" if abs(difference) <= tolerance else "not met"),
         "best trivial baseline": Entry(),
@@ -76,7 +77,7 @@ def compare(row: PublishedRow, task: str, runs: Sequence[RunRecord]) -> dict[str
         margin = Z95 * math.sqrt(ours)
         word = "above" if mean > baseline + margin else "not above"
         word = "below" if mean < baseline - margin else word
-        entries["best trivial baseline"] = Entry(f"{word} {baseline:.2f} ({name})")
+        entries["best trivial baseline"] = Entry(f"{word} {rounded(baseline, 2)} ({name})")
     return entries
 
 

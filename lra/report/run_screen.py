@@ -16,6 +16,7 @@ from lra.record.scores import unit_of, wilson_interval
 from lra.report.published import describe_published
 from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
+from lra.runtime.tables import rounded
 
 NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""
@@ -73,7 +74,7 @@ def _compares(run: RunRecord, record: RunRecord) -> bool:
 
 def _write(score: float, record: RunRecord) -> str:
     """Write a score as results of a run's task are written."""
-    return f"{score:.{2 if record.positions is None else 3}f}"
+    return rounded(score, 2 if record.positions is None else 3)
 
 
 def _unit(record: RunRecord) -> str:
@@ -92,7 +93,7 @@ def _describe_result(record: RunRecord) -> list[str]:
         bits = record.positions.bits
         if bits is None:
             return [run, "the test loss is not finite"]
-        return [run, f"{bits:.3f} {_unit(record)}", "on the test set"]
+        return [run, f"{rounded(bits, 3)} {_unit(record)}", "on the test set"]
     accuracy = record.test_accuracy or 0.0
     low, high = wilson_interval(accuracy / 100, record.test_examples or 1)
     name, baseline = record.best_baseline or ("", 0.0)
@@ -102,9 +103,9 @@ def _describe_result(record: RunRecord) -> list[str]:
     labels = "" if record.tokens is None else " labels"
     return [
         run,
-        f"test accuracy {accuracy:.2f} %{verdict}",
-        f"({record.test_correct:,} of {record.test_total:,}{labels}; 95 % interval {low:.1f} to "
-        f"{high:.1f})",
+        f"test accuracy {rounded(accuracy, 2)} %{verdict}",
+        f"({record.test_correct:,} of {record.test_total:,}{labels}; 95 % interval "
+        f"{rounded(low, 1)} to {rounded(high, 1)})",
     ]
 
 
@@ -112,17 +113,17 @@ def _describe_run(record: RunRecord) -> Iterator[list[str]]:
     """List the parts of the lines on this run alone: what else it has measured, and faults."""
     scores, speed = record.positions, record.steps_per_second
     if record.tokens is not None:
-        yield [f"all labels of a sequence right: {record.tokens.sequence_accuracy:.2f} %"]
+        yield [f"all labels of a sequence right: {rounded(record.tokens.sequence_accuracy, 2)} %"]
     if scores is not None and record.test_accuracy is not None:
         correct = f"{record.test_correct:,} of {record.test_total:,}"
         yield [
             "" if scores.perplexity is None else f"perplexity {scores.perplexity:.4g} per token",
-            f"next token right: {record.test_accuracy:.2f} % ({correct})",
+            f"next token right: {rounded(record.test_accuracy, 2)} % ({correct})",
         ]
     validation = "not validated yet"
     if record.val_accuracy is not None and record.best_step is not None:
         split = "validation" if record.selected_on == "val" else "selected on the test set:"
-        number = f"{record.val_accuracy:.2f} %"
+        number = f"{rounded(record.val_accuracy, 2)} %"
         if scores is not None and scores.val_loss is not None:
             number = f"{scores.val_loss / math.log(2):.3f} bits per token"
         validation = f"{split} {number} at step {record.best_step:,}"

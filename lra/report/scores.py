@@ -7,19 +7,19 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeVar
 
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, choose_attempts
 from lra.record.scores import PositionScores, TestedRecord, unit_of, wilson_interval
 from lra.report.names import run_anchor
-from lra.runtime.tables import MISSING
+from lra.runtime.tables import MISSING, rounded
 from tasks.base import BENCHMARK
 
 AT_CHANCE = "at chance"
 """Remark on a number that is at chance."""
-BEST, SECOND = "best", "second"
+BEST, TIED = "best", "tied"
+"""Marks of numbers, see `mark_best`."""
 FIVE = BENCHMARK[:-1]
 """The tasks of the average without Path-X."""
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
@@ -43,37 +43,18 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     return groups
 
 
-def rounded(value: float, digits: int) -> str:
-    """Write a number with so many decimals, halves away from 0, as its decimal form has them.
+def mark_best(values: Sequence[float | None], margin: float | None) -> dict[int, str]:
+    """Mark the number that leads by more than chance can explain, or all that may be the best.
 
-    Of 54.55 and 46.45 the binary forms lie below and above the half.
-    """
-    unit = Decimal(1).scaleb(-digits)
-    return str(Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP))
-
-
-def rank_numbers(
-    values: Sequence[float | None],
-    digits: int = 2,
-    *,
-    lowest_is_best: bool = False,
-    margin: float | None = None,
-) -> dict[int, str]:
-    """Mark the best and the second best of two numbers or more, compared as printed.
-
-    With a margin, the largest difference that means nothing, the highest number is the best if all
-    others are lower by more; otherwise it and those within are second.
+    Args:
+        values: two numbers or more, the higher the better; None has no rank.
+        margin: largest difference that chance can explain. None: not known, so nothing is marked.
     """
     known = {i: value for i, value in enumerate(values) if value is not None}
-    if len(known) < 2:  # noqa: PLR2004
+    if len(known) < 2 or margin is None:  # noqa: PLR2004
         return {}
-    if margin is not None:
-        close = [i for i, value in known.items() if value >= max(known.values()) - margin]
-        return dict.fromkeys(close, BEST if len(close) == 1 else SECOND)
-    shown = {i: float(rounded(value, digits)) for i, value in known.items()}
-    order = sorted(set(shown.values()), reverse=not lowest_is_best)
-    marks = dict(zip(order, (BEST, SECOND), strict=False))
-    return {i: marks[value] for i, value in shown.items() if value in marks}
+    close = [i for i, value in known.items() if value >= max(known.values()) - margin]
+    return dict.fromkeys(close, BEST if len(close) == 1 else TIED)
 
 
 @dataclass(frozen=True)
@@ -93,7 +74,7 @@ class Measure:
 
     def text(self, value: float | None, deviation: float | None = None) -> str:
         """Write a value, with ± its standard deviation if it has one; a dash for None."""
-        texts = [f"{one:.{self.digits}f}" for one in (value, deviation) if one is not None]
+        texts = [rounded(one, self.digits) for one in (value, deviation) if one is not None]
         return " ± ".join(texts) or MISSING
 
     def rows_beneath(self, results: Sequence[TestedRecord]) -> dict[str, float]:
@@ -167,6 +148,8 @@ class Entry:
     interval: Interval | None = None
     remarks: Sequence[str] = ()
     """What else is known of this number, such as "2 diverged"."""
+    examples: int = 0
+    """Test examples that an accuracy was measured on, the fewest of its runs; 0: not known."""
     seeds: int = 0
     """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
     anchors: Sequence[str] = ()
@@ -204,13 +187,14 @@ def score(
         remarks.insert(0, f"{at_chance} of {len(numbers)} {AT_CHANCE}")
     text = measure.text(mean, deviation if shows_spread else None)
     text += f" (n={len(numbers)})" * shows_spread
+    is_accuracy = measure is ACCURACY
     texts = [f"{AT_CHANCE}: {text}" if is_at_chance else text] * bool(numbers)
     interval = None
     if mean is not None and deviation is not None:
         interval = mean - deviation, mean + deviation
-    elif mean is not None and measure is ACCURACY:
-        total = next(one.test_examples for one in results if one.test_accuracy is not None)
-        interval = wilson_interval(mean / 100, total) if total else None
+    totals = [one.test_examples for one in results if one.test_examples] if is_accuracy else []
+    if mean is not None and deviation is None and totals:
+        interval = wilson_interval(mean / 100, totals[0])
     runs = [one for one in results if isinstance(one, RunRecord)]
     has_failed = any(run.has_failed for run in runs)
     return Entry(
@@ -220,6 +204,7 @@ def score(
         deviation,
         interval,
         [*[AT_CHANCE] * is_at_chance, *remarks],
+        min(totals, default=0),
         len(numbers),
         [run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")],
         is_own,
@@ -284,6 +269,16 @@ def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float
 def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
     """Average a row over tasks, in which results at chance count; None if a task has none."""
     return mean_over(tasks, {task: cell.number for task, cell in cells.items()})
+
+
+def half_interval(entries: Iterable[Entry]) -> float | None:
+    """Return half of the 95 % interval of an accuracy near the middle of a column, in percent."""
+    known = [(one.value, one.examples) for one in entries if one.value is not None and one.examples]
+    if not known:
+        return None
+    values, totals = zip(*known, strict=True)
+    low, high = wilson_interval(statistics.median(values) / 100, min(totals))
+    return (high - low) / 2
 
 
 def average_interval(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 
 from lra.runtime.console import printable
 
@@ -13,6 +14,15 @@ GAP = "  "
 
 Rows = Sequence[Mapping[str, str]]
 """The rows of a table: texts by the names of their columns."""
+
+
+def rounded(value: float, digits: int) -> str:
+    """Write a number with so many decimals, halves away from 0, as its decimal form has them.
+
+    Of 54.55 and 46.45 the binary forms lie below and above the half.
+    """
+    unit = Decimal(1).scaleb(-digits)
+    return str(Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP))
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,7 +12,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import warn_of_packs
 from lra.report.data import Data
 from lra.report.screen import summarize
-from lra.runtime.tables import MISSING, cut, plain_table
+from lra.runtime.tables import MISSING, cut, plain_table, rounded
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, varied_settings
 from lra.train.stopping import StopRequest
 from lra.train.training_time import estimate_time
@@ -76,8 +76,8 @@ def runs_table(
     for one, settings in zip(states, varied, strict=True):
         row = {"run": one.run.name, "settings": settings, "state": one.state}
         if one.record is not None:
-            is_choice = bool(settings) and one.record.val_accuracy is not None
-            row["validation"] = f"{one.record.val_accuracy:.2f} %" if is_choice else ""
+            accuracy = one.record.val_accuracy if settings else None
+            row["validation"] = "" if accuracy is None else f"{rounded(accuracy, 2)} %"
             row["test"] = one.record.test_text
         elif time_left and one.state in OPEN:
             row["time left"] = time_left(one.run)

@@ -32,6 +32,7 @@ from lra.report.published import PublishedRow
 from lra.report.scores import AT_CHANCE
 from lra.report.styles import BASELINE, assign_styles
 from lra.report.tables.table import FACTS, Column
+from lra.runtime.tables import rounded
 
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
@@ -166,12 +167,12 @@ def _write_column(column: Column) -> list[dict[str, Any]]:
     for i, entry in enumerate(column.entries):
         deviation = ""
         if entry.deviation is not None:
-            deviation = f"±\N{NO-BREAK SPACE}{entry.deviation:.{column.digits}f}"
-        is_mean, is_chance = entry.value is not None and entry.seeds, AT_CHANCE in entry.remarks
+            deviation = f"±\N{NO-BREAK SPACE}{rounded(entry.deviation, column.digits)}"
+        is_chance = AT_CHANCE in entry.remarks
         classes = [marks.get(i), "own" * entry.is_own, "chance" * is_chance, "text" * is_text]
         small = ", ".join(filter(None, [deviation, *entry.remarks]))
         found = {
-            "text": f"{entry.value:.{column.digits}f}" if is_mean else entry.text,
+            "text": rounded(entry.value or 0.0, column.digits) if entry.seeds else entry.text,
             "small": small.replace(AT_CHANCE, "chance"),
             "classes": " ".join(filter(None, classes)),
             "runs": [*entry.anchors],

@@ -202,5 +202,9 @@ def _share_of(seeds: Iterable[np.ndarray], *, is_own: bool) -> Entry:
     rate = float(np.mean([right.mean() for right in found]))
     interval = wilson_interval(rate, len(found[0]))
     return dataclasses.replace(
-        number_entry(100 * rate, is_ranked=True), interval=interval, seeds=len(found), is_own=is_own
+        number_entry(100 * rate, is_ranked=True),
+        interval=interval,
+        examples=len(found[0]),
+        seeds=len(found),
+        is_own=is_own,
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lra.report.scores import AT_CHANCE, BEST, SECOND, rounded
+from lra.report.scores import AT_CHANCE, BEST, TIED
 from lra.report.tables.table import Column, Table
 from lra.report.tables.terminal import Notes, short_text
+from lra.runtime.tables import rounded
 
 FIT = r"""% Needs \usepackage{booktabs,graphicx}. Made by `report.py --paper`.
 \ifdefined\fitbox\else\newsavebox{\fitbox}\fi
@@ -21,7 +22,7 @@ FIT = r"""% Needs \usepackage{booktabs,graphicx}. Made by `report.py --paper`.
   \end{table\fitstar}\endgroup}
 """
 """What stands at the top of each table's file, so that a paper can use one table alone."""
-MARKS = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", "": "%s"}
+MARKS = {BEST: r"\textbf{%s}", TIED: r"\underline{%s}", "": "%s"}
 """How a number is set, by its rank in the column."""
 EN_DASH = "\N{EN DASH}"
 _ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from lra.config.settings_files import published_presets
-from lra.record.scores import TestedRecord, wilson_interval
+from lra.record.scores import TestedRecord
 from lra.report.boards import Board, Cells
 from lra.report.names import slugify
 from lra.report.published import PublishedRow
@@ -22,6 +22,7 @@ from lra.report.scores import (
     Measure,
     average,
     group_by,
+    half_interval,
     mean_over,
 )
 from lra.report.tables.speeds import PresetSpeeds
@@ -37,8 +38,7 @@ from lra.report.tables.table import (
 from tasks.base import BENCHMARK
 
 OVER_N_SEEDS = "Each number is the mean ± standard deviation over n seeds."
-RANKS = "The best number of each column is bold, the second best is underlined."
-_JUDGED = (
+RANKS = (
     "Bold: the best by more than chance can explain (95 %). Underlined: the best, and all that "
     "cannot be told apart from it."
 )
@@ -67,19 +67,16 @@ def accuracy_columns(
     what the models cost.
     """
     means = means if board.is_main else {}
-    halves = {task: _half_interval(board, task) for task in board.tasks}
-    for name, tasks in means.items():
-        known = [half for task in tasks if (half := halves.get(task)) is not None]
-        halves[name] = math.hypot(*known) / len(tasks) if len(known) == len(tasks) else None
-    columns = [
-        Column(name, margin=None if half is None else math.sqrt(2) * half)
-        for name, half in halves.items()
-    ]
     rows: dict[str, dict[str, Entry]] = {}
     for row, cells in board.rows.items():
         rows[row] = {task: cell.entry(shows_spread=shows_spread) for task, cell in cells.items()}
         for name, tasks in means.items():
             rows[row][name] = number_entry(average(cells, tasks), is_ranked=True)
+    halves = {t: half_interval(r[t] for r in rows.values() if t in r) for t in board.tasks}
+    for name, tasks in means.items():
+        known = [half for task in tasks if (half := halves.get(task)) is not None]
+        halves[name] = math.hypot(*known) / len(tasks) if len(known) == len(tasks) else None
+    columns = [Column(name, half_interval=half) for name, half in halves.items()]
     if speeds is not None:
         speed_name = f"speed, {speeds.relative_to} = 1"
         columns += [Column("parameters", lowest_is_best=True)]
@@ -89,17 +86,6 @@ def accuracy_columns(
             if row in speeds.by_mixer:
                 rows[row][speed_name] = number_entry(speeds.by_mixer[row].mean)
     return fill_columns(columns, rows, beneath)
-
-
-def _half_interval(board: Board, task: str) -> float | None:
-    """Return half of the 95 % interval of a number near the middle of a column, in percent."""
-    found = [cells[task] for cells in board.rows.values() if task in cells]
-    means = [mean for cell in found if (mean := cell.entry().value) is not None]
-    totals = [run.test_examples for cell in found for run in cell.runs if run.test_examples]
-    if not means or not totals:
-        return None
-    low, high = wilson_interval(statistics.median(means) / 100, min(totals))
-    return (high - low) / 2
 
 
 def _parameters_of(cells: Cells) -> Entry:
@@ -114,7 +100,7 @@ def _parameters_of(cells: Cells) -> Entry:
 def accuracy_table(board: Board, speeds: PresetSpeeds | None = None) -> Table:
     """Tabulate the accuracies of a board, with trivial baselines beneath."""
     baselines = {f"trivial baseline: {n}": found for n, found in board.trivial_baselines().items()}
-    caption = f"Test accuracy in percent. {_JUDGED} {conditions_of(board)}".strip()
+    caption = f"Test accuracy in percent. {RANKS} {conditions_of(board)}".strip()
     columns = accuracy_columns(board, baselines, speeds=speeds)
     title = f"{board.name}: accuracy"
     return Table(f"accuracy-{board.slug}", title, caption, columns, len(baselines))
@@ -146,21 +132,16 @@ def position_table(board: Board) -> Table:
     for row, cells in board.rows.items():
         cell = cells[task]
         entries = {measure.name: cell.entry(measure) for measure in measures}
-        main = entries[measures[0].name]
         for measure in measures[1:]:  # the number of seeds is said once
             entry = entries[measure.name]
             text = measure.text(entry.value, entry.deviation)
-            # The validation loss of a run that is not done has no rank.
-            is_ranked = entry.is_ranked and main.value is not None
-            entries[measure.name] = dataclasses.replace(
-                entry, text=text, is_ranked=is_ranked, anchors=()
-            )
+            entries[measure.name] = dataclasses.replace(entry, text=text, anchors=())
         rows[row] = entries | _position_costs(cell)
     columns = [Column(m.name, (), m.digits, m.lowest_is_best) for m in measures]
     columns += [Column(name, lowest_is_best=True) for name in ("parameters", "steps", "minutes")]
     caption = (
         f"Results on the test set. {OVER_N_SEEDS} Accuracy is that of the next token, and minutes "
-        f"are those of training. {RANKS} {conditions_of(board)}"
+        f"are those of training. {conditions_of(board)}"
     )
     slug = slugify("bits", task, board.slug)
     return Table(slug, board.name, caption, fill_columns(columns, rows, beneath), len(beneath))
@@ -195,11 +176,11 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
     """Tabulate published results, their averages recomputed."""
     columns = [text_column("method", [row.method for row in rows])]
     for task in BENCHMARK:
-        entries = [Entry(r.printed[task] or None, r.values[task], is_ranked=True) for r in rows]
+        entries = [Entry(r.printed[task] or None, r.values[task]) for r in rows]
         columns.append(Column(task, entries))
     for name, tasks in AVERAGES.items():
         means = [mean_over(tasks, row.values) for row in rows]
-        columns.append(Column(name, [number_entry(mean, is_ranked=True) for mean in means]))
+        columns.append(Column(name, [number_entry(mean) for mean in means]))
     columns.append(text_column("source", [row.source for row in rows]))
     columns.append(text_column("note", [row.note or None for row in rows]))
     caption = f"{_PRINTED} The averages are computed from the rows that have all of their tasks."

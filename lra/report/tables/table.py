@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lra.report.scores import BEST, SECOND, Entry, rank_numbers
+from lra.report.scores import BEST, TIED, Entry, half_interval, mark_best
 from lra.runtime.console import wrap_command
-from lra.runtime.tables import MISSING, markdown_table
+from lra.runtime.tables import MISSING, markdown_table, rounded
 
-_MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
+_MARKDOWN = {BEST: "**{}**", TIED: "<u>{}</u>"}
 _ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")
 """Characters that begin HTML, end a cell, or make a link, an image or bold text. Backquotes are not
 among them: the report's own texts show commands in them."""
@@ -34,10 +35,10 @@ class Column:
     name: str
     entries: Sequence[Entry] = ()
     digits: int = 2
-    """Decimals that numbers are written and compared with."""
+    """Decimals that numbers are written with."""
     lowest_is_best: bool = False
-    margin: float | None = None
-    """Largest difference that means nothing; None: every difference counts."""
+    half_interval: float | None = None
+    """Half of the 95 % interval of a number; None: by the test examples of the entries, if any."""
 
     @property
     def texts(self) -> list[str]:
@@ -50,12 +51,16 @@ class Column:
         return all(entry.text is None for entry in self.entries)
 
     @property
+    def margin(self) -> float | None:
+        """Largest difference of two numbers that chance can explain; None: not known."""
+        half = self.half_interval or half_interval(self.entries)
+        return None if half is None else math.sqrt(2) * half
+
+    @property
     def marks(self) -> dict[int, str]:
-        """Marks, BEST or SECOND, by row."""
+        """Marks, BEST or TIED, by row."""
         values = [entry.value if entry.is_ranked else None for entry in self.entries]
-        return rank_numbers(
-            values, self.digits, lowest_is_best=self.lowest_is_best, margin=self.margin
-        )
+        return mark_best(values, self.margin)
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ def text_column(name: str, texts: Iterable[str | None]) -> Column:
 
 def number_entry(value: float | None, digits: int = 2, *, is_ranked: bool = False) -> Entry:
     """Make an entry of a number alone."""
-    text = None if value is None else f"{value:.{digits}f}"
+    text = None if value is None else rounded(value, digits)
     return Entry(text, value, is_ranked=is_ranked)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from lra.report.scores import Entry
 from lra.report.tables.table import Column, Table
 from lra.runtime.console import as_typed, printable, terminal_width, wrap_words
-from lra.runtime.tables import MISSING, plain_matrix
+from lra.runtime.tables import MISSING, plain_matrix, rounded
 
 OWN_MARK = ">"
 LONGEST_TEXT = 20
@@ -116,7 +116,7 @@ def _write_cells(column: Column, notes: Notes) -> list[str]:
     """Write the numbers of a column, with decimal points below each other."""
     digits = column.digits
     numbers = [
-        f"{entry.value:.{digits}f}"
+        rounded(entry.value, digits)
         if entry.value is not None and entry.seeds
         else short_text(entry) or MISSING
         for entry in column.entries
@@ -124,7 +124,7 @@ def _write_cells(column: Column, notes: Notes) -> list[str]:
     room = max(map(len, numbers), default=0)
     texts: list[str] = []
     for number, entry in zip(numbers, column.entries, strict=True):
-        deviation = "" if entry.deviation is None else f" ± {entry.deviation:.{digits}f}"
+        deviation = "" if entry.deviation is None else f" ± {rounded(entry.deviation, digits)}"
         marks = " ".join(notes.marks(entry))
         aligned = number if number[:1].isalpha() else number.rjust(room)
         texts.append(f"{aligned}{deviation} {marks}".rstrip())
