@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import lra
@@ -46,6 +47,9 @@ def test_every_example_prints_what_the_page_shows(
         assert printed.getvalue() == expected, heading
     assert len(list(Path("results/runs/listops/tnn").iterdir())) == 2
     assert variables["by_operator"].between(0, 1).all()
+    leaderboard = pd.read_csv(ROOT / "results" / "leaderboard.csv")
+    expected = leaderboard.pivot_table("test_accuracy", index="mixer", columns="task")
+    pd.testing.assert_frame_equal(variables["board"], expected, check_names=False)
 
 
 def test_every_function_has_an_example_and_a_line_in_the_table() -> None:

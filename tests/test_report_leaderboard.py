@@ -5,7 +5,7 @@ from __future__ import annotations
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.scores import wilson_interval
-from lra.report.boards import boards
+from lra.report.boards import boards, rows_of_leaderboard
 from lra.report.leaderboard import leaderboard
 from lra.report.scores import FIVE
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
@@ -55,6 +55,24 @@ def test_numbers_are_marked_by_the_interval_of_a_number_near_the_middle() -> Non
     assert "<u>62.60</u>" in markdown, "ahead by more than 2.1, but by less than 1.4 times that"
     assert "<u>60.00</u>" in markdown and "<u>61.00</u>" in markdown
     assert "**70.00**" in markdown
+
+
+def test_each_run_says_which_row_of_the_leaderboard_it_counts_in() -> None:
+    counted = [*row("s4", *[50.0] * 5), *row("tnn", 60.0, overrides=["train.cuda_graphs=true"])]
+    others = [
+        *row("s4", 55.0, overrides=["train.lr=1"], config_hash="b"),
+        *row("s4", 55.0, label="wide", config_hash="c"),
+        *row("tnn", 60.0, run_id="abc-s0", status="stopped"),
+        *row("tnn", 60.0, preset="quick"),
+        *row("tnn", 60.0, protocol="lra"),
+        *row("tnn", 60.0, overrides=["task.train=9"], data=record().data.model_copy(
+            update={"fingerprint": "other"})),
+        record(task="recall", preset="budget"),
+    ]  # fmt: skip
+    found = rows_of_leaderboard([*counted, *others])
+    assert [found.get(id(run)) for run in counted] == [run.mixer for run in counted]
+    assert not any(id(run) in found for run in others)
+    assert rows_of_leaderboard([]) == {}
 
 
 def speed(mixer: str, steps_per_second: float, **changes: object) -> BenchRecord:

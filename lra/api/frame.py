@@ -14,6 +14,7 @@ from lra.api.arguments import AnyPath, check_arguments
 from lra.record.packed import has_file, read_file
 from lra.record.run import read_runs
 from lra.record.run_files import LARGEST_METRICS, to_frame
+from lra.report.boards import rows_of_leaderboard
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,9 @@ def records(results_dir: AnyPath = "results", *, with_shipped: bool = False) -> 
     The columns are the fields of a record (nested ones have names like data.source), the 95 %
     interval of the test accuracy (test_low, test_high), each setting under its full name
     (train.lr), `overrides` (the settings that flags changed), `is_own` (false for a run that came
-    with the suite), and `path`, the folder of the run. Files that cannot be read are named in a
-    warning.
+    with the suite), `leaderboard_row` (the row of the leaderboard of these runs that a run counts
+    in, empty if it counts in none), and `path`, the folder of the run. Files that cannot be read
+    are named in a warning.
 
     Args:
         results_dir: folder in which runs/ is.
@@ -37,7 +39,10 @@ def records(results_dir: AnyPath = "results", *, with_shipped: bool = False) -> 
     found, faults = read_runs(folder, "results_dir", shipped=with_shipped)
     for fault in faults:
         logger.warning(f"left out: {fault}")
-    return to_frame(found, folder)
+    frame = to_frame(found, folder)
+    rows = rows_of_leaderboard([run for _, run in found])
+    frame["leaderboard_row"] = [rows.get(id(run), "") for _, run in found]
+    return frame
 
 
 @check_arguments

@@ -19,7 +19,7 @@ from lra.report.scores import (
     measures_of,
     merit_of,
 )
-from tasks.base import BENCHMARK
+from tasks.base import BENCHMARK, PROBES
 
 PRESETS = (PAPER, "budget", "quick")
 """Presets whose boards may lead, the preferred one first."""
@@ -232,6 +232,14 @@ def rows_at_preset(board: Board) -> dict[str, Cells]:
         for name, cells in board.rows.items()
         if is_at_preset(cells) and all(c.runs[0].label is None for c in cells.values())
     }
+
+
+def rows_of_leaderboard(records: Sequence[RunRecord]) -> dict[int, str]:
+    """Return the row of the leaderboard that each run counts in, by the `id` of its record."""
+    others = [run for run in records if run.task not in PROBES and run.positions is None]
+    board = leading_board(boards(others))
+    rows = rows_at_preset(board) if board else {}
+    return {id(run): row for row, cells in rows.items() for c in cells.values() for run in c.runs}
 
 
 def choose_from_grids(board: Board) -> Board:
