@@ -102,6 +102,32 @@ def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
     assert "TNN" not in small, "published rows never share a table with smaller tasks"
 
 
+def test_results_on_other_data_have_tables_and_what_is_left_out_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, theirs = (
+        {
+            "overrides": [f"task.train={n}"], "run_id": f"s{n}",
+            "data": {"source": "official", "fingerprint": f"{n}", "sizes": {}},
+        }
+        for n in (9, 8)
+    )  # fmt: skip
+    others = [
+        run("s4", "text", preset="quick", overrides=CHANGED, run_id="c"),
+        record(task="recall", run_id="r"),
+    ]
+    save_all(tmp_path, [*every_task(1), *others, run("mean", "image", **mine)])
+    save_all(tmp_path / "shipped", [run("s4", "image", **theirs)])
+    assert {*paper(tmp_path)} == {"accuracy-paper-s4", "accuracy-paper-s4-task.train-9"}
+    printed = capsys.readouterr().out
+    for left_out in (
+        "(task.train=8): s4 (not your own)",
+        "Preset quick, protocol s4: 1 with changed settings",
+        "Probes: recall",
+    ):
+        assert left_out in " ".join(printed.split())
+
+
 def test_exceptions_are_marked_and_numbers_align(tmp_path: Path) -> None:
     save_all(tmp_path, [run(m, "image", seed) for m in ("tnn", "s4") for seed in range(3)])
     save_all(tmp_path, [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -16,8 +17,13 @@ LONGEST_SLUG = 120
 
 
 def slugify(*parts: str) -> str:
-    """Turn texts into one that can stand in a file's name and in a link."""
-    return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower())[:LONGEST_SLUG].strip("-.") or "x"
+    """Turn texts into one that can stand in a file's name and in a link; a hash ends a long one."""
+    text = "-".join(parts).lower()
+    slug = re.sub(r"[^a-z0-9.]+", "-", text).strip("-.")
+    if len(slug) > LONGEST_SLUG:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        slug = f"{slug[: LONGEST_SLUG - 9].strip('-.')}-{digest}"
+    return slug or "x"
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ from lra.report.boards import Board, is_at_preset
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
-from lra.report.names import complete, mixer_of, slugify
+from lra.report.names import complete, mixer_of
 from lra.report.published import FAIL, PublishedRow, published_rows
 from lra.report.scores import AVERAGES, mean_over
 from lra.report.styles import styles_of_data
@@ -26,6 +26,7 @@ from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.report.tables.terminal import Notes
 from lra.runtime.tables import rounded
+from tasks.base import PROBES
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)
@@ -58,11 +59,11 @@ def write_paper(
 
     Raises: UserError for rows or columns that are not there, and for runs without accuracies.
     """
-    boards = [board for board in data.boards if board.is_main and not board.of_positions]
+    boards = [board for board in data.boards if not board.of_positions]
     if not boards and data.records:
         others = ", ".join(sorted({record.task for record in data.records}))
         raise UserError(
-            f"--paper writes tables of accuracies, and the runs of {others} have none; "
+            f"--paper writes no tables of probes and next tokens, and all runs are of {others}; "
             f"python report.py without --paper shows them"
         )
     methods = {name for board in boards for name in board.rows}
@@ -73,15 +74,17 @@ def write_paper(
     figures: list[Figure] = []
     left_out: list[str] = []
     for board in boards:
-        slug = slugify("accuracy", board.preset, board.protocol)
+        if not (board.is_main or board.own_rows):
+            left_out.append(f"  {board.name}: {', '.join(board.rows)} (not your own)")
+            continue
+        slug = f"accuracy-{board.slug}"
         part = _choose_rows(board, row_words, column_words)
         latex, shown = _tabulate(
             part, row_words, column_words, slug=slug, digits=precision, published=published
         )
-        if not shown.rows:
-            continue
-        files[f"tables/{slug}.tex"] = latex.encode()
-        figures += _make_figures(data, shown)
+        if shown.rows:
+            files[f"tables/{slug}.tex"] = latex.encode()
+            figures += _make_figures(data, shown)
         changed = [row for row, cells in board.rows.items() if not is_at_preset(cells)]
         if number := len({*changed} - shown.rows.keys()) * (VARIANTS not in row_words):
             flag = f"--rows {MIXERS},{VARIANTS}"
@@ -91,8 +94,12 @@ def write_paper(
             f"--columns {columns}: no result of --rows {rows} is there; --rows {VARIANTS} chooses "
             f"rows with changed settings"
         )
-    others = sorted({record.task for record in data.records if record.positions is not None})
-    left_out += [f"  Results in bits instead of accuracies: {', '.join(others)}"] if others else []
+    for what, others in {
+        "Results in bits instead of accuracies": [r for r in data.records if r.positions],
+        "Probes": [r for r in data.records if r.task in PROBES and not r.positions],
+    }.items():
+        names = ", ".join(sorted({record.task for record in others}))
+        left_out += [f"  {what}: {names}"] if others else []
     lines = [
         *(["Left out:", *left_out] if left_out else []),
         f"Saved to {out}: tables in LaTeX ({len(files)}), figures in PDF ({len(figures)}).",
@@ -140,10 +147,10 @@ def _choose_columns(board: Board, columns: Sequence[Column], words: Sequence[str
         column.name: sum(entry.value is not None for entry in column.entries[: len(board.rows)])
         for column in columns
     }
-    usual = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
+    usual = max(AVERAGES, key=lambda name: (counts.get(name, 0), len(AVERAGES[name])))
     of_word = {
         TASKS: [task for task in board.tasks if counts[task]],
-        AVERAGE: [usual] if counts[usual] else [],
+        AVERAGE: [usual] if counts.get(usual) else [],
     }
     names = dict.fromkeys(name for word in words for name in of_word.get(word, [word]))
     return [column for name in names for column in columns if column.name == name]
