@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lra.config.registry import MIXERS
 from lra.record.scores import wilson_interval
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
-from lra.report.styles import assign_styles, styles_of_data
-from lra.report.tables.table import Column, Line, Table, number_entry, text_column
+from lra.report.placing import place_at_ends, place_beside
+from lra.report.scores import Entry
+from lra.report.styles import FAMILIES, GRAY, assign_styles, mixer_looks, styles_of_data
+from lra.report.tables.table import Column, Line, Table, number_entry
 from made_results import record, save_all
 
 
@@ -54,12 +61,53 @@ def test_points_have_the_numbers_of_their_runs_on_each_device(tmp_path: Path) ->
     assert digest(1 + 1e-15) == figure.digest != digest(1 + 1e-5), "last digits do not count"
 
 
-def test_a_figure_of_lines_has_a_legend_and_a_file(tmp_path: Path) -> None:
+def test_a_figure_of_lines_names_the_best_rows_and_ones_own(tmp_path: Path) -> None:
+    rows = ["mine", "tnn", "s4", "constructor", "s4d", "s5", "lru", "conv", "hgrn (model.dim=8)"]
     line = Line("length", {"1": 1.0, "2": 2.0}, "accuracy, %")
-    columns = [text_column("mixer", ["tnn", "s4"])]
-    columns += [Column(name, [number_entry(40.0), number_entry(50.0)]) for name in line.places]
-    (figure,) = figures_of_table(
-        Table("t", "T", "C.", columns, lines=[line]), assign_styles(["tnn", "s4"])
-    )
-    assert {"tnn", "s4", "length, positions", "accuracy, %", "1", "2"} <= texts_in(figure.svg())
+    columns = [Column("mixer", [Entry(row, is_own=row == "mine") for row in rows])]
+    columns += [Column(n, [number_entry(min(60.0, 10.0 * i)) for i in range(9)]) for n in "12"]
+    table = Table("t", "T", "C.", columns, lines=[line])
+    (figure,) = figures_of_table(table, assign_styles(rows))
+    texts = texts_in(figure.svg())
+    named = {"mine", "constructor", "s4d", "s5", "lru", "conv", "hgrn (model.dim=8)"}
+    assert named | {"other rows", "state space", "length, positions", "accuracy, %"} <= texts
+    assert not {"tnn", "s4"} & texts and figure.caption.endswith(" Gray: tnn, s4.")
+    assert figure.styles["tnn"]["colour"] == figure.styles["s4"]["colour"] == GRAY
+    # The ends of three lines are one place, and their names stand below each other.
+    drawn = [point | {"y": point["accuracy, %"]} for point in figure.drawn_points]
+    place_at_ends(drawn, figure.named, 0.05, is_logarithmic=False)
+    places = sorted(point["name_y"] for point in drawn if "name" in point)
+    assert all(high - low > 2.99 for low, high in itertools.pairwise(places)) and places[-1] <= 60
     assert figure.pdf(300).startswith(b"%PDF")
+
+
+def test_every_mixer_has_the_colour_of_its_family_and_ones_own_have_others() -> None:
+    rows = [*mixer_looks(), "Mine", "constructor"]
+    assert {*mixer_looks()} == {*MIXERS.classes}
+    looks = assign_styles(rows)
+    assert looks["s4"]["colour"] == looks["lru"]["colour"] == FAMILIES["state space"]
+    assert len({(look["colour"], look["shape"]) for look in looks.values()}) == len(rows) + 1
+    own = {looks[name]["colour"] for name in ("Mine", "constructor")}
+    assert len(own) == 2 and not own & {*FAMILIES.values()}
+
+
+def test_names_of_bubbles_cover_nothing() -> None:
+    numbers = random.Random(0)
+    points: list[dict[str, Any]] = [
+        {"row": f"mixer-{k}", "size": 1.0, "x": numbers.uniform(1, 9), "y": numbers.uniform(1, 9)}
+        for k in range(30)
+    ]
+    place_beside(points, (False, True), (400, 400), 200.0)
+    assert [point["name"] for point in points] == [point["row"] for point in points]
+    low, unit = min(p["x"] for p in points), 340 / (max(p["x"] for p in points) - min(
+        p["x"] for p in points))  # fmt: skip
+    logs = [math.log(point["y"]) for point in points]
+    tall = 340 / (max(logs) - min(logs))
+    spots = [(30 + unit * (p["x"] - low), 370 - tall * (y - min(logs)))
+             for p, y in zip(points, logs, strict=True)]  # fmt: skip
+    names = [(x + p["dx"], y + p["dy"]) for p, (x, y) in zip(points, spots, strict=True)]
+    for one, other in itertools.combinations(names, 2):
+        assert abs(one[0] - other[0]) > 50 or abs(one[1] - other[1]) >= 12.9
+    radius = math.sqrt(200) / 2
+    for (x, y), (a, b) in itertools.product(names, spots):
+        assert abs(x - a) > 22 + radius or abs(y - b) > 6 + radius

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from common.errors import UnknownName, UserError
 from common.strict_yaml import LARGEST, parse_yaml, plain
@@ -36,6 +36,11 @@ STARTS = "starts"
 patterns of the parameters' names."""
 NESTED = ("presets", "protocols")
 FileKind = Literal["tasks", "mixers"]
+Family = Literal[
+    "attention", "linear attention", "state space", "long convolution", "gated recurrence",
+    "delta rule or matrix state", "local or none",
+]  # fmt: skip
+"""What kind of mixer a mixer is, by which charts colour it; "none": nothing learned is mixed."""
 _WORDS = re.compile(r"[\w-]+( [\w-]+)*")
 
 
@@ -72,6 +77,8 @@ class SettingsFile:
     """Repository and commit, or paper, by the word that sources of settings begin with."""
     rows: Mapping[str, Any]
     """Rows of results/published.csv that runs with these settings repeat; see `PublishedRun`."""
+    family: Family | None = None
+    """The family of a mixer; None for a task, and for a user's own mixer."""
 
 
 def _mapping(body: Any, origin: str) -> dict[str, Any]:
@@ -139,6 +146,9 @@ def _parse(text: str, shown: str) -> SettingsFile:
     """Parse the text of a settings file; cached, as plans and reports read the same files often."""
     body = _mapping(parse_yaml(text, shown), shown)
     rows, sources = (_mapping(body.pop(k, None), f"{shown}: {k}") for k in ("rows", "sources"))
+    family = body.pop("family", None)
+    if family is not None and family not in get_args(Family):
+        raise UnknownName("family", str(family), get_args(Family), shown)
     entries: list[Entry] = []
     for entry in _read_block(body, Entry("", "", None, shown)):
         word, _, place = entry.source.partition(" ")
@@ -147,7 +157,7 @@ def _parse(text: str, shown: str) -> SettingsFile:
         entries.append(replace(entry, origin=f"{entry.origin}{cited}"))
     presets = {PAPER, *(body.get("presets") or ())}
     protocols = set(body.get("protocols") or (DEFAULT_PROTOCOL,))
-    return SettingsFile(shown, entries, presets, protocols, sources, rows)
+    return SettingsFile(shown, entries, presets, protocols, sources, rows, family)
 
 
 def read_file(kind: FileKind, name: str, configs: Path = CONFIGS) -> SettingsFile:

@@ -1,20 +1,22 @@
 """How charts look: Vega-Lite specifications, which the page shows and figures are drawn from.
 
-Points have the fields x, y, low, high, size, row, line, colour, shape, dash, width, opacity, stroke
-and tip.
+Points have the fields x, y, low, high, size, row, line, family, colour, shape, dash, width,
+opacity, stroke and tip. In figures, those with a name beside them also have what `placing` adds.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lra.report.charts import Chart, Field, lines_of_table
-from lra.report.styles import Styles, assign_styles
+from lra.report.placing import LETTER, LINE, PADDING, place_at_ends, place_beside
+from lra.report.scores import group_by
+from lra.report.styles import BASELINE, FAMILIES, GRAY, Styles, assign_styles
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Table
 
@@ -32,54 +34,65 @@ CONFIG = {
     "axisX": {"labelSeparation": 8, "labelBound": 16, "tickCount": 7},
     "scale": {"zero": False},
     "header": {"labelFontSize": 13},
+    "rule": {"color": "#333333"},
 }
+_ANCHORS = (
+    "right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left",
+)  # fmt: skip
 NAMES: dict[str, Any] = {
     "type": "text",
     "encode": {
         "enter": {
-            "text": {"field": "row"}, "fill": {"field": "colour"}, "fontSize": {"value": 11},
-            "font": {"value": FONT}, "fontWeight": {"value": 600},
-        }
+            "text": {"field": "datum.row"}, "fill": {"field": "datum.colour"},
+            "fontSize": {"value": 11}, "font": {"value": FONT}, "fontWeight": {"value": 600},
+        },
+        "update": {"opacity": {"field": "datum.opacity"}},
     },
     "transform": [
         {
-            "type": "label", "padding": 0,
-            "anchor": ["right", "left", "top", "bottom", "top-right", "bottom-right"] * 3,
-            "offset": [distance for distance in (12, 15, 18) for _ in range(6)],
+            "type": "label", "padding": None, "anchor": [*_ANCHORS] * 8,
+            "offset": [distance for distance in range(2, 34, 4) for _ in _ANCHORS],
         }
     ],
 }  # fmt: skip
 """Vega's mark of the names of bubbles, where there is room: Vega-Lite has none."""
 LEGEND = {
-    "title": None, "symbolLimit": 0, "symbolType": "stroke", "symbolSize": 500, "symbolOpacity": 1,
-    "labelLimit": 240,
+    "title": None, "orient": "bottom", "columns": 4, "symbolType": "circle", "symbolOpacity": 1,
+    "symbolSize": 90, "labelLimit": 0,
 }  # fmt: skip
+MOST_NAMED = 6
+"""Rows of a figure of lines that have a colour, one's own not counted."""
+OTHERS = "other rows"
+"""Family of the rows whose lines have none."""
+_ONE_OF_PANEL = [{"aggregate": [], "groupby": ["panel"]}]
 _MOST_TICKS = 12
 """Most numbers on the x axis that are named at its ticks."""
 _MOST_ROWS = 3
 """Most rows of panels."""
-_WIDEST_PANEL, _AXIS_ROOM, _LEGEND_ROOM = 450, 55, 150
-"""Pixels of the widest panel, with the labels of its axis; of these labels; and of a legend."""
+_WIDEST_PANEL, _AXIS_ROOM = 450, 55
+"""Pixels of the widest panel, with the labels of its axis; and of these labels."""
 
 
 def specify(
     kind: str,
     fields: Mapping[str, Field] | None = None,
     places: Sequence[float] = (),
-    looks: Styles | None = None,
+    families: Mapping[str, str] | None = None,
+    largest_area: float = LARGEST_AREA,
 ) -> dict[str, Any]:
-    """Specify the layers of a chart, the intervals first.
+    """Specify the layers of a chart.
 
     Args:
         kind: bubbles or lines.
         fields: what the axes and the area show. None: their titles and scales are set later.
         places: numbers on the x axis that have ticks. Without any, Vega-Lite chooses them.
-        looks: the rows that a legend names.
+        families: the families that a legend names, with their colours.
+        largest_area: area of the largest bubble.
     """
 
     def on_axis(field: str, axis: str) -> dict[str, Any]:
         """Encode what points have in a field by its place on an axis."""
-        scale: dict[str, Any] = {"padding": 30 if kind == "bubbles" else 16, "nice": False}
+        scale: dict[str, Any] = {"padding": PADDING if kind == "bubbles" else 16, "nice": False}
         node: dict[str, Any] = {"field": field, "type": "quantitative", "scale": scale}
         if fields:
             node["title"] = fields[axis].title
@@ -88,9 +101,9 @@ def specify(
 
     def as_given(field: str, type_: str = "nominal") -> dict[str, Any]:
         """Encode what points have in a field as it is, such as a colour."""
-        if looks and field in ("colour", "dash"):
-            scale = {"domain": [*looks], "range": [look[field] for look in looks.values()]}
-            return {"field": "row", "type": type_, "scale": scale, "legend": LEGEND, "sort": None}
+        if families and field == "colour":
+            scale = {"domain": [*families], "range": [*families.values()]}
+            return {"field": "family", "type": type_, "scale": scale, "legend": LEGEND}
         return {"field": field, "type": type_, "scale": None, "legend": None}
 
     def layer(mark: str, look: dict[str, Any], **encoding: Any) -> dict[str, Any]:
@@ -98,25 +111,38 @@ def specify(
 
     x, y, low = on_axis("x", "x"), on_axis("y", "y"), {"title": None, **on_axis("low", "y")}
     x |= {"axis": {"values": [*places]}} if places else {}
-    scale = {"range": [0, LARGEST_AREA], "zero": True}
+    scale = {"range": [0, largest_area], "zero": True}
     size = {"field": "size", "type": "quantitative", "scale": scale, "legend": None}
     if fields and "size" in fields:
         legend = {"orient": "bottom", "tickCount": 2}
         size |= {"title": fields["size"].title, "legend": legend}
     shared = {
-        "x": x, "color": as_given("colour"), "opacity": as_given("opacity", "quantitative"),
+        "x": x, "opacity": as_given("opacity", "quantitative"),
         "tooltip": {"field": "tip", "type": "nominal"},
     }  # fmt: skip
-    layers = [layer("rule", {"strokeWidth": 1.2}, y=low, y2={"field": "high"})]
+    colour, ends = as_given("colour"), {"y": low, "y2": {"field": "high"}}
     if kind == "bubbles":
-        circle = {"y": y, "stroke": as_given("stroke"), "size": size}
-        layers.append(layer("circle", {"strokeWidth": 2.5}, **circle))
+        circle = {"y": y, "color": colour, "stroke": as_given("stroke"), "size": size}
+        thin = {"size": 4, "strokeWidth": 0.8, "color": "#333333"}
+        leader = layer("point", thin, y=y, shape=as_given("leader"))
+        layers = [
+            layer("circle", {"strokeWidth": 2}, **circle),
+            layer("rule", {"strokeWidth": 1.2}, **ends),
+            {"transform": [{"filter": "isValid(datum.leader)"}], **leader},
+        ]
+        name = {"fontWeight": 600} | {shift: {"expr": f"datum.{shift}"} for shift in ("dx", "dy")}
+        place = y
     else:
-        shared["detail"] = {"field": "line", "type": "nominal"}
+        shared |= {"detail": {"field": "line", "type": "nominal"}, "color": colour}
         width = as_given("width", "quantitative")
+        layers = [layer("rule", {"strokeWidth": 1.2}, **ends)]
         layers.append(layer("line", {}, y=y, strokeDash=as_given("dash"), strokeWidth=width))
         points = {"filled": True, "size": 50}
         layers.append(layer("point", points, y=y, shape=as_given("shape")))
+        name = {"align": "left", "dx": 8, "fontWeight": 600}
+        place = {"title": None, **on_axis("name_y", "y")}
+    names = layer("text", name, y=place, color=colour, text={"field": "name", "type": "nominal"})
+    layers.append({"transform": [{"filter": "isValid(datum.name)"}], **names})
     return {"encoding": shared, "layer": layers}
 
 
@@ -140,6 +166,8 @@ class Figure:
     caption: str
     chart: Chart
     styles: Styles
+    named: Sequence[str] = ()
+    """Rows whose lines have their names at their ends."""
 
     @property
     def digest(self) -> str:
@@ -165,21 +193,14 @@ class Figure:
             }
             for point in self.chart.points
         ]  # fmt: skip
-        return [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
+        found = [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
+        return sorted(found, key=lambda point: point["row"] in self.named)  # gray lines are behind
 
     def svg(self, width: float = 860) -> str:
         """Draw the figure as SVG of about a width in pixels."""
         from vl_convert import vega_to_svg, vegalite_to_vega
 
-        vega = vegalite_to_vega(self._specification(width))
-        for cell in vega["marks"] if self.chart.kind == "bubbles" else ():
-            for mark in [mark for mark in cell.get("marks", ()) if mark["type"] == "symbol"]:
-                names = copy.deepcopy(NAMES)
-                names["from"] = mark["from"]
-                names["encode"]["update"] = {n: mark["encode"]["update"][n] for n in ("x", "y")}
-                names["transform"][0]["size"] = {"signal": "[child_width, child_height]"}
-                cell["marks"].append(names)
-        return vega_to_svg(vega)
+        return vega_to_svg(vegalite_to_vega(self._specification(width)))
 
     def pdf(self, width: float) -> bytes:
         """Draw the figure as PDF of a width in points."""
@@ -189,43 +210,86 @@ class Figure:
 
     def _specification(self, width: float) -> dict[str, Any]:
         points, is_lines = self.drawn_points, self.chart.kind == "lines"
-        rows = dict.fromkeys(point["row"] for point in points)
         places = sorted({point["x"] for point in points})
         panels = [name for name in self.chart.panels if any(p["panel"] == name for p in points)]
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
         columns = min(len(panels), columns)
-        panel_width = (width - _LEGEND_ROOM * is_lines) / columns - _AXIS_ROOM
+        name_room = LETTER * max(map(len, self.named), default=0)
+        panel_width = max(width / columns - _AXIS_ROOM - name_room, width / columns / 2)
+        panel_height = (0.75 if is_lines else 1) * panel_width
+        found = {point["family"]: point["colour"] for point in points}
+        families = {name: found[name] for name in [*FAMILIES, *found] if name in found}
         by_name = {
             field.name: replace(field, title=field.title.partition(", on ")[0])
             for field in self.chart.fields
         }
+        logs = [by_name[self.chart.axes[axis]].is_logarithmic for axis in "xy"]
+        largest_area = LARGEST_AREA * min(1, (panel_width / _WIDEST_PANEL + 0.1) ** 2)
+        largest = largest_area / max((p.get("size") or 1 for p in points), default=1)
+        for panel in group_by(points, lambda point: point["panel"]).values():
+            if is_lines:
+                place_at_ends(panel, self.named, LINE / panel_height, is_logarithmic=logs[1])
+            else:
+                place_beside(panel, logs, (panel_width, panel_height), largest)
         layers = specify(
             self.chart.kind,
             {axis: by_name[name] for axis, name in self.chart.axes.items()},
             places if is_lines and len(places) <= _MOST_TICKS else (),
-            {row: self.styles[row] for row in rows} if is_lines else None,
+            families,
+            largest_area,
         )
-        label = "datum.label" if len(panels) > 1 else "''"
-        facet = {"field": "panel", "type": "nominal", "title": None, "sort": panels}
+        if len(panels) > 1:  # headers of a facet would stand at different heights
+            title = {"mark": {"type": "text", "fontSize": 13}, "transform": _ONE_OF_PANEL,
+                     "encoding": {"text": {"field": "panel"}, "x": {"value": panel_width / 2},
+                                  "y": {"value": -LINE}}}  # fmt: skip
+            layers = {"layer": [layers, title]}
+        # Vega fails for texts in a specification that JavaScript's objects have as names, such as
+        # constructor, so panels go by their numbers there.
+        points = [{**point, "number": panels.index(point["panel"])} for point in points]
+        facet = {"field": "number", "type": "ordinal", "title": None}
         return {
             "data": {"name": POINTS},
-            "facet": {**facet, "header": {"labelExpr": label}},
+            "facet": {**facet, "header": {"labelExpr": "''"}},
             "columns": columns,
-            "spec": {"width": panel_width, "height": 0.75 * panel_width, **layers},
+            "spec": {"width": panel_width, "height": panel_height, **layers},
             "resolve": {"scale": {"x": "independent", "y": "independent"}},
             "datasets": {POINTS: points},
             "config": {**CONFIG, "background": "white"},
         }
 
 
+def choose_named(table: Table) -> list[str]:
+    """Choose the rows of a table that its lines name: one's own, and the best in the mean rank."""
+    columns = [c for c in table.columns if any(c.name in line.places for line in table.lines)]
+
+    def mean_rank(row: int) -> float:
+        ranks: list[int] = []
+        for column in columns:
+            sign = -1 if column.lowest_is_best else 1
+            values = [None if e.value is None else sign * e.value for e in column.entries]
+            own, known = values[row], [value for value in values if value is not None]
+            ranks.append(sum(own is None or value > own for value in known[: len(table.methods)]))
+        return statistics.mean(ranks)
+
+    order = sorted(range(len(table.methods)), key=mean_rank)
+    is_own = [entry.is_own for entry in table.columns[0].entries]
+    return [table.methods[i] for n, i in enumerate(order) if n < MOST_NAMED or is_own[i]]
+
+
 def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
-    """Draw the lines of a table, if it has any."""
+    """Draw the lines of a table, if it has any; those without a name are gray."""
     has_deviations = any(e.deviation is not None for c in table.columns for e in c.entries)
     deviations = "standard deviations over seeds or, for a single seed, " * has_deviations
     caption = f"{table.caption.replace(RANKS, '').strip()} Bars: {deviations}95 % intervals."
     # Rows of other charts may have the same dashes, and must not keep them from these rows.
     dashes = {row: look["dash"] for row, look in assign_styles(table.methods).items()}
     looks = {row: {**styles[row], "dash": dash} for row, dash in dashes.items()}
+    named = choose_named(table)
+    if others := [row for row in table.methods if row not in named]:
+        looks |= {row: {**looks[row], "family": OTHERS, "colour": GRAY} for row in others}
+        caption += f" Gray: {', '.join(others)}."
+    named.append(BASELINE)
     return [
-        Figure(table.slug, table.title, caption, chart, looks) for chart in lines_of_table(table)
+        Figure(table.slug, table.title, caption, chart, looks, named)
+        for chart in lines_of_table(table)
     ]

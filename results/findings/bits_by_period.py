@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lra.record.run import read_runs
-from lra.report.styles import MIXERS
+from lra.report.styles import mixer_looks
 from results.findings.shared import FOLDER, save_figure
 
 FIELDS = {"period": "period of the text", "divides length": "period divides the window's length"}
@@ -43,7 +43,7 @@ def draw() -> Figure:
         by_mixer = found[field].unstack("value")
         values = sorted(by_mixer.columns, key=lambda value: (len(value), value))
         for mixer, bits in by_mixer[values].iterrows():
-            colour, marker = MIXERS[str(mixer)]
+            _, colour, marker = mixer_looks()[str(mixer)]
             axes.plot(range(len(bits)), bits, color=colour, marker=marker, label=mixer)
         axes.set_xticks(range(len(values)), values)
         axes.set(xlabel=label, xlim=(-0.3, len(values) - 0.7))

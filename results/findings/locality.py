@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import lra
-from lra.report.styles import MIXERS
+from lra.report.styles import mixer_looks
 from results.findings.shared import FOLDER, load_leaderboard, save_figure
 from tasks.base import BENCHMARK
 
@@ -59,7 +59,7 @@ def draw() -> Figure:
 def draw_task(axes: Axes, accuracies: pd.DataFrame) -> None:
     """Draw the accuracy of `conv` over its width, and other mixers as horizontal lines."""
     for (mixer, permutation), found in accuracies.groupby(["mixer", PERMUTATION]):
-        colour, marker = MIXERS[str(mixer)]
+        _, colour, marker = mixer_looks()[str(mixer)]
         line, label = ("--", "") if permutation else ("-", str(mixer))
         if mixer == "conv":
             widths, values = found[WIDTH].astype(int), found["test_accuracy"]
@@ -68,7 +68,8 @@ def draw_task(axes: Axes, accuracies: pd.DataFrame) -> None:
             axes.set_xticks(widths, map(str, widths))
         else:
             value = found["test_accuracy"].item()
-            axes.axhline(value, color=colour, linestyle=line, linewidth=1.2, label=label)
+            look = {"color": colour, "marker": marker, "clip_on": False}
+            axes.axhline(value, **look, linestyle=line, linewidth=1.2, label=label)
     axes.minorticks_off()
     axes.set_xlabel("width of the convolution")
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import lra
-from lra.report.styles import MIXERS
+from lra.report.styles import mixer_looks
 from results.findings.shared import FOLDER, load_leaderboard, save_figure
 
 FEWEST_SEEDS = 3
@@ -32,7 +32,7 @@ def draw() -> Figure:
     for axes, mixer in zip(panels, mixers, strict=True):
         for path in runs.loc[runs["mixer"] == mixer, "path"]:
             curve = lra.metrics(path).set_index("step")["accuracy"].dropna()
-            axes.plot(curve.index, curve, color=MIXERS[mixer][0], linewidth=1, alpha=0.8)
+            axes.plot(curve.index, curve, color=mixer_looks()[mixer][1], linewidth=1, alpha=0.8)
         axes.axhline(baseline, color="0.3", linewidth=0.9, linestyle="--")
         axes.set(title=mixer, xlabel="optimizer steps", xlim=(0, None))
     panels[0].set_ylabel("training accuracy, %")
