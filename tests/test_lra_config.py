@@ -147,7 +147,7 @@ def test_mistakes_name_value_origin_and_valid_names(
     [
         ("modle: {dim: 3}", "tnn.yaml: unknown section 'modle'; did you mean model?"),
         ("model: {dims: 3}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
-        ("family: s4", "configs/mixers/tnn.yaml: unknown family 's4'; "),
+        ("family: s4", "configs/mixers/tnn.yaml: unknown family 's4' (valid: attention, "),
         ("model: 3", "configs/mixers/tnn.yaml: model: got 3, expected keys with values"),
         ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
         ("model: {dim: {is: 4, form: a b}}", "model.dim: unknown key 'form'; did you mean from?"),
