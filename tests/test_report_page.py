@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from lra.record.merge import write_pack
 from lra.report.data import Data
 from lra.report.page.page import make_data, write_page
 from lra.report.page.sheets import make_views
@@ -67,6 +68,20 @@ def test_cells_have_numbers_marks_and_their_runs(tmp_path: Path) -> None:
     chance = row_of(main, "mean")["listops"]
     assert (chance["classes"], chance["small"]) == ("own chance", "chance")
     assert row_of(main, "trivial baseline: majority class")["listops"]["value"] == 17.0
+
+
+def test_facts_are_in_words_and_links_lead_to_files_that_can_be_shown(tmp_path: Path) -> None:
+    own, shipped = record(test_non_finite=2), record(mixer="s4")
+    results = save_all(tmp_path / "a b#c%d", [own])
+    (results / "shipped").mkdir()
+    write_pack(results / "shipped", {
+        "runs/listops/s4/abc-s0/result.json": shipped.model_dump_json().encode()
+    })  # fmt: skip
+    page = make_data(*opened(results), tmp_path / "out")
+    links = {run["row"]: run["record"] for run in page["runs"].values()}
+    assert links == {"tnn": "../a%20b%23c%25d/runs/listops/tnn/abc-s0/result.json", "s4": ""}
+    assert {"test listops: 40.00 %", "test outputs that are not finite: 2"} <= {*page["texts"]}
+    assert not any("_" in text.partition(":")[0] for text in page["texts"])
 
 
 def hostile_results(folder: Path) -> Path:
@@ -180,6 +195,17 @@ def test_a_page_of_all_shipped_runs_in_a_browser(browser: Any, tmp_path: Path) -
     for view in ("length", "probes", "speed", "published", "runs"):
         press(browser, f"view-{view}", "\n")
         check(browser)
+
+
+def test_ones_own_rows_stand_first(browser: Any, tmp_path: Path) -> None:
+    save_all(tmp_path / "shipped", [record(mixer=n, test_accuracy=90.0) for n in ("lru", "s4")])
+    own = record(mixer="toString", test_accuracy=50.0)
+    save_all(tmp_path, [record(), own])
+    write_metrics(tmp_path, own, [30.0, 40.0])
+    show(browser, write(tmp_path, tmp_path / "index.html"))
+    assert rows(browser)[:4] == ["toString", "tnn", "lru", "s4"]
+    legend = browser.find_element("css selector", "#charts .legend").text
+    assert all(text in legend for text in ("toString", "long convolution", "state space"))
 
 
 def test_hostile_names_in_a_browser(browser: Any, tmp_path: Path) -> None:

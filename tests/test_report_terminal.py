@@ -53,6 +53,14 @@ def test_boards_with_runs_of_ones_own_come_first(tmp_path: Path) -> None:
     assert others.replace("\n", " ").startswith("The report also has 2 more tables.")
 
 
+def test_rows_without_a_result_on_ones_own_tasks_are_not_shown(tmp_path: Path) -> None:
+    save_all(shipped(tmp_path), [record(preset="quick", task="mine", mixer="lru")])
+    _, table, *_ = summarize(Data(tmp_path)).strip().split("\n\n")
+    assert [line.split()[:2] for line in table.splitlines()] == [
+        ["mixer", "mine"], ["lru", "40.00"], ["best", "trivial"]
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("columns", [1, 80])
 def test_nothing_is_wider_than_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int

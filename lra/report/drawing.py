@@ -50,7 +50,7 @@ NAMES: dict[str, Any] = {
     },
     "transform": [
         {
-            "type": "label", "padding": None, "anchor": [*_ANCHORS] * 8,
+            "type": "label", "padding": 0, "anchor": [*_ANCHORS] * 8,
             "offset": [distance for distance in range(2, 34, 4) for _ in _ANCHORS],
         }
     ],

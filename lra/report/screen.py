@@ -55,7 +55,11 @@ def _describe_board(board: Board) -> str:
     beneath = board.best_trivial_baseline()
     names, *columns = accuracy_columns(board.sorted_by(first), beneath)
     columns = [names, *(column for column in columns if not own or column.name in own)]
-    table = Table("", f"{title}, best on {first} first", "", columns, len(beneath))
+    # An own task has no results of the shipped mixers.
+    shown = [i for i in range(len(names.entries)) if any(c.entries[i].text for c in columns[1:])]
+    columns = [replace(c, entries=[c.entries[i] for i in shown]) for c in columns]
+    below = sum(i >= len(rows) for i in shown)
+    table = Table("", f"{title}, best on {first} first", "", columns, below)
     return write_table(table, *more)
 
 

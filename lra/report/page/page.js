@@ -113,7 +113,8 @@ function sortedRows() {
       ? isMissing(a) - isMissing(b) || sign * (a.value - b.value)
       : sign * (a.text ?? "").localeCompare(b.text ?? "", "en", { numeric: true });
   return rows.toSorted(
-    (a, b) => a.beneath - b.beneath || compare(a.cells[place], b.cells[place]) || 0,
+    (a, b) =>
+      a.beneath - b.beneath || b.own - a.own || compare(a.cells[place], b.cells[place]) || 0,
   );
 }
 function renderTable(rows) {
@@ -136,22 +137,20 @@ function renderTable(rows) {
       make("button", { id: `sort-${name}`, onclick: sort }, name || "what"),
     );
   });
-  const body = rows
-    .slice(0, MOST_ROWS)
-    .map((row) =>
-      make(
-        "tr",
-        {
-          className: join(
-            " ",
-            row.own && "own",
-            row.beneath && "beneath",
-            has("pick", row.name) && "picked",
-          ),
-        },
-        ...shown.map((number) => (number ? renderCell(row, number) : renderName(row))),
-      ),
-    );
+  const body = rows.slice(0, MOST_ROWS).map((row) =>
+    make(
+      "tr",
+      {
+        className: join(
+          " ",
+          row.own && "own",
+          row.beneath && "beneath",
+          has("pick", row.name) && "picked",
+        ),
+      },
+      ...shown.map((number) => (number ? renderCell(row, number) : renderName(row))),
+    ),
+  );
   $("table").replaceChildren(
     make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body)),
   );
@@ -273,14 +272,11 @@ function curvesOf(x, y, names) {
 
 // Names beside circles, where there is room: Vega's mark, which Vega-Lite does not have.
 function addNames(vega) {
-  const circles = vega.marks.find((mark) => mark.type === "symbol"),
-    { x, y } = circles.encode.update;
-  const names = structuredClone(page.names),
-    { enter } = names.encode;
-  Object.assign(names, {
-    from: circles.from,
-    encode: { enter, update: { x, y, opacity: { field: "opacity" } } },
-  });
+  const [circles, bars] = ["symbol", "rule"].map((type) =>
+    vega.marks.find((mark) => mark.type === type),
+  );
+  const names = { ...structuredClone(page.names), from: { data: circles.name } };
+  names.transform[0].avoidMarks = [bars.name];
   names.transform[0].size = { signal: "[width, height]" };
   vega.marks.push(names);
   return vega;
@@ -320,6 +316,7 @@ function draw(place, kind, points, fields) {
       domainColor: line,
       tickColor: line,
     },
+    rule: { color: ink },
   };
   vegaEmbed(place, spec, {
     config,
@@ -330,6 +327,13 @@ function draw(place, kind, points, fields) {
     views.push(view);
     view.addEventListener("click", (_, item) => item?.datum?.row && toggle("pick", item.datum.row));
   });
+}
+const legendOf = (row) => make("span", {}, glyph(row), row);
+function families(rows) {
+  const found = new Map(rows.map((row) => [page.styles[row].family, page.styles[row].colour]));
+  return [...found].map(([family, color]) =>
+    make("span", {}, make("span", { style: `color: ${color}` }, "● "), family),
+  );
 }
 function renderCharts(rows) {
   views.splice(0).forEach((view) => view.finalize());
@@ -384,12 +388,7 @@ function renderCharts(rows) {
         make("h3", {}, join(": ", chart.title, chart.panels.length > 1 && panel)),
         make("div", { className: "choices" }, ...choices),
         points.length && place,
-        isLines &&
-          make(
-            "div",
-            { className: "legend" },
-            ...names.map((row) => make("span", {}, glyph(row), row)),
-          ),
+        make("div", { className: "legend" }, ...(isLines ? names.map(legendOf) : families(names))),
         make(
           "figcaption",
           {},
@@ -425,7 +424,7 @@ function showRuns(title, names) {
             make("summary", {}, "All settings"),
             make("ul", { className: "facts" }, ...texts(page.settings[run.settings])),
           ),
-        make("p", {}, make("a", { href: run.record }, "record of the run")),
+        run.record && make("p", {}, make("a", { href: run.record }, "record of the run")),
       ),
     ),
   );

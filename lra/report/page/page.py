@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel
 
@@ -20,7 +21,6 @@ from common.files import write_atomically
 from common.spreadsheets import write_csv
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
-from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine, to_frame
 from lra.report.charts import Point
@@ -41,13 +41,19 @@ MOST_POINTS = 20_000
 LONGEST_CURVE = 40
 MEASURES = {"train": ("accuracy", 1), "val": ("val_accuracy", 2), "loss": ("val_loss", 3)}
 """What a curve may show: a field of the lines of metrics.jsonl, and its digits."""
-RUN_FACTS = (
-    "test_text", "message", "test_non_finite", "val_accuracy", "best_step", "steps", "total_steps",
-    "epochs", "wall_seconds", "data", "low_quartile", "high_quartile", "repeats",
-    "ratio_to_reference", "changes", "measured_with", "steps_per_second", "peak_memory_mib",
-    "flops_per_step", "params", "device", "precision", "git", "versions",
-)  # fmt: skip
-"""Fields of records that the page shows."""
+RUN_FACTS = {
+    "message": "message", "test_non_finite": "test outputs that are not finite",
+    "val_accuracy": "best validation accuracy, %", "best_step": "best step", "steps": "steps",
+    "total_steps": "planned steps", "epochs": "epochs", "wall_seconds": "duration, seconds",
+    "data": "data", "steps_per_second": "steps per second",
+    "low_quartile": "lower quartile of the speed", "high_quartile": "upper quartile of the speed",
+    "repeats": "repeats", "ratio_to_reference": "times as fast as the reference",
+    "changes": "changed settings", "measured_with": "measured together with",
+    "peak_memory_mib": "peak memory, MiB", "flops_per_step": "FLOPs per step",
+    "params": "parameters", "device": "device", "precision": "precision", "git": "code",
+    "versions": "versions",
+}  # fmt: skip
+"""Fields of records that the page shows, in words."""
 
 
 def write_report(
@@ -203,7 +209,10 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
         return [numbers.setdefault(text, len(numbers)) for text in texts]
 
     def link(path: Path) -> str:
-        return Path(os.path.relpath(file_on_disk(path).resolve(), out.resolve())).as_posix()
+        """Write a link to a record; none to a packed one, which no browser can show."""
+        if not path.is_file():
+            return ""
+        return quote(Path(os.path.relpath(path.resolve(), out.resolve())).as_posix())
 
     settings: dict[str, list[int]] = {}
     runs: dict[str, dict[str, Any]] = {}
@@ -259,7 +268,8 @@ def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, dict[str, list[
 
 def _write_facts(record: RunRecord | BenchRecord) -> dict[str, str]:
     """Write what a record has of the facts in words."""
-    return {name.replace("_", " "): _write(getattr(record, name, None)) for name in RUN_FACTS}
+    tested = {f"test {record.task}": record.test_text} if isinstance(record, RunRecord) else {}
+    return tested | {text: _write(getattr(record, name, None)) for name, text in RUN_FACTS.items()}
 
 
 def _write(value: Any) -> str:
