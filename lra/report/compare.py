@@ -173,8 +173,10 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
 def _tabulate(title: str, rows: Sequence[tuple[str, str, Comparison]]) -> Table:
     texts = {
         "task": [task for task, _, _ in rows],
-        "points": [_signed(found.difference) for _, _, found in rows],
-        "95 % interval": [f"{_signed(found.low)} to {_signed(found.high)}" for _, _, found in rows],
+        "points": [rounded(found.difference, 2, "+") for _, _, found in rows],
+        "95 % interval": [
+            f"{rounded(found.low, 2, '+')} to {rounded(found.high, 2, '+')}" for _, _, found in rows
+        ],
         "seeds": [str(found.seeds) for _, _, found in rows],
         "p": [f"{found.p_value:.2g}" for _, _, found in rows],
         "verdict": [
@@ -182,7 +184,3 @@ def _tabulate(title: str, rows: Sequence[tuple[str, str, Comparison]]) -> Table:
         ],
     }
     return Table("", title, "", [text_column(name, found) for name, found in texts.items()])
-
-
-def _signed(points: float) -> str:
-    return f"{float(rounded(points, 2)):+.2f}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -260,18 +259,13 @@ class Figure:
 
 def choose_named(table: Table) -> list[str]:
     """Choose the rows of a table that its lines name: one's own, and the best in the mean rank."""
+    import pandas as pd
+
     columns = [c for c in table.columns if any(c.name in line.places for line in table.lines)]
-
-    def mean_rank(row: int) -> float:
-        ranks: list[int] = []
-        for column in columns:
-            sign = -1 if column.lowest_is_best else 1
-            values = [None if e.value is None else sign * e.value for e in column.entries]
-            own, known = values[row], [value for value in values if value is not None]
-            ranks.append(sum(own is None or value > own for value in known[: len(table.methods)]))
-        return statistics.mean(ranks)
-
-    order = sorted(range(len(table.methods)), key=mean_rank)
+    values = pd.DataFrame({c.name: [e.value for e in c.entries] for c in columns}, dtype=float)
+    values *= [-1 if c.lowest_is_best else 1 for c in columns]
+    ranks = values[: len(table.methods)].rank(ascending=False, method="min", na_option="bottom")
+    order = ranks.mean(axis=1).sort_values(kind="stable").index
     is_own = [entry.is_own for entry in table.columns[0].entries]
     return [table.methods[i] for n, i in enumerate(order) if n < MOST_NAMED or is_own[i]]
 

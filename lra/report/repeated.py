@@ -66,7 +66,7 @@ def compare(row: PublishedRow, task: str, runs: Sequence[RunRecord]) -> dict[str
     spread = "" if deviation is None else f" ± {rounded(deviation, 2)}"
     entries = {
         "ours": Entry(f"{rounded(mean, 2)}{spread}", mean, deviation=deviation, anchors=anchors),
-        "difference": Entry(f"{float(rounded(difference, 2)):+.2f}", difference),
+        "difference": Entry(rounded(difference, 2, "+"), difference),
         "tolerance": Entry(rounded(tolerance, 2), tolerance),
         "seeds": Entry(", ".join(str(run.seed) for run in runs)),
         "verdict": Entry("met" if abs(difference) <= tolerance else "not met"),

@@ -16,13 +16,13 @@ Rows = Sequence[Mapping[str, str]]
 """The rows of a table: texts by the names of their columns."""
 
 
-def rounded(value: float, digits: int) -> str:
+def rounded(value: float, digits: int, sign: str = "-") -> str:
     """Write a number with so many decimals, halves away from 0, as its decimal form has them.
 
-    Of 54.55 and 46.45 the binary forms lie below and above the half.
+    Of 54.55 and 46.45 the binary forms lie below and above the half. With "+" all have a sign.
     """
     unit = Decimal(1).scaleb(-digits)
-    return str(Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP))
+    return f"{Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP):{sign}f}"
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
