@@ -13,7 +13,7 @@ ORDER = (
     "lra.report.paper", "lra.report.page", "lra.report.readme", "lra.report.run_screen",
     "lra.report.screen", "lra.report.compare",
     "lra.report.leaderboard", "lra.report.drawing", "lra.report.charts", "lra.report.styles",
-    "lra.report.repeats", "lra.report.tables", "lra.report.data", "lra.report.boards",
+    "lra.report.repeated", "lra.report.repeats", "lra.report.tables", "lra.report.data", "lra.report.boards",
     "lra.report.scores", "lra.report.published", "lra.report.names",
     "lra.report",
     "lra.check", "lra.prepare", "lra.train",
