@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import os
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +27,7 @@ class Server:
 
     def __init__(self) -> None:
         self.knows_ranges = self.tells_length = True
+        self.headers: dict[str, str] = {}
         self.break_off_after: int | None = None
         self.status = 0
         self.refuses_after = 10**9
@@ -51,7 +53,9 @@ class Server:
             return
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if self.knows_ranges else 0
         body = self.content[start:]
-        request.send_response(206 if start else 200)
+        request.send_response(302 if "Location" in self.headers else 206 if start else 200)
+        for name, value in self.headers.items():
+            request.send_header(name, value)
         if self.tells_length:
             request.send_header("Content-Length", str(len(body)))
         request.end_headers()
@@ -131,6 +135,42 @@ def test_wrong_content_never_gets_the_name(
         download(address(server), tmp_path / "x.tar.gz")
     assert not (tmp_path / "x.tar.gz").exists()
     download(address(server, other_server), tmp_path / "x.tar.gz")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("Content-Length", "9" * 5000), ("Location", "http://[x"), ("Location", "http://a." + "a" * 99),
+     ("Location", "file:///etc/passwd"), ("Content-Encoding", "gzip")],
+)  # fmt: skip
+def test_the_next_place_is_tried_whatever_a_place_answers(
+    server: Server, other_server: Server, tmp_path: Path, name: str, value: str
+) -> None:
+    server.headers, server.tells_length = {name: value}, False
+    both = address(server, other_server)
+    assert download(both, tmp_path / "x.tar.gz").read_bytes() == CONTENT and server.asked
+
+
+@pytest.mark.parametrize("size", [1000, 2 * len(CONTENT)])
+def test_a_part_with_a_wrong_start_is_downloaded_again(
+    server: Server, other_server: Server, tmp_path: Path, size: int
+) -> None:
+    (tmp_path / "x.tar.gz.partial").write_bytes(b"?" * size)
+    server.status = 404
+    both = address(server, other_server)
+    assert download(both, tmp_path / "x.tar.gz").read_bytes() == CONTENT
+    assert other_server.asked[-1] == "bytes=0-"
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+def test_no_link_or_pipe_is_written_to(server: Server, tmp_path: Path, kind: str) -> None:
+    elsewhere, partial = tmp_path / "elsewhere", tmp_path / "data" / "x.tar.gz.partial"
+    partial.parent.mkdir()
+    if kind == "link":
+        elsewhere.write_bytes(CONTENT[:1000])
+    os.mkfifo(partial) if kind == "pipe" else partial.symlink_to(elsewhere)
+    path = download(address(server), partial.with_suffix(""))
+    assert path.read_bytes() == CONTENT and not path.is_symlink()
+    assert (elsewhere.read_bytes() == CONTENT[:1000]) if kind == "link" else not elsewhere.exists()
 
 
 def test_the_last_error_names_every_place_and_the_other_way(server: Server, tmp_path: Path) -> None:

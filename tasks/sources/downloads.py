@@ -43,7 +43,8 @@ class Address:
 def download(address: Address, target: Path) -> Path:
     """Download a file, or the rest of one; the file gets its name once its checksum is right.
 
-    What one place has sent is kept, and the next place sends the rest.
+    What one place has sent is kept, and the next place sends the rest. A link, or anything else
+    that is no file, is removed where the part of the file is kept.
 
     Args:
         address: where the file is, with its size and checksum.
@@ -52,31 +53,37 @@ def download(address: Address, target: Path) -> Path:
     Raises: DownloadError naming every place and why it failed.
     """
     from requests import RequestException
+    from urllib3.exceptions import HTTPError
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
         if target.exists():  # another process was faster
             return target
         partial = target.with_name(f"{target.name}.partial")
+        if partial.is_symlink() or (partial.exists() and not partial.is_file()):
+            partial.unlink()
         failures: list[str] = []
         for url in address.urls:
             logger.info(f"{address.file_name} ({format_bytes(address.bytes)}) comes from {url}")
             try:
                 _complete(url, address, partial)
                 return partial.rename(target)
-            except (DownloadError, RequestException) as error:
+            except (DownloadError, RequestException, HTTPError, ValueError) as error:
                 failures.append(f"{url}: {error}")
         raise DownloadError("; ".join(failures))
 
 
 def _complete(url: str, address: Address, partial: Path) -> None:
-    """Download the missing bytes, as long as each connection brings some, and verify all."""
+    """Download the missing bytes, as long as each connection brings some, and verify all.
+
+    A file whose start was there before is downloaded again as a whole if its checksum is wrong.
+    """
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3 import Retry
 
     retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=range(500, 600))
-    title = f"downloading {address.file_name}"
+    title, had_start = f"downloading {address.file_name}", _size(partial) > 0
     with (
         requests.Session() as session,
         progress(title, total=address.bytes, initial=_size(partial), unit="B") as bar,
@@ -94,6 +101,8 @@ def _complete(url: str, address: Address, partial: Path) -> None:
     facts = file_facts(partial)
     if (facts.bytes, facts.sha256) != (address.bytes, address.sha256):
         partial.unlink()
+        if had_start:
+            return _complete(url, address, partial)
         raise DownloadError(
             f"the checksum of {facts.bytes:,} bytes is wrong, expected {address.bytes:,} bytes; "
             f"deleted"
@@ -110,7 +119,7 @@ def _append(session: Any, url: str, address: Address, partial: Path, bar: Any) -
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         answer.raise_for_status()
         start = done if answer.status_code == 206 else 0  # noqa: PLR2004 (partial content)
-        length = answer.headers.get("Content-Length", "")
+        length = answer.headers.get("Content-Length", "")[:20]  # no file's size has more digits
         if length.isdecimal() and start + int(length) != address.bytes:
             raise DownloadError(f"got {start + int(length):,} bytes, expected {address.bytes:,}")
         if not length and start < done:
