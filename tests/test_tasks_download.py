@@ -139,8 +139,9 @@ def test_wrong_content_never_gets_the_name(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("Content-Length", "9" * 5000), ("Location", "http://[x"), ("Location", "http://a." + "a" * 99),
-     ("Location", "file:///etc/passwd"), ("Content-Encoding", "gzip")],
+    [("Content-Length", "9" * 5000), ("Location", "http://[x"),
+     ("Location", "http://a." + "a" * 99), ("Location", "file:///etc/passwd"),
+     ("Content-Encoding", "gzip")],
 )  # fmt: skip
 def test_the_next_place_is_tried_whatever_a_place_answers(
     server: Server, other_server: Server, tmp_path: Path, name: str, value: str
