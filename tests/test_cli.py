@@ -130,10 +130,14 @@ def test_show_config_prints_and_makes_nothing(
         (["--task", "listop"], "did you mean listops?"),
         (["--mixr", "x"], "unrecognized arguments: --mixr x (see --help)"),
         (["--set", "train.lr=fast"], "got 'fast'"),
+        (["--precision", "bf16", "--set", "train.precision=fp32"],
+         "--set train.precision=fp32 and --precision train.precision=bf16 contradict each other"),
+        (["--pretrain", "masked", "--set", "pretrain.objective=none"], "contradict each other"),
+        (["--match-params", "s4"], "s4 chooses model.dim, and --set model.dim=16 sets it"),
         (["--device", "cuda:99"], "no device 'cuda:99' here (valid: auto, cpu"),
         (["--seed", "99999999999999999999"], "--seed: got 99999999999999999999, expected 0 to"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_one_line_and_exit_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
 ) -> None:

@@ -12,7 +12,6 @@ import pytest
 import requested
 import run_task
 from common.errors import UserError
-from conftest import tiny_arguments
 from lra.classifier.resolve import count_parameters, match_parameters
 from requested import run_request
 
@@ -69,7 +68,7 @@ def matched(mixer: str, reference: str, *overrides: str) -> int:
 @pytest.mark.parametrize(
     ("mixer", "reference", "overrides"),
     [
-        ("transformer", "tnn", ("model.dim=4",)),
+        ("transformer", "tnn", ("model.depth=1",)),
         ("shapes.py:Whole", "tnn", ("mixer.heads=4", "mixer.extra=100")),
     ],
 )
@@ -87,14 +86,16 @@ def test_what_cannot_be_matched_says_why() -> None:
     )
     with pytest.raises(UserError, match=nearest):
         match_parameters(request, "tnn")
+    with pytest.raises(UserError, match=r"tnn chooses model.dim, and --set model.dim=8 sets it"):
+        match_parameters(run_request("listops", "s4", overrides=["model.dim=8"]), "tnn")
     with pytest.raises(UserError, match="--match-params tn: --mixer: unknown mixer 'tn'"):
         match_parameters(request, "tn")
 
 
 def test_the_run_is_that_of_the_dim(capsys: pytest.CaptureFixture[str]) -> None:
     heads = ("--set", "mixer.num_heads=1")
-    arguments = tiny_arguments(Path.cwd(), "--match-params", "tnn", *heads, mixer="transformer")
-    assert run_task.main([*arguments, "--show-config"]) == 0
+    start = ["--task", "listops", "--mixer", "transformer", "--preset", "quick", *heads]
+    assert run_task.main([*start, "--match-params", "tnn", "--show-config"]) == 0
     captured = capsys.readouterr()
     said = re.match(r"parameters: transformer [\d,]+ at model.dim (\d+), tnn [\d,]+", captured.err)
     assert said is not None

@@ -89,7 +89,7 @@ def wait_for_step(folder: Path, count: int = 1) -> None:
 
 def test_a_plan_has_every_combination_of_equal_settings_once(tmp_path: Path) -> None:
     """Settings are compared as they act: 0.001 is 1e-3, and the preset's own value no change."""
-    grid = ["train.lr=1e-3,0.001,2e-3", "model.depth=1,2"]
+    grid = ["train.lr=1e-3,0.001,2e-3", "train.beta1=0.8,0.9"]
     runs = plan(sweep_options(tmp_path, mixers=["mean", "fnet", "mean"], grid=grid))
     assert len(runs) == len({(run.config.hash, run.seed) for run in runs}) == 16
     assert {run.config.train.lr for run in runs} == {1e-3, 2e-3}
@@ -138,6 +138,8 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
     [
         (["--grid", "train.lr"], "section.key=value,value"),
         (["--mixers", "tnm"], "listops, tnm: "),
+        (["--grid", "model.dim=4,8"], "model.dim=16 and --grid model.dim=4 contradict each other"),
+        (["--grid", "train.lr=1", "--grid", "train.lr=2"], "contradict each other; leave one out"),
         (["--device", "auto", "--gpus-per-run", "2"], "--gpus-per-run 2: this machine has 0 GPUs"),
         (["--ray-address", "auto"], "--ray-address has no effect with --launcher local"),
         (["--launcher", "slurm", "--cluster", "slurm_partitoin=gpu"], "'partitoin'"),

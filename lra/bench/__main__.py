@@ -49,8 +49,8 @@ def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
     changes = parse_changes(options.overrides)
     if options.batch_size is not None:
         # A mixer's micro-batch is of its own batch, and may be larger than this one.
-        texts = ("train.micro_batch=null", f"train.batch_size={options.batch_size}")
-        whole, size = parse_changes(texts, "--batch-size")
+        (whole,) = parse_changes(["train.micro_batch=null"], "a batch size of its own")
+        (size,) = parse_changes([f"train.batch_size={options.batch_size}"], "--batch-size")
         changes = (whole, *changes, size)
     varied = tuple(parse_alternatives(text, "--vary") for text in options.vary)
     request = RunRequest(

@@ -262,9 +262,14 @@ def match_parameters(request: RunRequest, other: str) -> RunRequest:
     Args:
         other: the mixer to match. Changed options of the run's own mixer do not apply to it.
     Returns: the request with this model.dim.
-    Raises: UserError if no model.dim comes within 5 %.
+    Raises: UserError if no model.dim comes within 5 %, or if the request has one.
     """
     origin = f"--match-params {other}"
+    for change in request.changes:
+        if change.name == "model.dim":
+            raise UserError(
+                f"{origin} chooses model.dim, and {change.origin} sets it; leave one of them out"
+            )
     common = tuple(change for change in request.changes if change.section != "mixer")
     try:
         matched = resolve(replace(request, mixer=other, changes=common))

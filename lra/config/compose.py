@@ -93,11 +93,15 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
 def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
     """Merge layers: each setting replaces that of its name, and those that it excludes.
 
-    Raises: UserError for a layer with two settings that exclude each other.
+    Raises: UserError for a layer with two settings that exclude each other, and for a flag that
+        would overrule another one without a word.
     """
     merged: dict[str, Change] = {}
     for layer in layers:
-        given = {change.name: change for change in layer}
+        given: dict[str, Change] = {}
+        for change in layer:
+            _refuse_contradiction(given.get(change.name, change), change)
+            given[change.name] = change
         for name, change in given.items():
             for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
                 if other in given and given[other].value is not None:
@@ -106,6 +110,15 @@ def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
                 merged.pop(other, None)
             merged[name] = change
     return merged
+
+
+def _refuse_contradiction(first: Change, second: Change) -> None:
+    """Raise UserError if two flags give a setting two values; of two --set, the last one counts."""
+    origins = (first.origin, second.origin)
+    is_repeated = all("--set " in origin for origin in origins)
+    by_flags = all(origin.startswith("--") for origin in origins)
+    if first.value != second.value and by_flags and not is_repeated:
+        raise UserError(f"{' and '.join(origins)} contradict each other; leave one out")
 
 
 @contextmanager
