@@ -18,7 +18,7 @@ from common.errors import UserError
 from lra.api.recompose import find_changed_code, request_of
 from lra.api.trained import TrainedRun, load_finished
 from lra.classifier.resolve import resolve
-from lra.config.request import Change, list_changes, parse_alternatives
+from lra.config.request import Change, combine, list_changes, parse_alternatives
 from lra.config.schema import RunConfig
 from lra.record.evaluation import (
     EvaluationRecord,
@@ -114,9 +114,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
     choices = [parse_alternatives(text, "--vary") for text in options.vary]
     conditions = [
-        OtherData(length=length, changes=changes, examples=options.examples)
-        for changes in itertools.product(*choices)
-        for length in options.lengths or [None]
+        OtherData(length=length, changes=tuple(changes), examples=options.examples)
+        for *changes, length in combine("evaluations", *choices, options.lengths or [None])
     ]
     runs = [
         load_finished(

@@ -45,6 +45,10 @@ class GeneratedTask(Task):
     def open_split(self, cache: Cache, split: str) -> Split:
         """Open a split of the cache."""
 
+    def mean_length(self, split: str) -> float:
+        """Return about how many positions an example of a split has."""
+        return self.info.max_length
+
     def measure_baselines(self, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Return test accuracies in percent of trivial baselines, by name."""
         labels = [arrays["train_labels"], arrays["test_labels"]]
@@ -57,6 +61,9 @@ class GeneratedTask(Task):
 
     def plan(self, data_dir: Path) -> Preparation:
         """See `Task.plan`."""
+        parts = 2 if self.info.targets == "token" else 1  # tokens, and their labels
+        width = parts * np.min_scalar_type(self.info.vocab_size or 0).itemsize
+        positions = sum(count * self.mean_length(split) for split, count in self.counts.items())
         return Preparation(
             data_dir=data_dir,
             task=self.name,
@@ -65,6 +72,7 @@ class GeneratedTask(Task):
             request=self.request(),
             build=lambda made: self.save(made, self.draw()),
             description=f"generate {sum(self.counts.values()):,} examples",
+            bytes=int(width * positions),
         )
 
     def save(self, made: Build, arrays: Mapping[str, np.ndarray]) -> None:

@@ -206,6 +206,10 @@ class Groups(GeneratedTask):
             "version": 1,
         }
 
+    def mean_length(self, split: str) -> float:
+        """See `GeneratedTask.mean_length`."""
+        return self.positions[split]
+
     def draw(self) -> dict[str, np.ndarray]:
         """See `GeneratedTask.draw`."""
         seen = dict.fromkeys(self.positions.values(), np.zeros(0, dtype=np.uint64))

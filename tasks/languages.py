@@ -260,6 +260,10 @@ class Languages(GeneratedTask):
         limits = {split: [int(n[0]), int(n[-1])] for split, n in self.lengths.items()}
         return {"language": self.language_name, "lengths": limits, "version": 1}
 
+    def mean_length(self, split: str) -> float:
+        """See `GeneratedTask.mean_length`."""
+        return float(self.lengths[split].mean())
+
     def draw(self) -> dict[str, np.ndarray]:
         """See `GeneratedTask.draw`."""
         arrays: dict[str, np.ndarray] = {}

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from filelock import FileLock, Timeout
 
-from common.files import name_file_in_errors, write_atomically
+from common.errors import DataError
+from common.files import format_bytes, name_file_in_errors, write_atomically
 from common.untrusted import map_array
 from tasks.cache import (
     FORMAT,
@@ -33,6 +35,9 @@ from tasks.cache import (
 )
 
 logger = logging.getLogger(__name__)
+
+LARGE = 2**30
+"""Bytes of data from which on a preparation says what it does before it begins."""
 
 
 class Build:
@@ -96,7 +101,10 @@ class Preparation:
     description: str = ""
     """What is to be done, such as "generate 100 examples"."""
     resumes: bool = False
-    """Whether `build` goes on with the arrays that an interrupted one of the same request left."""
+    """Whether `build` goes on with the arrays that an interrupted one of the same request left. It
+    writes them in place then, and others hold them in memory first."""
+    bytes: int = 0
+    """Size of the arrays, about, where it is known before they are made."""
 
     @property
     def folder(self) -> Path:
@@ -104,13 +112,37 @@ class Preparation:
         return self.data_dir / self.task / f"{self.name}-{canonical_hash(self.request)[:12]}"
 
     def describe(self) -> str:
-        """Say what `open_or_build` still has to do; nothing, where there is a cache."""
-        return "" if self.folder.exists() else self.description
+        """Say what `open_or_build` still has to do; nothing, where there is a cache.
+
+        Raises: DataError if there is no room for the arrays.
+        """
+        return "" if self.folder.exists() else self._describe_work()
+
+    @property
+    def _partial(self) -> Path:
+        """The folder in which the cache is made."""
+        return self.folder.with_name(f"{self.folder.name}.partial")
+
+    def _describe_work(self) -> str:
+        """Say what is to be done; DataError if disk or memory have no room for the arrays."""
+        existing = next(path for path in self.folder.absolute().parents if path.exists())
+        free = {"the disk": shutil.disk_usage(existing).free}
+        if not self.resumes:
+            free["memory"] = psutil.virtual_memory().available
+        elif self._partial.exists():  # which has its space already
+            free.clear()
+        for place, left in free.items():
+            if self.bytes > left:
+                raise DataError(
+                    f"cannot {self.description}, which take {format_bytes(self.bytes)} or more: "
+                    f"{place} has {format_bytes(left)} left; ask for fewer or shorter examples"
+                )
+        return self.description + (f" ({format_bytes(self.bytes)})" if self.bytes else "")
 
     def open_or_build(self) -> Cache:
         """Open the cache; where there is none, make it.
 
-        Raises: DataError as `open_cache` and `build` do.
+        Raises: DataError as `describe`, `open_cache` and `build` do.
         """
         folder = self.folder
         if folder.exists():  # complete, as it is named last; and the data folder may be read-only
@@ -118,7 +150,10 @@ class Preparation:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _lock(folder):
             if not folder.exists():
-                partial = folder.with_name(f"{folder.name}.partial")
+                work = self._describe_work()
+                if self.bytes >= LARGE:
+                    logger.info(f"{self.task}: {work}")
+                partial = self._partial
                 if not self.resumes:
                     shutil.rmtree(partial, ignore_errors=True)
                 partial.mkdir(exist_ok=self.resumes)

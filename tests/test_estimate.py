@@ -75,6 +75,9 @@ def test_an_estimate_ends_where_the_run_does() -> None:
     halved = compose("listops", "tnn", overrides=[f"train.batch_size={BATCH // 2}", "model.dim=16"])
     assert "with the preset's settings made 4 steps/s" in estimate_time(halved, HERE, free)[1]
     assert estimate_time(compose("listops", "s4"), HERE, free)[0] is None
+    for text in ("model.depth=1000", "mixer.rpe_layers=9", "task.sequence_length=9000"):
+        larger = estimate_time(compose("listops", "tnn", overrides=[text]), HERE, free)
+        assert larger[0] is None and larger[1].startswith("not known, because no such step was")
     assert "earlier runs on CPU A, 2 threads made" in estimate_time(CONFIG, "CPU C", free)[1]
     assert estimate_time(CONFIG, HERE, StopRequest(max_steps=3000))[0] == 1500
     assert estimate_time(CONFIG, HERE, StopRequest(max_minutes=2))[0] == 120

@@ -21,6 +21,7 @@ FLAGS = {
     "lra.record.__main__": [["merge", "/dev/null"], ["export", "--csv", "/"]],
     "lra.sweep.__main__": [
         ["--dry-run", "--mixers", ""], ["--dry-run", "--grid", "train.lr=[1,2"],
+        ["--dry-run", "--per-device", str(2**31)], ["--dry-run", "--gpus-per-run", str(2**31)],
     ],
     "lra.evaluate": [["--run", "/dev/null", "--lengths", "200"]],
     "lra.generate": [["--run", ".", "--prompt", CONTROL]],

@@ -42,6 +42,7 @@ from made_results import record as made_record
 from run_checks import assert_same_run, next_command
 
 FREE = Limits()
+MANY = ",".join(map(str, range(1, 1001)))
 SLOW = ("--set", "train.steps=60", "--set", "log.checkpoint_minutes=0.001")
 
 
@@ -138,6 +139,8 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
     [
         (["--grid", "train.lr"], "section.key=value,value"),
         (["--mixers", "tnm"], "listops, tnm: "),
+        (["--grid", f"train.lr={MANY}", "--grid", f"train.epsilon={MANY}"],
+         "2 x 2 x 1,000 x 1,000 choices are 4,000,000 runs, expected at most 10,000; leave"),
         (["--grid", "model.dim=4,8"], "model.dim=16 and --grid model.dim=4 contradict each other"),
         (["--grid", "train.lr=1", "--grid", "train.lr=2"], "contradict each other; leave one out"),
         (["--device", "auto", "--gpus-per-run", "2"], "--gpus-per-run 2: this machine has 0 GPUs"),
@@ -145,7 +148,7 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
         (["--launcher", "slurm", "--cluster", "slurm_partitoin=gpu"], "'partitoin'"),
         (["--launcher", "slurm", "--cluster", "timeout_min"], "expected NAME=VALUE"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], part: str
 ) -> None:

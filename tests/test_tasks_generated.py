@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,29 @@ def test_bad_options_get_one_line(task: str, options: dict[str, Any], words: str
     with pytest.raises(UserError, match=words) as raised:
         compose_task(task, overrides=overrides)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["listops", "periodic", "recall", "languages", "groups", "pathfinder"]
+)
+def test_data_without_room_is_refused_and_large_data_is_announced(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    size = "examples" if name == "pathfinder" else "train"
+    too_large = compose_task(name, overrides=[f"task.{size}={10**13}", "task.data_seed=1"])
+    plan = too_large.plan(tmp_path)
+    for action in (plan.describe, plan.open_or_build):
+        with pytest.raises(
+            DataError, match=r"cannot generate 10,000,\d.* GiB or more: the disk has"
+        ):
+            action()
+    monkeypatch.setattr("tasks.preparation.LARGE", 1)
+    small = compose_task(name, overrides=[f"task.{size}=1000", "task.data_seed=1"]).plan(tmp_path)
+    small.build = lambda _: None
+    with caplog.at_level("INFO"):
+        small.open_or_build()
+    (said,) = caplog.messages
+    assert re.fullmatch(rf"{name}: generate [\d,]+ .* \([\d.]+ [KM]iB\)", said)
 
 
 def test_fresh_data_may_be_longer() -> None:

@@ -18,7 +18,7 @@ from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
 from lra.bench.rounds import measure
 from lra.bench.steps import StepCase
 from lra.config.registry import MIXERS
-from lra.config.request import RunRequest, parse_alternatives, parse_changes
+from lra.config.request import RunRequest, combine, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.names import RowNames
 from lra.report.tables.speeds import speed_tables
@@ -52,6 +52,7 @@ def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
         (whole,) = parse_changes(["train.micro_batch=null"], "a batch size of its own")
         (size,) = parse_changes([f"train.batch_size={options.batch_size}"], "--batch-size")
         changes = (whole, *changes, size)
+    mixers = sorted(MIXERS.classes) if options.mixers == [ALL] else options.mixers
     varied = tuple(parse_alternatives(text, "--vary") for text in options.vary)
     request = RunRequest(
         task=options.task, mixer="", preset=options.preset, protocol=options.protocol
@@ -66,8 +67,7 @@ def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
             data_dir=options.data_dir,
             varied=varied,
         )
-        for values in itertools.product(*varied)
-        for name in (sorted(MIXERS.classes) if options.mixers == [ALL] else options.mixers)
+        for *values, name in combine("measurements", *varied, mixers)
     ]
 
 

@@ -5,8 +5,10 @@ Text of the command line becomes data here alone: `--set section.key=value` is a
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,10 @@ DEFAULT_PROTOCOL = "s4"
 
 SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
 """Settings that change no result, only speed and memory, and that no hash of a run has."""
+
+
+MOST_COMBINATIONS = 10_000
+"""Most runs of a sweep, and most measurements or evaluations of a command."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,23 @@ def parse_alternatives(text: str, flag: str) -> tuple[Change, ...]:
         )
     parsed = parse_yaml(f"[{values}]", f"{flag} {text}")
     return parse_changes((f"{key}={plain(value)}" for value in parsed), flag)
+
+
+def combine(what: str, *choices: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """List every combination of choices, the last ones changing fastest.
+
+    Args:
+        what: what a combination is, for the message: "runs".
+    Raises: UserError, before anything is listed, for more than MOST_COMBINATIONS.
+    """
+    count = math.prod(map(len, choices))
+    if count > MOST_COMBINATIONS:
+        sizes = " x ".join(f"{len(one):,}" for one in choices if len(one) > 1)
+        raise UserError(
+            f"{sizes} choices are {count:,} {what}, expected at most {MOST_COMBINATIONS:,}; leave "
+            f"values out, or divide them between several commands"
+        )
+    return list(itertools.product(*choices))
 
 
 def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:

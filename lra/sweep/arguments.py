@@ -6,6 +6,7 @@ import argparse
 import logging
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,10 @@ IDLE = {
 """Flags that have no effect with a launcher."""
 COMBINED = ("tasks", "mixers", "seeds", "preset", "protocol", "overrides", "grid")
 """Flags that make the combinations of a sweep, and have no effect with a file of runs."""
+
+
+process_count = partial(whole_number, least=1, most=1024)
+"""Reads a number of processes that one machine can carry out at a time."""
 
 
 def parse_arguments(arguments: list[str] | None) -> SweepOptions:
@@ -183,10 +188,10 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("where the runs are carried out").add_argument
     add("--device", default="auto",
         help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N")  # fmt: skip
-    add("--per-device", type=positive_int, default=1,
+    add("--per-device", type=process_count, default=1,
         help="number of runs at a time on each device (1); with --launcher ray each takes its "
         "share of a GPU, or of a node's CPUs")  # fmt: skip
-    add("--gpus-per-run", type=positive_int, metavar="N", default=1,
+    add("--gpus-per-run", type=process_count, metavar="N", default=1,
         help="divide each run between N GPUs of a machine, by torchrun (1)")  # fmt: skip
     add("--launcher", choices=list(IDLE), default="local",
         help="local: this machine (default); slurm: submit the runs to Slurm; ray: a Ray cluster, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from common.files import write_atomically
 from common.progress import progress
 from common.untrusted import open_regular, read_regular
 from lra.classifier.resolve import resolve
-from lra.config.request import Change, RunRequest, parse_alternatives, parse_changes
+from lra.config.request import Change, RunRequest, combine, parse_alternatives, parse_changes
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
@@ -209,12 +208,9 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     Two runs are the same if their settings and seeds are. All runs of one seed come before those
     of the next, so that a table has a number in every cell early.
 
-    Raises: UserError naming a run that is not possible.
+    Raises: UserError naming a run that is not possible, and for too many runs.
     """
-    requested = options.listed
-    if requested is None:
-        combinations = list(_combinations(options))
-        requested = [(request, seed) for seed in options.seeds for request in combinations]
+    requested = list(_combinations(options)) if options.listed is None else options.listed
     requests = list({str(request): request for request, _ in requested}.values())
     resolved: dict[str, RunConfig] = {}
     for request in progress("planning", requests, unit="configuration"):
@@ -238,18 +234,20 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     return list(found.values())
 
 
-def _combinations(options: SweepOptions) -> Iterator[RunRequest]:
-    """List every combination of tasks, mixers and settings."""
+def _combinations(options: SweepOptions) -> Iterator[tuple[RunRequest, int]]:
+    """List every combination of seeds, tasks, mixers and settings."""
     common = parse_changes(options.overrides)
     choices = [parse_alternatives(text, "--grid") for text in options.grid]
-    for task, mixer, *chosen in itertools.product(options.tasks, options.mixers, *choices):
-        yield RunRequest(
+    every = combine("runs", options.seeds, options.tasks, options.mixers, *choices)
+    for seed, task, mixer, *chosen in every:
+        request = RunRequest(
             task=task,
             mixer=mixer,
             preset=options.preset,
             protocol=options.protocol,
             changes=(*common, *chosen),
         )
+        yield request, seed
 
 
 def varied_settings(runs: Sequence[PlannedRun], start: str = "") -> list[str]:

@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 
 from common.progress import duration
+from lra.config.compose import compose
+from lra.config.request import RunRequest
 from lra.config.schema import RunConfig, TrainConfig
 from lra.record.schema import select_sections
 from lra.train.self_pretraining import pretraining_config
@@ -74,7 +76,7 @@ def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
     A step is taken to last in proportion to its examples.
 
     Returns: steps per second, and where and how they were measured; None if none were at its
-        preset.
+        preset, or if those were of a smaller model or shorter sequences.
     """
     names = (config.task_name, config.mixer_name, config.preset, config.protocol)
     with SPEEDS.open(newline="", encoding="utf-8") as file:
@@ -84,7 +86,7 @@ def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
             if (row["task"], row["mixer"], row["preset"], row["protocol"]) == names
             and ("CPU" in row["device"]) == ("CPU" in here)
         ]
-    if config.plug_ins or not rows:
+    if config.plug_ins or not rows or _is_larger(config):
         return None
     best = min(rows, key=lambda row: row["device"] != here)
     speed = float(best["steps_per_second"]) * int(best["batch_size"]) / config.train.batch_size
@@ -93,6 +95,28 @@ def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
     if changed or config.train.precision != "fp32":
         text += ", with the preset's settings"
     return speed, f"earlier runs{text} made {speed:.3g} steps/s"
+
+
+def _is_larger(config: RunConfig) -> bool:
+    """Whether a run has a larger model than its preset, or longer sequences."""
+    preset = compose(
+        RunRequest(
+            task=config.task_name,
+            mixer=config.mixer_name,
+            preset=config.preset,
+            protocol=config.protocol,
+        )
+    )
+    sizes = [
+        {"length": one.build_task().info.max_length}
+        | {
+            name: value
+            for name, value in one.settings.items()
+            if name.startswith(("model.", "mixer.")) and type(value) is int
+        }
+        for one in (config, preset)
+    ]
+    return any(value > sizes[1].get(name, 0) for name, value in sizes[0].items())
 
 
 def count_steps(config: RunConfig) -> int | None:

@@ -15,7 +15,6 @@ import numpy as np
 from pydantic import Field
 
 from common.errors import DataError
-from common.files import format_bytes
 from common.options import Added
 from tasks.base import SPLITS, DataSeed, Dataset, Task, TaskInfo, accuracy_percent, majority
 from tasks.baselines import cross_fitted_trees
@@ -144,8 +143,8 @@ class Pathfinder(Task):
             },
             build=self._generate,
             resumes=True,
-            description=f"generate {count:,} images of {self.size} x {self.size} pixels "
-            f"({format_bytes(count * self.size**2)})",
+            description=f"generate {count:,} images of {self.size} x {self.size} pixels",
+            bytes=count * self.size**2,
         )
 
     def _read(self, made: Build, path: Path) -> None:
