@@ -7,6 +7,7 @@ import os
 import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 LONGEST_VALUE = 100
 """Most characters of a wrong value that a message shows."""
@@ -78,7 +79,10 @@ def describe_os_error(error: OSError) -> str:
     """Say which file an error of the file system is about, and what it is."""
     if error.filename is None or error.strerror is None:
         return str(error)
-    return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    path, reason = Path(os.fsdecode(error.filename)), error.strerror
+    if path.is_symlink() and not path.exists():
+        reason = f"a link to {path.readlink()}, which is not there"
+    return f"{path}: {reason}"
 
 
 def explain_fault(message: str) -> str:

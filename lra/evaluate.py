@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,9 @@ from lra.runtime.cli import (
     absolute_path,
     add_flags,
     command_words,
+    length_list,
     positive_int,
     run_command,
-    whole_numbers,
 )
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import describe_machine, use_threads
@@ -66,7 +65,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--run", type=absolute_path, required=True, action="append",
         help="folder of a finished run, for example results/runs/listops/tnn/RUN; may be given "
         "several times")  # fmt: skip
-    add("--lengths", type=partial(whole_numbers, least=1),
+    add("--lengths", type=length_list,
         help="comma-separated lengths of the longest sequence, in positions")  # fmt: skip
     add("--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
         help="evaluate with each of these values of a task option; several --vary evaluate every "

@@ -63,11 +63,12 @@ def prepare(options: argparse.Namespace) -> int:
     return 0
 
 
-def attempt_each(actions: Mapping[str, Callable[[], None]]) -> dict[str, str]:
+def attempt_each(actions: Mapping[str, Callable[[], None]], start: str = "") -> dict[str, str]:
     """Carry out actions, also after one that failed for a reason that users can mend.
 
     Args:
         actions: actions by the names of what they are for.
+        start: of the messages.
     Returns: the reasons of those that failed, by name; they are logged, too.
     """
     failed: dict[str, str] = {}
@@ -75,8 +76,9 @@ def attempt_each(actions: Mapping[str, Callable[[], None]]) -> dict[str, str]:
         try:
             action()
         except (DataError, UserError) as error:
+            reason = "for the same reason" if str(error) in failed.values() else str(error)
             failed[name] = str(error)
-            logger.info(f"{name}: {error}")
+            logger.info(f"{start}{name}: {reason}")
     return failed
 
 

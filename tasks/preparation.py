@@ -36,9 +36,6 @@ from tasks.cache import (
 
 logger = logging.getLogger(__name__)
 
-LARGE = 2**30
-"""Bytes of data from which on a preparation says what it does before it begins."""
-
 
 class Build:
     """A cache in the making: arrays are written at once, the facts about them at the end."""
@@ -118,18 +115,14 @@ class Preparation:
         """
         return "" if self.folder.exists() else self._describe_work()
 
-    @property
-    def _partial(self) -> Path:
-        """The folder in which the cache is made."""
-        return self.folder.with_name(f"{self.folder.name}.partial")
-
     def _describe_work(self) -> str:
         """Say what is to be done; DataError if disk or memory have no room for the arrays."""
+        partial = self.folder.with_name(f"{self.folder.name}.partial")
         existing = next(path for path in self.folder.absolute().parents if path.exists())
         free = {"the disk": shutil.disk_usage(existing).free}
         if not self.resumes:
             free["memory"] = psutil.virtual_memory().available
-        elif self._partial.exists():  # which has its space already
+        elif partial.exists():  # which has its space already
             free.clear()
         for place, left in free.items():
             if self.bytes > left:
@@ -151,9 +144,9 @@ class Preparation:
         with _lock(folder):
             if not folder.exists():
                 work = self._describe_work()
-                if self.bytes >= LARGE:
+                if self.bytes >= 2**30:  # less is a matter of seconds or minutes
                     logger.info(f"{self.task}: {work}")
-                partial = self._partial
+                partial = folder.with_name(f"{folder.name}.partial")
                 if not self.resumes:
                     shutil.rmtree(partial, ignore_errors=True)
                 partial.mkdir(exist_ok=self.resumes)

@@ -159,8 +159,10 @@ def _read_array(value: Any, name: str) -> np.ndarray:
 def _pack_sequence(value: Any, name: str, reals: bool) -> np.ndarray:
     """Return a sequence as (length,) int32 tokens, or as (length, channels) float32."""
     array = _read_array(value, name)
+    if not array.size:
+        raise DataError(f"{name} is empty, expected at least one position; leave it out")
     is_real = array.dtype.kind == "f" or (reals and array.dtype.kind in "iub")
-    if array.dtype.kind not in "iubf" or array.ndim not in (1, 1 + is_real) or not array.size:
+    if array.dtype.kind not in "iubf" or array.ndim not in (1, 1 + is_real):
         raise DataError(
             f"{name} is an array of {array.dtype} {array.shape}, expected {FORMS}; whole numbers "
             f"are real ones if the class states its channels"
@@ -186,11 +188,14 @@ def _pack_sequence(value: Any, name: str, reals: bool) -> np.ndarray:
 def _pack_labels(values: Sequence[Any], name: str, lowest: int) -> np.ndarray:
     """Return labels as (labels,) int64."""
     array = _read_array(values, name)
+    if array.dtype.kind == "f":  # NaN and fractions are named, and not whole numbers before them
+        array = array.ravel()[np.argsort((array == np.floor(array)).ravel(), kind="stable")]
     for value in array.tolist():
         if not isinstance(value, int) or not lowest <= value < MOST_CLASSES:
             raise DataError(
                 f"{name} include {format_value(value)}, expected whole numbers from {lowest} to "
-                f"{MOST_CLASSES - 1}, one for each class; regression is not supported"
+                f"{MOST_CLASSES - 1} of an integer type, one for each class; regression is not "
+                f"supported"
             )
     return array.astype(np.int64)
 

@@ -128,7 +128,11 @@ def test_show_config_prints_and_makes_nothing(
     ("arguments", "part"),
     [
         (["--task", "listop"], "did you mean listops?"),
-        (["--mixr", "x"], "unrecognized arguments: --mixr x (see --help)"),
+        (["--mixr", "x"], "--mixr x; did you mean --mixer? (see --help)"),
+        (["--lr", "1e-3"], "--lr 1e-3; did you mean --set train.lr=1e-3? (see --help)"),
+        (["--steps=9"], "--steps=9; did you mean --set train.steps=9? (see --help)"),
+        (["--stop-with", str(2**63 - 1)], "expected 1 to 2147483647"),
+        (["--set", "log.wandb=true"], "log.wandb=true needs the package: pip install wandb"),
         (["--set", "train.lr=fast"], "got 'fast'"),
         (["--precision", "bf16", "--set", "train.precision=fp32"],
          "--set train.precision=fp32 and --precision train.precision=bf16 contradict each other"),
@@ -148,8 +152,31 @@ def test_mistakes_are_one_line_and_exit_2(
     message = capsys.readouterr().err
     assert code == 2
     assert part in message
-    assert message.count("\n") == 1
-    assert not (tmp_path / "results").exists()
+    assert message.count("\n") == 1 + ("wandb" in part)  # what runs is said first
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_that_leads_nowhere_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").symlink_to(tmp_path / "nowhere")
+    assert run_task.main(tiny_arguments(tmp_path)) == 2
+    assert f"data: a link to {tmp_path / 'nowhere'}, which is not there" in capsys.readouterr().err
+
+
+def test_errors_name_the_command_that_was_typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = (["-m", "lra"], "lra "), (["/bin/lra"], "lra "), (["-m", "lra.bench"], "lra.")
+    for words, start in starts:
+        monkeypatch.setattr("sys.orig_argv", ["python", *words, "x"])
+        for program in ("lra.sweep", "python -m lra.bench op", "run_task.py", "runs.txt, line 3"):
+            report_error(program, "a fault")
+        expected = [f"{start}sweep", f"{start}bench op", f"{start}run", "runs.txt, line 3"]
+        if start == "lra.":
+            expected = ["lra.sweep", "python -m lra.bench op", "run_task.py", "runs.txt, line 3"]
+        lines = capsys.readouterr().err.splitlines()
+        assert [line.removesuffix(": error: a fault") for line in lines] == expected
 
 
 def test_a_model_that_cannot_fit_is_one_line(

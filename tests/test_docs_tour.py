@@ -11,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from conftest import ROOT
+from lra.api.training import mixers
 
 TOUR = ROOT / "docs" / "tour.ipynb"
 MOST_BYTES = 150_000
@@ -46,7 +47,9 @@ def test_the_notebook_runs(
 
 
 def test_saved_outputs_are_those_of_one_clean_run() -> None:
-    check_outputs(nbformat.read(TOUR, as_version=4))
+    saved = nbformat.read(TOUR, as_version=4)
+    check_outputs(saved)
+    assert ", ".join(mixers()) in str(saved), "pytest --thorough --write-golden saves them again"
     assert TOUR.stat().st_size < MOST_BYTES
 
 

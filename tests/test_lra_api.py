@@ -107,6 +107,10 @@ def test_what_cannot_be_loaded_says_why(made: Path, tmp_path: Path) -> None:
     run.record.model_copy(update={"config_hash": "0" * 16}).save(run.folder)
     with pytest.raises(lra.UserError, match="expected 0000000000000000; go back to the code"):
         lra.load(run.folder)
+    moved = {"mixer_from": "moved.py:Own", "mixer_code": "0" * 16}
+    run.record.model_copy(update=moved).save(run.folder)
+    with pytest.raises(lra.UserError, match=rf"no such code here .*{run.folder}/mixer.py"):
+        lra.load(run.folder)
     path.write_text("{}")
     with pytest.raises(lra.UserError, match="not a record of schema 2"):
         lra.load(run.folder)
@@ -139,10 +143,14 @@ untyped: Any = lra
         (lambda: lra.build(*QUICK, seed=-1), "lra.build: seed: got -1, expected greater than"),
         (lambda: lra.build(*QUICK, trian={}), "lra.build: unknown section 'trian'; did you"),
         (lambda: lra.build(*QUICK, train={"lr": np.ones(2)}), "lra.build: train.lr: got array"),
+        (lambda: untyped.build(*QUICK, lr=1e-3), """lr: got 0.001; did you mean train={"lr": 0."""),
+        (lambda: untyped.build(*QUICK, layers=3), """got 3; did you mean model={"depth": 3}"""),
+        (lambda: untyped.build(*QUICK, sede=3), "sede: got 3; did you mean seed?"),
+        (lambda: lra.build(*QUICK, train={"learning_rate": 1}), "rate'; did you mean lr?"),
         (lambda: untyped.load("x", devise="cpu"), "devise: unexpected keyword argument"),
         (lambda: lra.metrics("nowhere"), "run: there is no nowhere/metrics.jsonl"),
     ],
-)
+)  # fmt: skip
 def test_wrong_calls_are_explained(call: Callable[[], object], message: str) -> None:
     with pytest.raises(lra.UserError, match=re.escape(message)):
         call()

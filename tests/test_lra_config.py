@@ -121,6 +121,8 @@ def test_the_origin_of_each_value_is_shown() -> None:
         ({"set": "train.lr=1e400"}, ["train.lr", "finite"]),
         ({"set": "model.norm=bach"}, ["'bach'", "did you mean batch?", "batch, layer"]),
         ({"set": "mixer.num_heads=3"}, ["num_heads 3 does not divide", "128"]),
+        ({"mixer": "ski-tnn", "set": "mixer.num_inducing_points=9999"},
+         ["exceeds the number of positions; use --set mixer.num_inducing_points=2048"]),
         ({"set": "task.max_length=3000"}, ["is too short", "task.max_length is from --set task"]),
         (
             {"set": "train.schedule=constant"},

@@ -137,7 +137,7 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
 GIVEN = DRAW + "return s, s[:, 0]"
 RETURNED = {
     "return 3": "returned a int, expected (sequences, labels)",
-    "return [[1, 2], []], [0, 1]": "example 1 is an array of float64 (0,)",
+    "return [[1, 2], []], [0, 1]": "example 1 is empty, expected at least one",
     "return [[1, -2], [1]], [0, 1]": "tokens of example 0 reach from -2 to 1",
     "return [[1, 2], [.5]], [0, 1]": "example 1 has positions of shape (1,), and example 0 of ()",
     "return [[.1, .2], [.1, float('nan')]], [0, 1]": "example 1 has nan at position 1, expe",
@@ -145,7 +145,9 @@ RETURNED = {
     "return rng.integers(0, 2, (9, 4, 3)), [0] * 9": "if the class states its channels",
     "return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]": "transpose arrays of shape",
     "return [([1], [2], [3])] * 2, [0, 1]": "are tuples of two sequences, and some are not",
-    "return [[1], [2]], [0., .25]": "its labels include 0.0, expected whole numbers from 0 to 999",
+    "return [[1], [2]], [0., .25]": "its labels include 0.25, expected whole numbers from 0 to 999",
+    "return [[1], [2]], [0., float('nan')]": "its labels include nan, expected whole numbers",
+    "return [[1, 2]] * 2, [[0, 1], [0, float('nan')]]": "labels of example 1 include nan, expect",
     DRAW + "return s, s.sum(1) * 0": "all labels are 0",
     "return [[1, 2], [2, 1]], [[0], [1]]": "or labels of shape (examples,) for one each",
     DRAW + "return s, s[:, 0], {'a': [1]}": "its metadata 'a' is int64 (1,)",

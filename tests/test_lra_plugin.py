@@ -129,6 +129,7 @@ def test_siblings_modules_and_type_hints() -> None:
             "own.py:START",
             "unknown class 'START'; did you mean Abstract? (valid: Abstract, NoContext",
         ),
+        ("builtins:int", "builtins is not a file of Python code, expected path/to/file.py:Cla"),
         ("own.py:TNN", "the suite has a mixer of that name; rename your class, or use tnn"),
         ("own.py:NoContext", "expected a constructor __init__(self, context, ...)"),
     ],

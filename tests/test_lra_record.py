@@ -105,6 +105,19 @@ def test_damaged_and_misplaced_records_are_named_and_left_out(
         assert str(loose / "runs/listops/s4/abc-s0/result.json") in capsys.readouterr().err
 
 
+def test_the_list_is_cut_on_a_terminal_alone_and_has_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = ["model.dim=8", "model.depth=9", "train.lr=0.25", "train.epsilon=0.5"]
+    save_all(tmp_path, [record(run_id="a"), record(run_id="b", label="wide", overrides=many)])
+    for is_terminal in (False, True):
+        monkeypatch.setattr("sys.stdout.isatty", lambda value=is_terminal: value)
+        assert main(["list", "--results-dir", str(tmp_path)]) == 0
+        heading, *lines = capsys.readouterr().out.splitlines()
+        assert heading.split()[-1] == "label" and lines[-1].split()[-1] == "wide"
+        assert is_terminal != (", ".join(many) in lines[-1])
+
+
 def test_the_list_has_every_run(loose: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--results-dir", str(loose)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -307,8 +307,8 @@ def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
     for _ in range(2):  # all that is left of the second sweep is without data
         assert main([*command, tasks]) == INCOMPLETE
         shown = capsys.readouterr()
-        assert "left out, because its data is missing: retrieval\n" in shown.err
-        assert "left out, because its data cannot be prepared: text\n" in shown.err
+        assert "left out: retrieval: no official files of retrieval in " in shown.err
+        assert "left out: text: " in shown.err
         assert "Preset paper, protocol s4: test accuracy in percent" in shown.out
         assert "\n1 run: 1 done\nleft out: retrieval (1 run), until" in shown.out
     report = ["python", "report.py", "--preset", "quick", "--results-dir", f"{tmp_path}/it's mine"]
@@ -316,6 +316,12 @@ def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
     assert [path.name for path in (tmp_path / "it's mine" / "runs").iterdir()] == ["Small"]
     assert main([*command, "retrieval"]) == USER_ERROR
     assert "no data of retrieval (the reasons are above), so no run" in capsys.readouterr().err
+    grid = ["--grid", "task.data_seed=1,2", "--dry-run"]
+    assert main([*command, f"retrieval,{tmp_path / 'own.py'}:Small", *grid]) == INCOMPLETE
+    shown = capsys.readouterr()
+    both = shown.out + shown.err
+    assert both.count("no official files") == both.count("make its examples") == 1
+    assert "left out: retrieval task.data_seed=2: for the same reason\n" in shown.err
 
 
 # Processes

@@ -18,7 +18,8 @@ from pydantic import (
     validate_call,
 )
 
-from common.errors import UserError, explain_fault, format_value
+from common.errors import UserError, explain_fault, format_value, nearest
+from lra.config.compose import find_setting
 from lra.runtime.cli import LARGEST_INT
 
 P = ParamSpec("P")
@@ -53,7 +54,13 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             is_position = isinstance(place, int) and place < len(parameters)
             argument = parameters[int(place)] if is_position else place
             if not first["type"].startswith(("missing", "unexpected")):
-                message = f"got {format_value(first['input'])}, {message}"
+                given = format_value(first["input"])
+                message = f"got {given}, {message}"
+                if place not in parameters:  # one of **settings
+                    near = nearest(str(place), parameters, 0.75)
+                    section, _, key = (find_setting(str(place)) or f"mixer.{place}").partition(".")
+                    meant = near or f'{section}={{"{key}": {given}}}'
+                    message = f"got {given}; did you mean {meant}?"
             raise UserError(f"{name}: {argument}: {message}") from None
 
     return call

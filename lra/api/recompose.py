@@ -76,7 +76,10 @@ def find_changed_code(folder: Path, record: RunRecord) -> str | None:
         files = [Path(target)] if target.endswith(".py") else dotted
         file = next((file for file in files if file.is_file()), None)
         if file is None:
-            return f"its {kind} is {spec}, and there is no such code here (seen from {Path.cwd()})"
+            return (
+                f"its {kind} is {spec}, and there is no such code here (seen from {Path.cwd()}); "
+                f"the code that the run was made with is {folder / CODE_FILES[kind]}"
+            )
         if digest([str(file)]) != code:
             return (
                 f"{file} is not the code that the run was made with (that is in "

@@ -30,12 +30,12 @@ from lra.runtime.cli import (
     absolute_path,
     add_flags,
     command_words,
+    length_list,
     list_names,
     name_list,
     positive_int,
     run_command,
     whole_number,
-    whole_numbers,
 )
 from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
 from lra.runtime.environment import choose_device, use_threads
@@ -142,7 +142,7 @@ def _add_model_flags(parser: argparse.ArgumentParser) -> None:
         f"your own: {OWN_CLASS}")  # fmt: skip
     add_flags(parser, "--preset", "--protocol", "--set", "--data-dir")
     add("--lengths", default=[0],
-        type=lambda text: [None] if text == TASK else whole_numbers(text, least=1),
+        type=lambda text: [None] if text == TASK else length_list(text),
         help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
         f"of the task), or {TASK} for the sequences of the task itself")  # fmt: skip
     add("--batch-size", type=positive_int,
@@ -156,7 +156,7 @@ def _add_mixer_flags(parser: argparse.ArgumentParser, command: str, lengths: str
     """Add the flags of mixers without a task."""
     add = parser.add_argument
     least = WINDOW if command == "decode" else 1
-    add("--lengths", type=partial(whole_numbers, least=least), default=lengths,
+    add("--lengths", type=partial(length_list, least=least), default=lengths,
         help="comma-separated sequence lengths in positions (default: %(default)s)")  # fmt: skip
     add("--dim", type=positive_int, default=64,
         help="number of channels (default: %(default)s)")  # fmt: skip

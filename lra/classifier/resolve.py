@@ -265,11 +265,8 @@ def match_parameters(request: RunRequest, other: str) -> RunRequest:
     Raises: UserError if no model.dim comes within 5 %, or if the request has one.
     """
     origin = f"--match-params {other}"
-    for change in request.changes:
-        if change.name == "model.dim":
-            raise UserError(
-                f"{origin} chooses model.dim, and {change.origin} sets it; leave one of them out"
-            )
+    if given := [change.origin for change in request.changes if change.name == "model.dim"]:
+        raise UserError(f"{origin} chooses model.dim, and {given[-1]} sets it; leave one out")
     common = tuple(change for change in request.changes if change.section != "mixer")
     try:
         matched = resolve(replace(request, mixer=other, changes=common))

@@ -39,6 +39,12 @@ EXCLUSIVE: Mapping[str, Sequence[str]] = {
 }
 """Settings that a setting replaces unless it is null."""
 
+SYNONYMS = {
+    "learning_rate": "lr", "wd": "weight_decay", "grad_clip": "clip_norm", "num_layers": "depth",
+    "n_layers": "depth", "layers": "depth", "d_model": "dim", "hidden_size": "dim", "width": "dim",
+}  # fmt: skip
+"""Keys of settings by the names that other libraries have for them."""
+
 
 def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     """Compose the configuration of a run, in which each single value is valid.
@@ -165,13 +171,19 @@ def _validate(
     return found
 
 
+def find_setting(key: str, types: dict[str, type[Section]] = RUN_SECTIONS) -> str | None:
+    """Return the full name of the setting with a key like this one, of the first section."""
+    by_key = {k: f"{name}.{k}" for name in reversed(types) for k in types[name].model_fields}
+    near = nearest(SYNONYMS.get(key, key), by_key, 0.8)
+    return by_key[near] if near else None
+
+
 def _explain_name(setting: Change, types: Mapping[str, type[Section]], owner: str) -> UserError:
     """Explain that there is no such setting, and suggest one with a similar key."""
     section, key, origin = setting.section, setting.key, setting.origin
     ordered = sorted(types, key=lambda name: name != section)
-    by_key = {k: f"{name}.{k}" for name in reversed(ordered) for k in types[name].model_fields}
-    near = nearest(key, by_key, 0.8)
-    hint = by_key[near].removeprefix(f"{section}.") if near else None
+    near = find_setting(key, {name: types[name] for name in ordered})
+    hint = near.removeprefix(f"{section}.") if near else None
     if not section:
         question = f"; did you mean {hint}?" if hint else ""
         return UserError(f"{origin}: expected section.key=value{question}")

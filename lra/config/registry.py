@@ -114,6 +114,8 @@ def load_class(spec: str, origin: str) -> tuple[ModuleType, type]:
             module = importlib.import_module(target)
     else:
         raise UserError(f"{origin}: expected {FORMS}")
+    if getattr(module, "__file__", None) is None:
+        raise UserError(f"{origin}: {target} is not a file of Python code, expected {FORMS}")
     user_code.add(str(module.__file__))
     classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
     if name not in classes:

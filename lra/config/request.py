@@ -107,9 +107,7 @@ def parse_alternatives(text: str, flag: str) -> tuple[Change, ...]:
 def combine(what: str, *choices: Sequence[Any]) -> list[tuple[Any, ...]]:
     """List every combination of choices, the last ones changing fastest.
 
-    Args:
-        what: what a combination is, for the message: "runs".
-    Raises: UserError, before anything is listed, for more than MOST_COMBINATIONS.
+    Raises: UserError, before anything is listed, for more than MOST_COMBINATIONS; it names `what`.
     """
     count = math.prod(map(len, choices))
     if count > MOST_COMBINATIONS:

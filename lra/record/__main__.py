@@ -78,7 +78,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def list_runs(options: argparse.Namespace) -> list[str]:
-    """Print one line for each run, in the width of the terminal."""
+    """Print one line for each run: in the width of a terminal, and whole for anything else."""
     found, faults = read_runs(options.results_dir, "--results-dir")
     records = [record for _, record in found]
     rows = [
@@ -88,10 +88,12 @@ def list_runs(options: argparse.Namespace) -> list[str]:
             "status": r.status,
             "test %": MISSING if r.test_accuracy is None else rounded(r.test_accuracy, 2),
             "changed settings": ", ".join(r.overrides),
+            **({} if r.label is None else {"label": r.label}),
         }
         for r in sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.method, r.run_id))
     ]
-    lines = plain_table(rows, terminal_width()) if rows else ["no runs"]
+    width = terminal_width() if sys.stdout.isatty() else sys.maxsize
+    lines = plain_table(rows, width) if rows else ["no runs"]
     write_out("\n".join([*lines, ""]))
     return faults
 

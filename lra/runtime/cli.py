@@ -8,6 +8,7 @@ import functools
 import logging
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from common.errors import HeldError, KnownError, describe, describe_os_error, user_code
+from common.errors import HeldError, KnownError, describe, describe_os_error, nearest, user_code
 from common.threads import MOST_THREADS
 from lra.runtime.console import absolute_path, as_typed, display_messages, wrap_message
 from lra.runtime.repository import ROOT
@@ -33,6 +34,8 @@ HELD = 6
 INTERRUPTED = 130
 """As shells give it to what Ctrl-C ends."""
 LARGEST_INT = 2**63 - 1
+LARGEST_SIZE = 2**31 - 1
+"""Most of what is counted, and the largest number of a process."""
 OWN_CLASS = "file.py:ClassName or package.module:ClassName"
 """How a flag names a mixer or a task of the user's own."""
 ALL = "all"
@@ -45,7 +48,16 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Write the error, without the usage, and exit."""
+        """Write the error, without the usage and with what an unknown flag may mean, and exit."""
+        unknown = re.fullmatch(r"unrecognized arguments: --([^\s=]+)[\s=]?(\S*).*", message)
+        if unknown is not None:
+            from lra.config.compose import find_setting
+
+            flag, value = unknown.groups()
+            meant = nearest(f"--{flag}", flags := self._option_string_actions, 0.8)
+            if "--set" in flags and (setting := find_setting(flag.replace("-", "_"))):
+                meant = f"--set {setting}={value or 'VALUE'}"
+            message += f"; did you mean {meant}?" if meant else ""
         report_error(self.prog, f"{message} (see --help)")
         sys.exit(USER_ERROR)
 
@@ -66,7 +78,7 @@ def whole_number(text: str, least: int = 0, most: int = LARGEST_INT) -> int:
     return value
 
 
-positive_int = functools.partial(whole_number, least=1)
+positive_int = functools.partial(whole_number, least=1, most=LARGEST_SIZE)
 """Reads a whole number of at least 1."""
 
 
@@ -78,9 +90,13 @@ def name_list(text: str) -> list[str]:
     return found
 
 
-def whole_numbers(text: str, least: int = 0) -> list[int]:
+def whole_numbers(text: str, least: int = 0, most: int = LARGEST_INT) -> list[int]:
     """Read comma-separated whole numbers, each once, in order."""
-    return list(dict.fromkeys(whole_number(number, least) for number in text.split(",")))
+    return list(dict.fromkeys(whole_number(number, least, most) for number in text.split(",")))
+
+
+length_list = functools.partial(whole_numbers, least=1, most=LARGEST_SIZE)
+"""Reads comma-separated lengths of sequences."""
 
 
 def non_negative_float(text: str) -> float:
@@ -172,7 +188,10 @@ def run_command(program: str, action: Callable[[], int]) -> int:
 
 
 def report_error(program: str, text: str) -> None:
-    """Print an error on one line, if it can be written."""
+    """Print an error on one line, if it can be written; a command of `lra` is named as such."""
+    if _start_of_command():
+        scripts = {script: f"lra {name}" for name, script in SCRIPTS.items()}
+        program = re.sub(r"^(python -m )?lra\.", "lra ", scripts.get(program, program))
     with contextlib.suppress(OSError):
         sys.stderr.write(wrap_message(f"{program}: error: {text}") + "\n")
         sys.stderr.flush()
@@ -200,6 +219,17 @@ def _end_of(error: BaseException, *, is_interrupted: bool) -> tuple[int, str] | 
     return USER_ERROR, f"{place}: {describe(error)}"
 
 
+def _start_of_command() -> list[str]:
+    """Return the words before the name of a command that `lra` started; none for another one."""
+    match sys.orig_argv[1:3]:
+        case ["-m", "lra"]:
+            return ["python", "-m", "lra"]
+        case [script, *_] if Path(script).name == "lra":
+            return ["lra"]
+        case _:
+            return []
+
+
 def command_words(
     name: str, *flags: str, data_dir: Path | None = None, results_dir: Path | None = None
 ) -> list[str]:
@@ -208,11 +238,8 @@ def command_words(
     Folders are named unless they are the default ones.
     """
     words = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
-    match sys.orig_argv[1:3]:
-        case ["-m", "lra"]:
-            words = ["python", "-m", "lra", name]
-        case [script, *_] if Path(script).name == "lra":
-            words = ["lra", name]
+    if start := _start_of_command():
+        words = [*start, name]
     words += flags
     for default, folder in (("data", data_dir), ("results", results_dir)):
         shown = default if folder is None else as_typed(str(folder))

@@ -84,11 +84,14 @@ def _preview(
     states = [RunState.read(run, options.limits) for run in runs]
     _show([*runs_table(states, terminal_width(), time_left), ""])
     data = SweepData(opened)
+    names: dict[str, list[str]] = {}
     for name, what in data.check().items():
-        _show_sentences(f"data of {name}: {what or 'ready'}")
+        names.setdefault(what or "ready", []).append(name)
+    _show_sentences(*(f"data of {', '.join(names[what])}: {what}" for what in names))
     data.refuse_if_none_is_ready(runs)
     time = describe_time([seconds_left(run, options.limits, device) for run in data.ready(opened)])
-    _show_sentences(time, *data.describe_faults(), "next: the same command without --dry-run")
+    left_out = data.describe_faults(has_reasons=False)  # which messages have
+    _show_sentences(time, *left_out, "next: the same command without --dry-run")
     return INCOMPLETE if data.faults else 0
 
 

@@ -5,7 +5,6 @@ Runs whose data cannot be had are left out, and do not keep the others from bein
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -13,8 +12,6 @@ from common.errors import DataError
 from lra.prepare import attempt_each
 from lra.sweep.plan import PlannedRun, varied_settings
 from tasks.base import Task
-
-logger = logging.getLogger(__name__)
 
 
 class SweepData:
@@ -43,12 +40,12 @@ class SweepData:
             names = ", ".join(self.faults)
             raise DataError(f"no data of {names} (the reasons are above), so no run was started")
 
-    def describe_faults(self) -> list[str]:
-        """Say which runs are left out, and why: a text for each data set."""
+    def describe_faults(self, *, has_reasons: bool = True) -> list[str]:
+        """Say which runs are left out, and if asked why: a text for each data set."""
         counts = {name: len(self._runs[name]) for name in self.faults}
         return [
-            f"left out: {name} ({count} run{'s' * (count != 1)}), until its data is there: "
-            f"{self.faults[name]}"
+            f"left out: {name} ({count} run{'s' * (count != 1)}), until its data is there"
+            + (f": {self.faults[name]}" if has_reasons else "")
             for name, count in counts.items()
         ]
 
@@ -78,7 +75,4 @@ class SweepData:
                 action(name, run.config.build_task(), run)
 
         sound = [name for name in self._runs if name not in self.faults]
-        failed = attempt_each({name: partial(attempt, name) for name in sound})
-        self.faults |= failed
-        if failed:
-            logger.info(f"left out, because its data {fault}: {', '.join(failed)}")
+        self.faults |= attempt_each({name: partial(attempt, name) for name in sound}, "left out: ")

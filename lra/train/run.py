@@ -34,7 +34,7 @@ from lra.runtime.environment import (
 from lra.train.checkpoint import NEW_RUN, Identity, RunState
 from lra.train.internals import Internals
 from lra.train.metrics import Diverged
-from lra.train.run_folder import RunFolder, choose_folder
+from lra.train.run_folder import RunFolder, choose_folder, require_packages
 from lra.train.run_record import Session, summarize_pretraining
 from lra.train.scores import Score
 from lra.train.self_pretraining import choose_phase, transfer_weights
@@ -123,6 +123,7 @@ class Run:
         self.folder = choose_folder(self.results_dir, self.config, self.seed, resume)
         name = " / ".join((self.config.task_name, self.config.mixer_name, self.config.preset))
         logger.info(f"{name}, seed {self.seed}, on {device_name(self.device)}")
+        require_packages(self.config)
         logger.info(f"saved in {self.folder.path}")
         task = self.config.build_task()
         self.info, self.dataset = task.info, task.prepare(self.data_dir)

@@ -39,6 +39,8 @@ CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Names of the copies of plug-ins' files in the folder of a run."""
 FINISHED = ("done", "diverged")
 """How a run ended that is not resumed."""
+LOGGERS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}
+"""Modules that write metrics for other programs, by their packages and the settings of `log`."""
 WriteMetrics = Callable[[int, Mapping[str, float]], None]
 """Writes the numbers of a step."""
 
@@ -237,7 +239,7 @@ def _open_writers(
     """
     if config.log.tensorboard:
         events = folder / "tensorboard"
-        package = _load("torch.utils.tensorboard", "tensorboard")
+        package = _load("tensorboard")
         writer = package.SummaryWriter(str(events), purge_step=step + 1)
         held.callback(name_file_in_errors(events)(writer.close))
 
@@ -248,7 +250,7 @@ def _open_writers(
 
         yield write
     if config.log.wandb:
-        wandb = _load("wandb", "wandb")
+        wandb = _load("wandb")
         kept = folder / "wandb-id"  # by which the run resumes
         if not kept.exists():
             write_atomically(kept, secrets.token_hex(8).encode())
@@ -264,8 +266,15 @@ def _open_writers(
         yield lambda step, numbers: run.log(numbers, step=step)
 
 
-def _load(module: str, package: str) -> Any:
+def require_packages(config: RunConfig) -> None:
+    """Raise a UserError if a package is missing that the settings of `log` need."""
+    for package in LOGGERS:
+        if getattr(config.log, package):
+            _load(package)
+
+
+def _load(package: str) -> Any:
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(LOGGERS[package])
     except ImportError:
         raise UserError(f"log.{package}=true needs the package: pip install {package}") from None

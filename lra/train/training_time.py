@@ -99,24 +99,13 @@ def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
 
 def _is_larger(config: RunConfig) -> bool:
     """Whether a run has a larger model than its preset, or longer sequences."""
-    preset = compose(
-        RunRequest(
-            task=config.task_name,
-            mixer=config.mixer_name,
-            preset=config.preset,
-            protocol=config.protocol,
-        )
-    )
-    sizes = [
-        {"length": one.build_task().info.max_length}
-        | {
-            name: value
-            for name, value in one.settings.items()
-            if name.startswith(("model.", "mixer.")) and type(value) is int
-        }
-        for one in (config, preset)
-    ]
-    return any(value > sizes[1].get(name, 0) for name, value in sizes[0].items())
+    task, mixer, protocol = config.task_name, config.mixer_name, config.protocol
+    preset = compose(RunRequest(task=task, mixer=mixer, preset=config.preset, protocol=protocol))
+    for name, value in select_sections(config.changes, "mixer", "model").items():
+        before = preset.settings[name]
+        if type(value) is int and (type(before) is not int or value > before):
+            return True
+    return config.build_task().info.max_length > preset.build_task().info.max_length
 
 
 def count_steps(config: RunConfig) -> int | None:

@@ -45,7 +45,7 @@ class InducingGrid:
         if self.spacing < 1 and self.max_length > 1:
             raise ValueError(
                 f"num_inducing_points {self.num_points} for sequences of {self.max_length} exceeds "
-                f"the number of positions"
+                f"the number of positions; use --set mixer.num_inducing_points={self.max_length}"
             )
 
     @property

@@ -141,10 +141,6 @@ class ListOps(GeneratedTask):
         """See `GeneratedTask.request`."""
         return {"source": "generated", **super().request()}
 
-    def mean_length(self, split: str) -> float:
-        """See `GeneratedTask.mean_length`."""
-        return (self.law.min_length + self.law.max_length) / 2
-
     def draw(self) -> dict[str, np.ndarray]:
         """See `GeneratedTask.draw`."""
         return _list_arrays(generate(self.law, self.data_seed, self.counts))

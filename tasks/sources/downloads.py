@@ -43,8 +43,7 @@ class Address:
 def download(address: Address, target: Path) -> Path:
     """Download a file, or the rest of one; the file gets its name once its checksum is right.
 
-    What one place has sent is kept, and the next place sends the rest. A link, or anything else
-    that is no file, is removed where the part of the file is kept.
+    What one place has sent is kept, and the next place sends the rest; links are not followed.
 
     Args:
         address: where the file is, with its size and checksum.
