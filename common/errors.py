@@ -80,8 +80,8 @@ def describe_os_error(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     path, reason = Path(os.fsdecode(error.filename)), error.strerror
-    if path.is_symlink() and not path.exists():
-        reason = f"a link to {path.readlink()}, which is not there"
+    if isinstance(error, FileExistsError) and path.is_symlink():
+        reason = f"a link to {path.readlink()}, expected one to a folder that is there"
     return f"{path}: {reason}"
 
 

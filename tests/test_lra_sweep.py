@@ -319,7 +319,7 @@ def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
     grid = ["--grid", "task.data_seed=1,2", "--dry-run"]
     assert main([*command, f"retrieval,{tmp_path / 'own.py'}:Small", *grid]) == INCOMPLETE
     shown = capsys.readouterr()
-    both = shown.out + shown.err
+    both = " ".join((shown.out + shown.err).split())
     assert both.count("no official files") == both.count("make its examples") == 1
     assert "left out: retrieval task.data_seed=2: for the same reason\n" in shown.err
 

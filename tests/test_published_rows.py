@@ -14,6 +14,7 @@ import yaml
 import report
 import run_task
 from lra.classifier import packing
+from lra.record.schema import write_changes
 from lra.report.data import Data
 from lra.report.published import PUBLISHED, SOURCES, PublishedRow, published_rows
 from lra.report.repeated import compare, repeated_table
@@ -124,7 +125,7 @@ def test_a_published_number_is_met_within_its_tolerance(
                baselines={"majority class": 17.0, "root operator": 36.5})
         for seed, accuracy in enumerate(accuracies)
     ]  # fmt: skip
-    found = {name: entry.text for name, entry in compare(ROW, "listops", runs).items()}
+    found = {name: entry.text for name, entry in compare(ROW, runs).items()}
     assert found.pop("difference") == f"{sum(accuracies) / len(accuracies) - 37.1:+.2f}"
     assert found.pop("seeds") == ", ".join(str(run.seed) for run in runs)
     expected = {"ours": ours, "tolerance": tolerance, "verdict": verdict}
@@ -132,19 +133,26 @@ def test_a_published_number_is_met_within_its_tolerance(
 
 
 def test_a_published_validation_accuracy_is_compared_with_ours() -> None:
-    run = record(val_accuracy=82.0, data={**VALUES["data"], "sizes": {"val": 5000}})
+    run = record(task="image", val_accuracy=82.0, data={**VALUES["data"], "sizes": {"val": 5000}})
     row = PublishedRow("B", "s4d", {"image": "82.78"}, "gu2023small", "", "val")
-    found = {name: entry.text for name, entry in compare(row, "image", [run]).items()}
+    found = {name: entry.text for name, entry in compare(row, [run]).items()}
     assert (found["ours"], found["tolerance"], found["verdict"]) == ("82.00", "1.49", "met")
     assert found["best trivial baseline"] is None
 
 
 def test_a_run_of_published_settings_joins_the_table_by_itself(tmp_path: Path) -> None:
-    """Its settings are recognised by their hash; a run that is not done does not count."""
-    one = next(one for one in repeats() if one.task == "listops")
-    facts = {"mixer": one.config.mixer_name, "config_hash": one.config.hash}
+    """A run that is not done does not count, nor one with another setting."""
+    facts = {"mixer": "linformer", "protocol": "lra", "preset": "nystromformer"}
     save(tmp_path, record(**facts))
     save(tmp_path, record(**facts, run_id="abc-s1", seed=1, status="stopped"))
-    table = repeated_table(Data(tmp_path))
-    own = [row for row in table.rows if row[0] == one.row.method]
+    save(tmp_path, record(**facts, run_id="abd-s0", overrides=["train.lr=1e-2"]))
+    own = [
+        row for row in repeated_table(Data(tmp_path)).rows if row[0].startswith("Linformer (rer")
+    ]
     assert [(row[1], row[3], row[6]) for row in own] == [("listops (generated)", "40.00", "0")]
+
+
+def test_rows_state_their_changes_as_records_write_them() -> None:
+    """By which runs are recognised that repeat them."""
+    for one in repeats():
+        assert {*write_changes(one.config.changes)} == {*one.overrides}, one.command()

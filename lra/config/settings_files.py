@@ -218,9 +218,8 @@ def read_layers(
                 f"settings of that name"
             )
         of_preset = {entry.protocol for entry in own.entries if entry.preset == request.preset}
-        if request.preset not in file.presets | {PAPER} and of_preset.isdisjoint(
-            {None, request.protocol}
-        ):
+        is_own = bool(of_preset) and request.preset not in file.presets | {PAPER}
+        if is_own and of_preset.isdisjoint({None, request.protocol}):
             raise UserError(
                 f"--preset {request.preset} of {mixer} has settings for --protocol "
                 f"{' or '.join(sorted(filter(None, of_preset)))} alone, and the protocol is "

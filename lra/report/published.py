@@ -6,6 +6,7 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
@@ -89,6 +90,24 @@ def published_runs(mixer: str) -> dict[str, PublishedRun]:
     return {method: PublishedRun(mixer, **(body or {})) for method, body in rows.items()}
 
 
+def repeated_row(record: RunRecord) -> PublishedRow | None:
+    """Return the published row that a run repeats on its task; None if it repeats none."""
+    runs = {} if record.has_own_code else published_runs(record.mixer)
+    found = [
+        method
+        for method, run in runs.items()
+        if (run.preset, run.protocol) == (record.preset, record.protocol)
+        and {*run.changes_on(record.task)} == {*write_changes(_changes_of_results(record))}
+    ]
+    rows = [row for row in published_rows() if row.method in found]
+    return next((row for row in rows if row.values.get(record.task) is not None), None)
+
+
+def _changes_of_results(record: RunRecord) -> dict[str, Any]:
+    """Return the changed settings of a run that can change its result."""
+    return {name: value for name, value in record.changes.items() if name not in SPEED_ALONE}
+
+
 def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
     """Choose the published row that comes closest to a run on its task, and say how they differ.
 
@@ -97,7 +116,7 @@ def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
     """
     if record.has_own_code:
         return None  # a user's own, though it may have the name of one of ours
-    changes = {name: value for name, value in record.changes.items() if name not in SPEED_ALONE}
+    changes = _changes_of_results(record)
     runs = published_runs(record.mixer)
     preset = record.preset if record.preset in published_presets() else PAPER
     found: list[tuple[tuple[bool, ...], PublishedRow, list[str]]] = []

@@ -10,11 +10,11 @@ from lra.record.run import RunRecord, choose_attempts
 from lra.record.scores import Z95
 from lra.report.data import Data
 from lra.report.names import run_anchor
-from lra.report.published import PublishedRow
-from lra.report.repeats import Repeat, repeats
-from lra.report.scores import Entry, group_by
+from lra.report.published import PublishedRow, published_rows, repeated_row
+from lra.report.scores import Entry
 from lra.report.tables.table import Column, Table, text_column
 from lra.runtime.tables import rounded
+from tasks.base import BENCHMARK
 
 _CAPTION = (
     "Accuracy in percent of runs that made all steps with the published settings; ± is the "
@@ -26,35 +26,42 @@ _CAPTION = (
 )
 
 
-def repeated_results(data: Data) -> list[tuple[Repeat, list[RunRecord]]]:
-    """List the published results that finished runs repeat, with a run for each seed."""
-    done = [run for run in data.records if run.status == "done" and not run.has_own_code]
-    by_hash = group_by(done, lambda run: run.config_hash)
-    found = [(one, choose_attempts(by_hash.get(one.config.hash, []))) for one in repeats()]
-    return [(one, runs) for one, runs in found if runs]
+def repeated_results(data: Data) -> list[tuple[PublishedRow, list[RunRecord]]]:
+    """List the published results that finished runs repeat, with a run for each seed.
+
+    Runs whose settings files differed are listed apart.
+    """
+    order = {row.method: number for number, row in enumerate(published_rows())}
+    found: dict[tuple[str, ...], tuple[PublishedRow, list[RunRecord]]] = {}
+    for run in data.records:
+        if run.status == "done" and (row := repeated_row(run)) is not None:
+            key = row.method, run.task, run.config_hash, run.data.fingerprint
+            found.setdefault(key, (row, []))[1].append(run)
+    keys = sorted(found, key=lambda key: (BENCHMARK.index(key[1]), order[key[0]], key))
+    return [(row, choose_attempts(runs)) for row, runs in map(found.__getitem__, keys)]
 
 
 def repeated_table(data: Data) -> Table:
     """Compare the published accuracies that were repeated in full with ours."""
     found = repeated_results(data)
-    comparisons = [compare(one.row, one.task, runs) for one, runs in found]
+    comparisons = [compare(row, runs) for row, runs in found]
     columns = [
-        text_column("published row", [one.row.method for one, _ in found]),
-        text_column("task", [_describe_data(one, runs) for one, runs in found]),
-        Column("published", [Entry(one.row.printed[one.task]) for one, _ in found]),
+        text_column("published row", [row.method for row, _ in found]),
+        text_column("task", [_describe_data(row, runs[0]) for row, runs in found]),
+        Column("published", [Entry(row.printed[runs[0].task]) for row, runs in found]),
     ]
     for name in ("ours", "difference", "tolerance", "seeds", "verdict", "best trivial baseline"):
         columns.append(Column(name, [entries[name] for entries in comparisons]))
     return Table("repeated", "Published numbers, repeated in full", _CAPTION, columns)
 
 
-def compare(row: PublishedRow, task: str, runs: Sequence[RunRecord]) -> dict[str, Entry]:
-    """Compare the result of a row with that of runs, which differ in seed alone, by column."""
+def compare(row: PublishedRow, runs: Sequence[RunRecord]) -> dict[str, Entry]:
+    """Compare a published row with runs that differ in seed alone, on their task, by column."""
     is_validation = row.split == "val"
     values = [run.val_accuracy if is_validation else run.test_accuracy for run in runs]
     numbers = [value for value in values if value is not None]
     examples = runs[0].data.sizes["val"] if is_validation else runs[0].test_examples
-    printed = row.values[task]
+    printed = row.values[runs[0].task]
     assert numbers and examples and printed is not None
     mean = statistics.mean(numbers)
     deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
@@ -86,7 +93,7 @@ def _variance(percent: float, examples: int) -> float:
     return percent * (100.0 - percent) / examples
 
 
-def _describe_data(one: Repeat, runs: Sequence[RunRecord]) -> str:
+def _describe_data(row: PublishedRow, run: RunRecord) -> str:
     """Name the task, the source of its data, and a split other than the test set."""
-    split = ", validation" * (one.row.split == "val")
-    return f"{one.task} ({runs[0].data.source}{split})"
+    split = ", validation" * (row.split == "val")
+    return f"{run.task} ({run.data.source}{split})"
