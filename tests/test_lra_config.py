@@ -183,7 +183,9 @@ def test_every_shipped_file_belongs_to_a_class_whose_options_are_named() -> None
         parameters = inspect.signature(owner.__init__).parameters
         kinds = {parameters[key].kind for key in options_model(owner).model_fields}
         assert kinds <= {inspect.Parameter.KEYWORD_ONLY}
-    assert published_presets() == {"paper", "block-biased", "frequency-tuned"}
+    assert published_presets() == {
+        "paper", "block-biased", "frequency-tuned", "nystromformer"
+    }  # fmt: skip
     for name, file in list_files("mixers").items():
         assert {one.task for one in file.entries} <= {"all", *TASKS.classes}, name
         assert {one.protocol for one in file.entries} <= {None, "s4", "lra"}, name
