@@ -17,14 +17,13 @@ from lra.runtime.cli import (
     STOPPED,
     Parser,
     add_flags,
-    is_launched,
     list_names,
     non_negative_float,
     positive_int,
     run_command,
     whole_number,
 )
-from lra.runtime.console import set_message_level, terminal_width, write_out
+from lra.runtime.console import is_launched, set_message_level, terminal_width, write_out
 
 if TYPE_CHECKING:
     from lra.classifier.classifier import Classifier

@@ -111,7 +111,7 @@ def test_show_config_ends_with_the_estimate(
 
 def test_commands_have_the_settings_of_their_rows() -> None:
     found = list(repeats())
-    assert len({one.command() for one in found}) == len(found) == 170
+    assert len({one.command() for one in found}) == len(found) == 191
     for one in found[::7]:
         options = run_task.parse_arguments(shlex.split(one.command())[2:])
         assert run_task.configure(options).hash == one.config.hash

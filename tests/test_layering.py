@@ -17,7 +17,7 @@ ORDER = (
     "lra.report.boards", "lra.report.scores", "lra.report.published", "lra.report.names",
     "lra.report",
     "lra.check", "lra.prepare", "lra.train",
-    "lra.classifier", "lra.record", "lra.config", "lra.runtime",
+    "lra.classifier", "lra.record", "lra.runtime.cli", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",
     "tasks.recall", "tasks.languages", "tasks.groups",
     "tasks.generated", "tasks.documents", "tasks.sources", "tasks.baselines", "tasks.pixels",
@@ -34,7 +34,7 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 """Packages of which the first never imports the second."""
 
 LATE = {
-    "lra.runtime.cli": "torch, for help texts and mistakes",
+    "lra.runtime.cli": "torch, for help texts and mistakes, with what they suggest",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
     "tasks.pathfinder.task": "numba, for data that is read",
 }

@@ -56,7 +56,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             if not first["type"].startswith(("missing", "unexpected")):
                 given = format_value(first["input"])
                 message = f"got {given}, {message}"
-                if place not in parameters:  # one of **settings
+                if argument not in parameters:  # one of **settings
                     near = nearest(str(place), parameters, 0.75)
                     section, _, key = (find_setting(str(place)) or f"mixer.{place}").partition(".")
                     meant = near or f'{section}={{"{key}": {given}}}'

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import logging
 import math
-import os
 import re
 import signal
 import sys
@@ -245,8 +244,3 @@ def command_words(
         shown = default if folder is None else as_typed(str(folder))
         words += [] if shown == default else [f"--{default}-dir", shown]
     return words
-
-
-def is_launched() -> bool:
-    """Whether torchrun started this process together with others."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1

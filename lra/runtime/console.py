@@ -173,3 +173,8 @@ def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return [*before, *" \\\n".join(lines).replace("\0", " ").split("\n")]
+
+
+def is_launched() -> bool:
+    """Whether torchrun started this process together with others."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1

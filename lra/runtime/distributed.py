@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError, UserError
-from lra.runtime.cli import is_launched
+from lra.runtime.console import is_launched
 from models.layers.norms import SynchronizedBatchNorm
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
 from lra.record.scores import describe_data
-from lra.runtime.cli import is_launched
+from lra.runtime.console import is_launched
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
     describe_busy_cores,
