@@ -17,7 +17,7 @@ from results.findings.shared import save_figure
 
 FOLDER = ROOT / "results" / "findings"
 SCRIPTS = sorted(
-    {path.stem for path in FOLDER.glob("*.py")} - {"shared", "train_collapse", "train_padded"}
+    {path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("train_")} - {"shared"}
 )
 PAGES = [ROOT / "docs" / f"{n}.md" for n in ("results", "language_modelling", "reproduce")]
 
