@@ -40,8 +40,10 @@ class Diverged(KnownError):
     """The loss or the gradient is no longer finite."""
 
 
+Loss = Annotated[float, Field(ge=0)]
+"""In nats. A diverging run keeps its checkpoints with any finite loss; records have a bound."""
 Sums = Annotated[
-    dict[Literal["loss", "correct", "seen", "steps", "seconds"], Amount], Field(min_length=5)
+    dict[Literal["loss", "correct", "seen", "steps", "seconds"], Loss], Field(min_length=5)
 ]
 """Sums over the steps since the last line of metrics; losses in nats."""
 

@@ -34,7 +34,7 @@ from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score
 from lra.train.fixed_batch import FixedBatch
 from lra.train.gradient import Gradient
-from lra.train.metrics import Diverged, MetricsState, Step, StepMetrics
+from lra.train.metrics import Diverged, Loss, MetricsState, Step, StepMetrics
 from lra.train.optimizer import (
     Moments,
     Plateau,
@@ -66,7 +66,7 @@ class Best(TypedDict):
     merit: Percent
     """See `Score.merit`."""
     val_accuracy: Percent
-    val_loss: Amount | None
+    val_loss: Loss | None
     """In nats; None unless the next tokens are targets."""
     step: Count
     model: dict[str, SavedTensor]
