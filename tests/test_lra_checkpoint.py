@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 import run_task
 from conftest import tiny_arguments
 from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import OUT_OF_MEMORY
 from lra.train.checkpoint import read_newest, save_checkpoint
+from lra.train.metrics import Sums
 
 MIB = 2**20
 
@@ -60,3 +62,9 @@ def test_shipped_checkpoints_are_loaded() -> None:
     folders = [*(SHIPPED_RESULTS / "runs").glob("*/*/*/checkpoints")]
     assert folders
     assert all(read_newest(folder) is not None for folder in folders)
+
+
+def test_a_diverging_run_keeps_its_checkpoints() -> None:
+    """Their losses have no bound but infinity."""
+    sums = {"loss": 9e25, "correct": 1.0, "seen": 2.0, "steps": 1.0, "seconds": 0.5}
+    assert TypeAdapter(Sums).validate_python(sums) == sums
