@@ -58,7 +58,7 @@ def compiled(folder: Path, width: int) -> tuple[str, str]:
         "\\documentclass{article}\\usepackage{booktabs,graphicx}",
         f"\\usepackage[textwidth={width}pt]{{geometry}}\\begin{{document}}",
         *(f"\\input{{tables/{path.name}}}" for path in sorted((folder / "tables").iterdir())),
-        *(f"\\noindent\\includegraphics[width=\\linewidth]{{figures/{path.name}}}\\clearpage"
+        *(f"\\clearpage\\noindent\\includegraphics[width=\\linewidth]{{figures/{path.name}}}"
           for path in sorted((folder / "figures").iterdir())),
         "\\end{document}",
     ]  # fmt: skip

@@ -253,7 +253,7 @@ class Figure:
             "spec": {"width": panel_width, "height": panel_height, **layers},
             "resolve": {"scale": {"x": "independent", "y": "independent"}},
             "datasets": {POINTS: points},
-            "config": {**CONFIG, "background": "white"},
+            "config": {**CONFIG, "background": "white", "text": {"limit": panel_width}},
         }
 
 

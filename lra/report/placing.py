@@ -47,7 +47,7 @@ def place_beside(
     taken += [(x, (low + high) / 2, 1, abs(high - low) / 2) for x, _, low, high in spots]
     names: dict[int, tuple[float, ...]] = {}
     for number in 3 * [*range(len(points))]:
-        half = LETTER * len(points[number]["row"]) / 2, LINE / 2 - 0.5
+        half = min(LETTER * len(points[number]["row"]), size[0]) / 2, LINE / 2 - 0.5
         reach = [[radii[number] + gap] for gap in _GAPS for _ in _SIDES]
         steps = np.array([*_SIDES] * len(_GAPS))
         reach *= np.where(steps.all(axis=1, keepdims=True), 0.7, 1)  # corners are farther
