@@ -20,6 +20,7 @@ from pydantic import (
 
 from common.errors import UserError, explain_fault, format_value, nearest
 from lra.config.compose import find_setting
+from lra.config.request import SECTIONS
 from lra.runtime.cli import LARGEST_INT
 
 P = ParamSpec("P")
@@ -57,10 +58,17 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 given = format_value(first["input"])
                 message = f"got {given}, {message}"
                 if argument not in parameters:  # one of **settings
-                    near = nearest(str(place), parameters, 0.75)
-                    section, _, key = (find_setting(str(place)) or f"mixer.{place}").partition(".")
-                    meant = near or f'{section}={{"{key}": {given}}}'
-                    message = f"got {given}; did you mean {meant}?"
+                    meant = nearest(str(place), parameters, 0.75)
+                    if not meant and (setting := find_setting(str(place))):
+                        section, _, key = setting.partition(".")
+                        meant = f'{section}={{"{key}": {given}}}'
+                    if meant:
+                        message = f"got {given}; did you mean {meant}?"
+                    elif place not in SECTIONS:
+                        message = (
+                            f"there is no such argument; an option of the mixer is given as "
+                            f'mixer={{"{place}": {given}}}'
+                        )
             raise UserError(f"{name}: {argument}: {message}") from None
 
     return call

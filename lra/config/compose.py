@@ -42,6 +42,7 @@ EXCLUSIVE: Mapping[str, Sequence[str]] = {
 SYNONYMS = {
     "learning_rate": "lr", "wd": "weight_decay", "grad_clip": "clip_norm", "num_layers": "depth",
     "n_layers": "depth", "layers": "depth", "d_model": "dim", "hidden_size": "dim", "width": "dim",
+    "pretrain": "objective",
 }  # fmt: skip
 """Keys of settings by the names that other libraries have for them."""
 
