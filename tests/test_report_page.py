@@ -71,7 +71,9 @@ def test_cells_have_numbers_marks_and_their_runs(tmp_path: Path) -> None:
 
 
 def test_facts_are_in_words_and_links_lead_to_files_that_can_be_shown(tmp_path: Path) -> None:
-    own, shipped = record(test_non_finite=2), record(mixer="s4")
+    data = record().data.model_copy(update={"unofficial_because": "it is small"})
+    own = record(test_non_finite=2, data=data, git={"commit": "a", "all_commits": ["a", "b"]})
+    shipped = record(mixer="s4")
     results = save_all(tmp_path / "a b#c%d", [own])
     (results / "shipped").mkdir()
     write_pack(results / "shipped", {
@@ -81,7 +83,8 @@ def test_facts_are_in_words_and_links_lead_to_files_that_can_be_shown(tmp_path: 
     links = {run["row"]: run["record"] for run in page["runs"].values()}
     assert links == {"tnn": "../a%20b%23c%25d/runs/listops/tnn/abc-s0/result.json", "s4": ""}
     assert {"test listops: 40.00 %", "test outputs that are not finite: 2"} <= {*page["texts"]}
-    assert not any("_" in text.partition(":")[0] for text in page["texts"])
+    assert "code: commit a, all commits a, b" in page["texts"]
+    assert not any("_" in text for text in page["texts"])
 
 
 def hostile_results(folder: Path) -> Path:

@@ -278,7 +278,8 @@ def _write(value: Any) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump()
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_write(one)}" for name, one in value.items() if one)
+        words = {name: name if "." in name else name.replace("_", " ") for name in value}
+        return ", ".join(f"{words[name]} {_write(one)}" for name, one in value.items() if one)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_write, value))
     return "" if value is None else str(value)
