@@ -215,3 +215,20 @@ def test_hostile_names_in_a_browser(browser: Any, tmp_path: Path) -> None:
     show(browser, write(hostile_results(tmp_path), tmp_path / "index.html"))
     assert browser.title == "Long Range Arena"
     assert HOSTILE in browser.find_element("id", "table").text
+
+
+def test_an_own_task_shows_its_row_alone_and_names_it(browser: Any, tmp_path: Path) -> None:
+    save_all(tmp_path / "shipped", [record(mixer="lru"), record(mixer="s4")])
+    name = "tnn (model.dim=64, train.lr=0.001)"
+    own = record(task="Words", overrides=["model.dim=64", "train.lr=0.001"])
+    save_all(tmp_path, [own])
+    write_metrics(tmp_path, own, [30.0, 40.0])
+    show(browser, write(tmp_path, tmp_path / "index.html"), width=400)
+    assert rows(browser) == [name, "majority class"]
+    note = browser.find_element("id", "note").text
+    assert note == "2 rows without a number for Words are not shown: sort by another column."
+    names = """return [...document.querySelectorAll('.bubbles svg text')].filter(
+        (one) => one.getAttribute('opacity') !== '0').map((one) => one.textContent)"""
+    assert name in browser.execute_script(names)
+    press(browser, "sort-listops", "\n")
+    assert "lru" in rows(browser)

@@ -100,7 +100,7 @@ function sortedRows() {
   const words = (state.search ?? "").toLowerCase().split(" "),
     place = columnOf(sorted()),
     column = sheet.columns[place];
-  const rows = sheet.rows.filter((row) =>
+  let rows = sheet.rows.filter((row) =>
     words.every(
       (word) => row.cells.some((cell) => cell.text?.toLowerCase().includes(word)) || !word,
     ),
@@ -108,6 +108,10 @@ function sortedRows() {
   if (!column) return rows;
   const sign = (column.lowest || !column.numeric ? 1 : -1) * (state.order ? -1 : 1);
   const isMissing = ({ value }) => value === undefined; // and stands behind all others
+  const isShown = (row) => row.own || !isMissing(row.cells[place]);
+  // Of a task of one's own the shipped rows have no number.
+  const isOwnTask = !sheet.rows.some((row) => !row.own && !row.beneath && isShown(row));
+  if (column.numeric && !state.search && isOwnTask) rows = rows.filter(isShown);
   const compare = (a, b) =>
     column.numeric
       ? isMissing(a) - isMissing(b) || sign * (a.value - b.value)
@@ -154,8 +158,12 @@ function renderTable(rows) {
   $("table").replaceChildren(
     make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body)),
   );
+  const hidden = sheet.rows.length - rows.length;
   $("note").textContent = join(
     " ",
+    hidden &&
+      !state.search &&
+      `${hidden} rows without a number for ${sorted()} are not shown: sort by another column.`,
     !rows.length && "No row matches.",
     rows.length > MOST_ROWS &&
       `The first ${MOST_ROWS} of ${rows.length} rows are shown: search for others.`,
@@ -271,12 +279,12 @@ function curvesOf(x, y, names) {
 }
 
 // Names beside circles, where there is room: Vega's mark, which Vega-Lite does not have.
-function addNames(vega) {
+function addNames(vega, isAlone) {
   const [circles, bars] = ["symbol", "rule"].map((type) =>
     vega.marks.find((mark) => mark.type === type),
   );
   const names = { ...structuredClone(page.names), from: { data: circles.name } };
-  names.transform[0].avoidMarks = [bars.name];
+  names.transform[0].avoidMarks = isAlone ? [] : [bars.name];
   names.transform[0].size = { signal: "[width, height]" };
   vega.marks.push(names);
   return vega;
@@ -322,7 +330,7 @@ function draw(place, kind, points, fields) {
     config,
     renderer: "svg",
     actions: { export: true, source: false, compiled: false, editor: false },
-    ...(kind === "bubbles" && { patch: addNames }),
+    ...(kind === "bubbles" && { patch: (vega) => addNames(vega, points.length === 1) }),
   }).then(({ view }) => {
     views.push(view);
     view.addEventListener("click", (_, item) => item?.datum?.row && toggle("pick", item.datum.row));
