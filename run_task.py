@@ -79,12 +79,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
     from lra.classifier.resolve import match_parameters, resolve
-    from lra.config.request import RunRequest, parse_changes
+    from lra.config.request import Change, RunRequest, parse_changes
 
     changes = parse_changes(options.overrides)
-    for flag, name in (("precision", "train.precision"), ("pretrain", "pretrain.objective")):
+    for flag, section, key in (
+        ("precision", "train", "precision"),
+        ("pretrain", "pretrain", "objective"),
+    ):
         if (value := getattr(options, flag)) is not None:
-            changes += parse_changes([f"{name}={value}"], f"--{flag}")
+            changes += (Change(section, key, value, f"--{flag} {value}"),)
     request = RunRequest(
         task=options.task,
         mixer=options.mixer,

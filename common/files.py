@@ -69,7 +69,9 @@ def write_output(path: Path, content: bytes) -> None:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            raise OSError(error.errno, "nothing reads from this pipe", str(path)) from None
+            is_socket = stat.S_ISSOCK(path.stat().st_mode)
+            reason = "a socket, expected a file" if is_socket else "nothing reads from this pipe"
+            raise OSError(error.errno, reason, str(path)) from None
         os.set_blocking(descriptor, True)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

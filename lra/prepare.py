@@ -12,7 +12,7 @@ from functools import partial
 from common.errors import DataError, UserError
 from common.untrusted import explain_errors
 from lra.config.compose import compose_task
-from lra.config.request import TaskRequest, parse_changes
+from lra.config.request import Change, TaskRequest, parse_changes
 from lra.record.scores import describe_data
 from lra.runtime.cli import (
     ALL,
@@ -86,7 +86,8 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     """Prepare a task's data as a command line asks."""
     changes = parse_changes(options.overrides)
     if options.source is not None:
-        changes += parse_changes([f"task.source={options.source}"], "--source")
+        origin = f"--source {options.source}"
+        changes += (Change("task", "source", options.source, origin),)
     request = TaskRequest(
         task=name, preset=options.preset, protocol=options.protocol, changes=changes
     )

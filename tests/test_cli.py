@@ -135,7 +135,7 @@ def test_show_config_prints_and_makes_nothing(
         (["--set", "log.wandb=true"], "log.wandb=true needs the package: pip install wandb"),
         (["--set", "train.lr=fast"], "got 'fast'"),
         (["--precision", "bf16", "--set", "train.precision=fp32"],
-         "--set train.precision=fp32 and --precision train.precision=bf16 contradict each other"),
+         "--set train.precision=fp32 and --precision bf16 contradict each other"),
         (["--pretrain", "masked", "--set", "pretrain.objective=none"], "contradict each other"),
         (["--match-params", "s4"], "s4 chooses model.dim, and --set model.dim=16 sets it"),
         (["--device", "cuda:99"], "no device 'cuda:99' here (valid: auto, cpu"),

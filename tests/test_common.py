@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import socket
 import threading
 import tty
 from pathlib import Path
@@ -92,6 +93,10 @@ def test_an_output_is_written_into_a_pipe_or_terminal(tmp_path: Path) -> None:
     link.symlink_to(pipe)
     with pytest.raises(OSError, match="nothing reads from this pipe"):
         write_output(link, content)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="a socket, expected a file"):
+            write_output(tmp_path / "socket", content)
     reader, writer = os.pipe()
     ends = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), os.open(pipe, os.O_WRONLY)  # kept open
     os.set_blocking(ends[0], True)

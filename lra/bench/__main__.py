@@ -18,7 +18,7 @@ from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
 from lra.bench.rounds import measure
 from lra.bench.steps import StepCase
 from lra.config.registry import MIXERS
-from lra.config.request import RunRequest, combine, parse_alternatives, parse_changes
+from lra.config.request import Change, RunRequest, combine, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.names import RowNames
 from lra.report.tables.speeds import speed_tables
@@ -49,8 +49,9 @@ def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
     changes = parse_changes(options.overrides)
     if options.batch_size is not None:
         # A mixer's micro-batch is of its own batch, and may be larger than this one.
-        (whole,) = parse_changes(["train.micro_batch=null"], "a batch size of its own")
-        (size,) = parse_changes([f"train.batch_size={options.batch_size}"], "--batch-size")
+        origin = f"--batch-size {options.batch_size}"
+        whole = Change("train", "micro_batch", None, "a batch size of its own")
+        size = Change("train", "batch_size", options.batch_size, origin)
         changes = (whole, *changes, size)
     mixers = sorted(MIXERS.classes) if options.mixers == [ALL] else options.mixers
     varied = tuple(parse_alternatives(text, "--vary") for text in options.vary)
