@@ -141,6 +141,7 @@ NO_STATES: Mapping[str, Change] = {
     "empty": ("trainer/metrics/sums", {}),
     "NaN": ("session/wall_seconds", float("nan")),
     "text": ("trainer/best/val_accuracy", "12.5"),
+    "fewer weights": ("trainer/best/model", lambda found: dict([*found.items()][1:])),
     "sparse": (MODEL, of_each(Tensor.to_sparse)),
     "another step": ("trainer/step", 13),
     "place in random numbers": ("trainer/random", lambda found: [
@@ -153,6 +154,7 @@ UNFIT: Mapping[str, Change] = {
     "short moment": ("trainer/moments", lambda found: [
         {**one, "exp_avg": torch.zeros(3)} for one in found
     ]),
+    "empty moments": ("trainer/moments", lambda found: [{} for _ in found]),
     "fewer moments": ("trainer/moments", lambda found: found[1:]),
     "no random numbers": ("trainer/random", lambda found: [
         {**one, "torch": torch.ones(3)} for one in found

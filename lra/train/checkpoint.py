@@ -166,6 +166,9 @@ def _load(path: Path) -> RunState:
         state = SCHEMA.validate_python(state)
     except ValidationError as error:
         raise DataError(f"its content does not fit: {fault_of(error)}") from None
+    best, model = state["trainer"]["best"], state["trainer"]["model"]
+    if best and best["model"].keys() != model.keys():  # torch loads without a batch norm's counter
+        raise DataError("its best model has other weights than the last one")
     before = state["pretraining"].steps if state["pretraining"] else 0
     if before + state["trainer"]["step"] != int(path.name[5:14]):
         raise DataError("its content is of another step than its name")

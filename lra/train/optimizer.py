@@ -70,7 +70,9 @@ def load_moments(optimizer: torch.optim.Optimizer, moments: Moments) -> None:
     for parameter, found in zip(parameters, moments, strict=True):
         like = parameter.shape, parameter.dtype
         expected = {"step": ((), torch.float32), "exp_avg": like, "exp_avg_sq": like}
-        if found and {name: (one.shape, one.dtype) for name, one in found.items()} != expected:
+        if found is None:
+            continue
+        if {name: (one.shape, one.dtype) for name, one in found.items()} != expected:
             raise ValueError("moments of other parameters in the optimizer")
     state = {index: found for index, found in enumerate(moments) if found}
     groups = optimizer.state_dict()["param_groups"]
