@@ -96,10 +96,9 @@ def test_every_mixer_has_the_colour_of_its_family_and_ones_own_have_others() -> 
 
 
 def test_names_of_bubbles_cover_nothing() -> None:
-    numbers = random.Random(0)
+    place = random.Random(0).uniform
     points: list[dict[str, Any]] = [
-        {"row": f"mixer-{k}", "size": 1.0, "x": numbers.uniform(1, 9), "y": numbers.uniform(1, 9)}
-        for k in range(30)
+        {"row": f"mixer-{k:02}", "size": 1.0, "x": place(1, 9), "y": place(1, 9)} for k in range(30)
     ]
     place_beside(points, (False, True), (400, 400), 200.0)
     assert [point["name"] for point in points] == [point["row"] for point in points]
@@ -115,3 +114,13 @@ def test_names_of_bubbles_cover_nothing() -> None:
     radius = math.sqrt(200) / 2
     for (x, y), (a, b) in itertools.product(names, spots):
         assert abs(x - a) > 22 + radius or abs(y - b) > 6 + radius
+
+
+def test_names_without_room_are_left_out() -> None:
+    points: list[dict[str, Any]] = [
+        {"row": f"long-name-{k}", "size": 1.0, "x": k % 6, "y": k // 6, "own": k == 8}
+        for k in range(36)
+    ]
+    place_beside(points, (False, False), (150, 150), 200.0)
+    named = {k for k, point in enumerate(points) if point["name"]}
+    assert {8, 35} <= named and len(named) < 20

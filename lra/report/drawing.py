@@ -229,7 +229,8 @@ class Figure:
             if is_lines:
                 place_at_ends(panel, self.named, LINE / panel_height, is_logarithmic=logs[1])
             else:
-                place_beside(panel, logs, (panel_width, panel_height), largest)
+                cheap = 1 if self.chart.axes["x"].startswith(("relative", "speed")) else -1
+                place_beside(panel, logs, (panel_width, panel_height), largest, cheap)
         layers = specify(
             self.chart.kind,
             {axis: by_name[name] for axis, name in self.chart.axes.items()},

@@ -9,26 +9,34 @@ from typing import Any
 
 import numpy as np
 
+Points = Sequence[dict[str, Any]]
 LETTER, LINE = 6.4, 14
 """Pixels of a letter of a name, and of a line of names."""
 PADDING = 30
 """Pixels between the outermost bubbles and the edges of their panel."""
+_SLIGHT = 5
+"""Square pixels that a name may cover."""
+_ALONG = np.linspace(0, 1, 12)[1:, None]
+"""Parts of a leader, each of which is an obstacle."""
 _GAPS = range(2, 60, 3)
 _SIDES = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))
 
 
 def place_beside(
-    points: Sequence[dict[str, Any]], axes: Sequence[bool], size: Sequence[float], scale: float
+    points: Points, axes: Sequence[bool], size: Sequence[float], scale: float, cheap: int = 1
 ) -> None:
     """Give the bubbles of a panel their names, with `dx` and `dy` from the middle of a bubble.
 
     A name takes the nearest place where it covers no bubble, interval or other name, or else the
     one where it covers least. Where it is not next to its bubble alone, a `leader` joins the two.
+    A name that would cover something is left out, unless its row is the user's own or no other row
+    is both better and cheaper.
 
     Args:
         axes: whether the x and the y axis are logarithmic.
         size: width and height of the panel in pixels.
         scale: area of the bubble of each unit of size, in square pixels.
+        cheap: 1 if more of what the x axis shows is cheaper, as with speeds, and else -1.
     """
     # In pixels (bubbles, 4): across, down, and down of the ends of intervals.
     spots = np.array([[p["x"], p["y"], *(_end(p, end) for end in ("low", "high"))] for p in points])
@@ -43,32 +51,47 @@ def place_beside(
     # Boxes have a middle and half of a width and a height; the first ones are around the panel.
     taken = [(-500, 0, 500, 9e3), (size[0] + 500, 0, 500, 9e3), (0, -500, 9e3, 500),
              (0, size[1] + 500, 9e3, 500)]  # fmt: skip
-    taken += [(x, y, radius, radius) for (x, y, *_), radius in zip(spots, radii, strict=True)]
+    bubbles = [(x, y, radius, radius) for (x, y, *_), radius in zip(spots, radii, strict=True)]
+    taken += bubbles
     taken += [(x, (low + high) / 2, 1, abs(high - low) / 2) for x, _, low, high in spots]
-    names: dict[int, tuple[float, ...]] = {}
-    for number in 3 * [*range(len(points))]:
+    placed: dict[int, list[tuple[float, ...]]] = {}
+    matters = [
+        p.get("own") or not any(q["y"] > p["y"] and cheap * (q["x"] - p["x"]) > 0 for q in points)
+        for p in points
+    ]
+    order = sorted(range(len(points)), key=lambda number: not matters[number])
+    for turn, number in itertools.product(range(4), order):
         half = min(LETTER * len(points[number]["row"]), size[0]) / 2, LINE / 2 - 0.5
         reach = [[radii[number] + gap] for gap in _GAPS for _ in _SIDES]
         steps = np.array([*_SIDES] * len(_GAPS))
         reach *= np.where(steps.all(axis=1, keepdims=True), 0.7, 1)  # corners are farther
         shifts = steps * (reach + np.array(half))
         middles = spots[number, :2] + shifts
-        others = np.array([*taken, *(box for other, box in names.items() if other != number)])
+        placed[number] = []
+        rest = [*itertools.chain(*placed.values())]
+        others = np.array([*taken, *rest])
         apart = np.abs(middles[:, None] - others[:, :2])
         covered = np.clip(others[:, 2:] + half - apart, 0, None).prod(axis=2).sum(axis=1)
         beside = np.clip(np.abs(middles[:, None] - spots[:, :2]) - half, 0, None)
         distances = np.hypot(*np.moveaxis(beside, 2, 0)) - radii
         far = distances[:, number]
         nearer = (distances < far[:, None]).sum(axis=1)
+        ways = np.copysign(np.clip(np.abs(shifts) - half, 0, None), shifts)
+        crossed = np.array([*bubbles[:number], *bubbles[number + 1 :], *rest])
+        leaders = spots[number, :2] + ways[:, None] * _ALONG
+        inside = np.abs(leaders[:, :, None] - crossed[:, :2]) < crossed[:, 2:]
+        covered += 4 * inside.all(axis=3).sum(axis=(1, 2))
         best = (100 * covered + far + 15 * nearer).argmin()
-        names[number] = (*middles[best], *half)
+        points[number].update(name=None, leader=None)
+        if turn > 1 and covered[best] > _SLIGHT and not matters[number]:
+            continue
+        placed[number] = [(*middles[best], *half)]
         dx, dy = map(float, shifts[best])
-        points[number].update(name=points[number]["row"], dx=dx, dy=dy, leader=None)
+        points[number].update(name=points[number]["row"], dx=dx, dy=dy)
         if far[best] > LINE / 2 or nearer[best]:
-            x, y = (
-                math.copysign(max(0, abs(d) - h), d) for d, h in zip((dx, dy), half, strict=True)
-            )
+            x, y = map(float, ways[best])
             points[number]["leader"] = f"M0,0L{x},{y}"
+            placed[number] += [(*place, 1, 1) for place in leaders[best]]
 
 
 def _end(point: dict[str, Any], name: str) -> float:
@@ -76,9 +99,7 @@ def _end(point: dict[str, Any], name: str) -> float:
     return point["y"] if point.get(name) is None else point[name]
 
 
-def place_at_ends(
-    points: Sequence[dict[str, Any]], rows: Sequence[str], gap: float, *, is_logarithmic: bool
-) -> None:
+def place_at_ends(points: Points, rows: Sequence[str], gap: float, *, is_logarithmic: bool) -> None:
     """Give the last point of each row in a panel its name, with its place on the axis `name_y`.
 
     Args:
