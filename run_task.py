@@ -82,10 +82,8 @@ def configure(options: argparse.Namespace) -> RunConfig:
     from lra.config.request import Change, RunRequest, parse_changes
 
     changes = parse_changes(options.overrides)
-    for flag, section, key in (
-        ("precision", "train", "precision"),
-        ("pretrain", "pretrain", "objective"),
-    ):
+    named = {"precision": ("train", "precision"), "pretrain": ("pretrain", "objective")}
+    for flag, (section, key) in named.items():
         if (value := getattr(options, flag)) is not None:
             changes += (Change(section, key, value, f"--{flag} {value}"),)
     request = RunRequest(

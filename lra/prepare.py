@@ -86,8 +86,7 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     """Prepare a task's data as a command line asks."""
     changes = parse_changes(options.overrides)
     if options.source is not None:
-        origin = f"--source {options.source}"
-        changes += (Change("task", "source", options.source, origin),)
+        changes += (Change("task", "source", options.source, f"--source {options.source}"),)
     request = TaskRequest(
         task=name, preset=options.preset, protocol=options.protocol, changes=changes
     )

@@ -148,7 +148,7 @@ untyped: Any = lra
         (lambda: untyped.build(*QUICK, sede=3), "sede: got 3; did you mean seed?"),
         (lambda: untyped.build(*QUICK, pretrain="next"), """mean pretrain={"objective": """),
         (lambda: untyped.build(*QUICK, train=3), "train: got 3, expected a valid dictionary"),
-        (lambda: untyped.build(*QUICK, threads=3), "threads: there is no such argument; an option"),
+        (lambda: untyped.build(*QUICK, threads=3), "threads: unknown name; if the mixer has it"),
         (lambda: lra.build(*QUICK, train={"learning_rate": 1}), "rate'; did you mean lr?"),
         (lambda: untyped.load("x", devise="cpu"), "devise: unexpected keyword argument"),
         (lambda: lra.metrics("nowhere"), "run: there is no nowhere/metrics.jsonl"),

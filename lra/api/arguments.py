@@ -65,10 +65,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
                     if meant:
                         message = f"got {given}; did you mean {meant}?"
                     elif place not in SECTIONS:
-                        message = (
-                            f"there is no such argument; an option of the mixer is given as "
-                            f'mixer={{"{place}": {given}}}'
-                        )
+                        message = f'unknown name; if the mixer has it: mixer={{"{place}": {given}}}'
             raise UserError(f"{name}: {argument}: {message}") from None
 
     return call
