@@ -19,6 +19,7 @@ from lra.api.trained import TrainedRun, load_finished
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, combine, list_changes, parse_alternatives
 from lra.config.schema import RunConfig
+from lra.goals.registry import scorer_of
 from lra.record.evaluation import (
     EvaluationRecord,
     evaluation_order,
@@ -41,7 +42,6 @@ from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_
 from lra.runtime.environment import describe_machine, use_threads
 from lra.runtime.repository import git_state
 from lra.runtime.tables import MISSING, plain_matrix, rounded
-from lra.train.scores import compute_position_scores
 from tasks.base import largest_class
 
 logger = logging.getLogger("lra.evaluate")
@@ -229,7 +229,7 @@ def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
     evaluator = run.evaluator(model, batch_size, f"evaluating on {len(test)} examples")
     start = time.perf_counter()
     with run.config.mixer_component.explain_errors("the evaluation failed"):
-        score = evaluator.score(test, task.info)
+        score = evaluator.score(test, scorer := scorer_of(task.info))
     seconds = time.perf_counter() - start
     return EvaluationRecord(
         **record.model_dump(include={"run_id", "task", "mixer", "seed", "config_hash"}),
@@ -237,15 +237,10 @@ def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
         length=other.length,
         changes=other.values,
         trained_length=record.length,
-        test_accuracy=score.accuracy,
-        test_correct=score.correct,
-        test_total=score.total,
-        test_non_finite=score.non_finite,
+        **scorer.describe(score, dataset, {}),
         loss=score.loss if math.isfinite(score.loss) else None,
         baselines=dict(dataset.baselines),
         largest_class=largest_class(test.labels),
-        positions=compute_position_scores(score, dataset) if score.predictions is None else None,
-        tokens=score.tokens,
         examples_per_second=score.total / seconds,
         **describe_machine(device),
         precision=evaluator.precision,

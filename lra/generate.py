@@ -30,6 +30,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
 from models.layers.kernel_cache import cache_kernels
+from tasks.goals import NextToken
 from tasks.lm.task import LanguageModelling
 from tasks.lm.words import Vocabulary, Words
 from tasks.random_words import RandomWords
@@ -73,16 +74,16 @@ def run(options: argparse.Namespace) -> int:
     )
     config = trained.config
     task = config.build_task()
-    if task.info.targets != "position" or task.info.vocab_size != task.info.num_classes:
-        kind = "examples" if task.info.targets == "example" else "no tokens"
+    if not isinstance(task.info.goal, NextToken):
         raise UserError(
-            f"--run {options.run}: targets of {config.task_name} are {kind}: nothing to generate; "
-            f"expected a run that predicts the next token, of task lm for example"
+            f"--run {options.run}: {config.task_name} predicts {task.info.goal.what}, so there is "
+            f"nothing to generate; expected a run that predicts the next token, of task lm for "
+            f"example"
         )
     if isinstance(task, LanguageModelling):
         vocabulary = task.vocabulary(lambda: trained.dataset)
     else:
-        vocabulary = Words([b"%d" % token for token in range(task.info.num_classes)])
+        vocabulary = Words([b"%d" % token for token in range(task.info.goal.outputs)])
     try:
         prompt = vocabulary.encode(options.prompt)
     except DataError as error:

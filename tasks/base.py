@@ -15,6 +15,7 @@ from pydantic import Field
 from common.errors import DataError, UserError
 from tasks.batch import Batch, check_indices
 from tasks.cache import Cache, canonical_hash, read_cache
+from tasks.goals import Goal
 from tasks.preparation import Preparation
 
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
@@ -28,8 +29,6 @@ DataSeed = Annotated[int, Field(ge=0, lt=2**63)]
 """Type of the option that seeds a generator or a random choice of data."""
 MOST_CLASSES = 1000
 """Most classes of examples that a task may have: tables and predictions are made for no more."""
-NOT_SCORED = -100
-"""Label of a position that has no target."""
 OUTCOMES = ("targets", "correct", "first_wrong")
 """Columns of predictions.csv where positions have labels: how many, those predicted right, and the
 first position that was not, or -1."""
@@ -47,7 +46,8 @@ class TaskInfo:
     """What a classifier must know about a task."""
 
     name: str
-    num_classes: int
+    goal: Goal
+    """What a model is to predict."""
     max_length: int
     """Longest sequence, in positions, end token included."""
     vocab_size: int | None = None
@@ -58,9 +58,6 @@ class TaskInfo:
     """Sequences per example: 2 for a pair of documents."""
     grid: tuple[int, int] | None = None
     """(height, width) of an image, None for a sequence."""
-    targets: Literal["example", "position", "token"] = "example"
-    """What has a label. example: each example. position: each position, whose label is the next
-    token. token: some positions, whose labels are classes; the others are not scored."""
 
 
 class Split(abc.ABC):
@@ -114,12 +111,8 @@ class Split(abc.ABC):
 
     def check(self, info: TaskInfo) -> None:
         """Raise a ValueError unless the examples are as the task describes them."""
-        labels, lengths = self.labels, self.lengths
-        fits = info.targets != "example" or len(labels) == len(lengths)
-        if not (labels.ndim == 1 and labels.dtype.kind in "iu" and fits):
-            raise ValueError(f"labels are {labels.dtype} {labels.shape}")
-        if not len(labels) or labels.min() < 0 or labels.max() >= info.num_classes:
-            raise ValueError(f"labels are none, or outside 0 to {info.num_classes - 1}")
+        lengths = self.lengths
+        info.goal.check(self.labels, len(lengths))
         if lengths.min() < 1 or lengths.max() > info.max_length:
             raise ValueError(f"{lengths.min()} to {lengths.max()} positions, expected 1 to "
                              f"{info.max_length}")  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,12 +29,21 @@ class Batch:
     lengths: Tensor
     """(batch, towers) int64, positions of each sequence; always on the CPU."""
     labels: Tensor
-    """(batch,) int64, one for each example; or (positions,), with NOT_SCORED where a position has
-    no label; or (targets,), of the positions in `scored`."""
+    """(labels, ...) of examples, of positions, or of the positions in `scored`; see the task's goal
+    (tasks/goals.py)."""
+    label_counts: Tensor
+    """(batch,) int64, how many of `labels` each example has; always on the CPU, as the next."""
+    target_counts: Tensor
+    """(batch,) int64, how many of those are targets."""
     scored: Tensor | None = None
-    """(targets,) int64 indices of the positions that have a label, in order; None: see `labels`."""
-    counts: Tensor | None = None
-    """(batch,) int64, how many positions of each example `scored` has; always on the CPU."""
+    """(labels,) int64 indices of the positions that labels are of, in order. None: labels are of
+    all positions, or of examples."""
+
+    @classmethod
+    def of_examples(cls, inputs: Tensor, lengths: Tensor, labels: Tensor) -> Batch:
+        """Make a batch whose examples have a label each."""
+        ones = lengths.new_ones(len(lengths))
+        return cls(inputs, lengths, labels, ones, ones)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -43,22 +52,13 @@ class Batch:
         """Copy inputs and labels to a device; copies to a GPU are asynchronous."""
         scored = None if self.scored is None else send(self.scored, device)
         inputs, labels = send(self.inputs, device), send(self.labels, device)
-        return Batch(inputs, self.lengths, labels, scored, self.counts)
+        return replace(self, inputs=inputs, labels=labels, scored=scored)
 
     @property
     def model_inputs(self) -> tuple[Tensor, ...]:
         """What a model takes: inputs, lengths and, if there are any, the scored positions."""
         found = self.inputs, self.lengths
         return found if self.scored is None else (*found, self.scored)
-
-    @property
-    def label_counts(self) -> Tensor:
-        """(batch,) int64, how many of `labels` each example has; on the CPU."""
-        if self.counts is not None:
-            return self.counts
-        # Where there are as many labels as positions and examples, each example has one of both.
-        is_position = len(self.labels) == len(self.inputs)
-        return self.lengths.sum(dim=1) if is_position else self.lengths.new_ones(len(self.lengths))
 
     def padded(self) -> tuple[Tensor, Tensor]:
         """Pad the sequences with zeros to the longest one of the batch.
@@ -89,8 +89,9 @@ class Batch:
             self.inputs[first : first + count],
             self.lengths[start:stop],
             self.labels[labels],
+            counts,
+            self.target_counts[start:stop],
             None if self.scored is None else self.scored[labels] - first,
-            None if self.counts is None else counts,
         )
 
 
@@ -132,6 +133,8 @@ class BatchOrder:
         self.batch_size = batch_size
         self.seed = seed
         self.bucketing = bucketing
+        self.full_batch = min(batch_size, len(lengths))
+        """Examples of every batch but the last one of an epoch."""
         self.batches_per_epoch = -(-len(lengths) // batch_size)
         self._epoch = -1
         self._batches: list[np.ndarray] = []
@@ -145,10 +148,9 @@ class BatchOrder:
 
     def sample(self, count: int) -> np.ndarray:
         """Take the first batches of full size: (at most count, batch) indices of examples."""
-        size = min(self.batch_size, len(self.lengths))
         found: list[np.ndarray] = []
         for epoch in range(-(-count // self.batches_per_epoch)):
-            found += [batch for batch in self.epoch(epoch) if len(batch) == size]
+            found += [batch for batch in self.epoch(epoch) if len(batch) == self.full_batch]
             if len(found) >= count:
                 break
         return np.stack(found[:count])

@@ -17,6 +17,7 @@ import numpy as np
 from common.errors import DataError
 from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, majority
 from tasks.cache import Cache
+from tasks.goals import ExampleClass
 from tasks.preparation import Build
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import PackedSequences, Sequences
@@ -202,7 +203,7 @@ class DocumentTask(Task):
         self.data_seed = data_seed
         self.info = TaskInfo(
             name=self.name,
-            num_classes=2,
+            goal=ExampleClass(2),
             max_length=alphabet.sequence_length,
             vocab_size=alphabet.vocab_size,
             towers=self.towers,

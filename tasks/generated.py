@@ -12,8 +12,9 @@ import numpy as np
 
 from common.errors import DataError
 from common.progress import progress
-from tasks.base import NOT_SCORED, SPLITS, Dataset, Split, Task, majority
+from tasks.base import SPLITS, Dataset, Split, Task, majority
 from tasks.cache import Cache
+from tasks.goals import NOT_SCORED, PositionLabels
 from tasks.preparation import Build, Preparation
 
 FRESH_TRAINING = 1000
@@ -53,7 +54,7 @@ class GeneratedTask(Task):
         """Return test accuracies in percent of trivial baselines, by name."""
         labels = [arrays["train_labels"], arrays["test_labels"]]
         train, test = (some[some != NOT_SCORED] for some in labels)
-        return {"majority class": majority(train, test), "chance": 100 / self.info.num_classes}
+        return {"majority class": majority(train, test), "chance": 100 / self.info.goal.outputs}
 
     def request(self) -> dict[str, Any]:
         """Return all that determines the examples."""
@@ -61,7 +62,7 @@ class GeneratedTask(Task):
 
     def plan(self, data_dir: Path) -> Preparation:
         """See `Task.plan`."""
-        parts = 2 if self.info.targets == "token" else 1  # tokens, and their labels
+        parts = 1 + isinstance(self.info.goal, PositionLabels)  # tokens, and their labels
         width = parts * np.min_scalar_type(self.info.vocab_size or 0).itemsize
         positions = sum(count * self.mean_length(split) for split, count in self.counts.items())
         return Preparation(

@@ -24,6 +24,7 @@ from common.progress import progress
 from tasks.base import SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
 from tasks.generated import GROUP, Drawn, GeneratedTask
+from tasks.goals import PositionLabels
 from tasks.random_words import RandomWords
 from tasks.splits import LabelledTokens, Sequences
 
@@ -191,10 +192,9 @@ class Groups(GeneratedTask):
         self.data_seed = data_seed
         self.info = TaskInfo(
             name=self.name,
-            num_classes=order,
+            goal=PositionLabels(order),
             max_length=max(train_length, test_length),
             vocab_size=order,
-            targets="token",
         )
 
     def describe_law(self) -> dict[str, Any]:

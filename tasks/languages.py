@@ -19,6 +19,7 @@ from pydantic import Field, PositiveInt
 from tasks.base import SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
 from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups
+from tasks.goals import ExampleClass
 from tasks.random_words import RandomWords
 from tasks.splits import PackedSequences, Sequences
 
@@ -237,7 +238,7 @@ class Languages(GeneratedTask):
         self.data_seed = data_seed
         self.info = TaskInfo(
             name=self.name,
-            num_classes=self.language.num_classes,
+            goal=ExampleClass(self.language.num_classes),
             max_length=int(max(trained[-1], tested[-1])),
             vocab_size=self.language.vocab_size,
         )

@@ -7,12 +7,13 @@ import functools
 import numpy as np
 import torch
 
-from tasks.base import NOT_SCORED, Split, TaskInfo
+from tasks.base import Split, TaskInfo
 from tasks.batch import Batch
+from tasks.goals import NOT_SCORED
 from tasks.splits import as_tensor, check_tokens, list_places, send_together, take
 
 
-class NextToken(Split):
+class TokenWindows(Split):
     """Windows of a long sequence of tokens; the label of a position is the token after it.
 
     Args:
@@ -75,7 +76,9 @@ class NextToken(Split):
         )
         labels = take(self.tokens, where + 1)
         labels[unscored] = NOT_SCORED
-        return Batch(take(self.tokens, where), torch.from_numpy(lengths[:, None]), labels)
+        sizes, targets = torch.from_numpy(lengths), lengths - self.skipped[indices]
+        inputs = take(self.tokens, where)
+        return Batch(inputs, sizes[:, None], labels, sizes, torch.from_numpy(targets))
 
     def count_targets(self, indices: np.ndarray) -> int:
         """See `Split.count_targets`."""
@@ -92,7 +95,7 @@ def windows(
         length: most positions of a window.
         stride: positions from one window's start to the next one's; where windows overlap, the
             earlier one scores what they have in common. None: they do not overlap.
-    Returns: starts, lengths and skipped positions, (windows,) int64 each; see `NextToken`.
+    Returns: starts, lengths and skipped positions, (windows,) int64 each; see `TokenWindows`.
     """
     stride = length if stride is None else stride
     targets = total - 1

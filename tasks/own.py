@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import (
@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     FilePath,
+    InstanceOf,
     PositiveInt,
     ValidationError,
 )
@@ -24,6 +25,7 @@ from pydantic import (
 from common.errors import DataError, format_value
 from tasks.base import MOST_CLASSES, SPLITS, Dataset, Task, TaskInfo, majority
 from tasks.cache import Cache, file_facts
+from tasks.goals import ExampleClass, Goal
 from tasks.preparation import Build, Preparation
 from tasks.returned import (
     build_split,
@@ -60,7 +62,7 @@ class DeclaredInfo(BaseModel):
     channels: PositiveInt | None = None
     towers: Annotated[int, Field(ge=1, le=2)] | None = None
     grid: tuple[PositiveInt, PositiveInt] | None = None
-    targets: Literal["example", "token"] | None = None
+    goal: InstanceOf[Goal] | None = None
     data_files: Annotated[list[FilePath] | None, BeforeValidator(_list_paths)] = None
     """Files that `examples` reads."""
 
@@ -105,22 +107,24 @@ class OwnTask(Task):
     @functools.cached_property
     def info(self) -> TaskInfo:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the class states of its examples, and what they show."""
-        known = self.declared.model_dump(exclude_none=True, exclude={"data_files"})
+        known = {name: value for name, value in self.declared if value is not None}
+        known.pop("data_files", None)
+        classes = known.pop("num_classes", None)
         kinds = {"vocab_size", "channels"} & known.keys()
         if len(kinds) > 1:
             raise DataError(
                 f"{self.task_name}: it has vocab_size and channels, expected one of both"
             )
-        if not ({"num_classes", "max_length"} <= known.keys() and kinds):
+        if not ("max_length" in known and kinds and (classes or "goal" in known)):
             every, kind = self.drawn.values(), describe_kind(self.drawn["train"])
             if kind["channels"] is None:
                 kind["vocab_size"] = 1 + max(int(one.sequences.tokens.max()) for one in every)
-            kind["num_classes"] = 1 + max(int(one.labels.max()) for one in every)
+            kind["goal"] = kind["goal"](classes or 1 + max(int(one.labels.max()) for one in every))
             kind["max_length"] = max(int(one.lengths.max()) for one in every)
             known = {**kind, **known}
-        if known["num_classes"] == 1:
+        info = TaskInfo(name=self.task_name, **{"goal": ExampleClass(classes or 1), **known})
+        if info.goal.outputs == 1:
             raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
-        info = TaskInfo(name=self.task_name, **known)
         if info.grid is not None and info.grid[0] * info.grid[1] != info.max_length:
             raise DataError(
                 f"{info.name}: a grid of {info.grid[0]} by {info.grid[1]} has other than "
@@ -155,11 +159,13 @@ class OwnTask(Task):
         train = self.drawn["train"]
         for split, one in self.drawn.items():
             origin = f"{self.task_name}: its {split} split"
-            stated = {name: getattr(self.info, name) for name in describe_kind(one)}
-            if describe_kind(one) != stated or [*one.fields] != [*train.fields]:
+            info, found = self.info, describe_kind(one)
+            stated = {"channels": info.channels, "towers": info.towers, "goal": type(info.goal)}
+            if found != stated or [*one.fields] != [*train.fields]:
                 raise DataError(
-                    f"{origin} has {describe_kind(one)} and metadata {[*one.fields]}, expected "
-                    f"{stated} and {[*train.fields]}, as its class or the training split has"
+                    f"{origin} has {_write_kind(found)} and metadata {[*one.fields]}, expected "
+                    f"{_write_kind(stated)} and {[*train.fields]}, as its class or the training "
+                    f"split has"
                 )
             try:
                 one.check(self.info)
@@ -249,7 +255,7 @@ class OwnTask(Task):
             cache.array(f"{split}_labels"),
             {name: cache.array(f"{split}_metadata{i}") for i, name in enumerate(names)},
             towers=self.info.towers,
-            has_position_labels=self.info.targets == "token",
+            goal=type(self.info.goal),
         )
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
@@ -279,3 +285,7 @@ class OwnTask(Task):
             if name in options:
                 return {name: length}
         raise DataError(f"the task has no option {', '.join(LENGTHS)} to ask for other lengths by")
+
+
+def _write_kind(kind: Mapping[str, Any]) -> str:
+    return str({**kind, "goal": kind["goal"].__name__})

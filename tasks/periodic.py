@@ -36,7 +36,8 @@ from common.progress import progress
 from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, majority
 from tasks.cache import Cache
 from tasks.generated import GeneratedTask
-from tasks.next_token import NextToken
+from tasks.goals import NextToken
+from tasks.next_token import TokenWindows
 from tasks.random_words import RandomWords
 
 Periods = Literal["dividing", "other", "both"]
@@ -233,10 +234,9 @@ class Periodic(GeneratedTask):
         self.data_seed = data_seed
         self.info = TaskInfo(
             name=self.name,
-            num_classes=vocab_size,
+            goal=NextToken(vocab_size),
             max_length=sequence_length,
             vocab_size=vocab_size,
-            targets="position",
         )
 
     def describe_law(self) -> dict[str, Any]:
@@ -278,11 +278,11 @@ class Periodic(GeneratedTask):
             },
         )
 
-    def open_split(self, cache: Cache, split: str) -> NextToken:
+    def open_split(self, cache: Cache, split: str) -> TokenWindows:
         """See `GeneratedTask.open_split`."""
         periods = np.asarray(cache.array(f"{split}_periods"))
         is_divided = self.law.length % periods == 0
-        return NextToken(
+        return TokenWindows(
             cache.array(f"{split}_tokens").reshape(-1),
             np.arange(len(periods)) * (self.law.length + 1),
             np.full(len(periods), self.law.length),

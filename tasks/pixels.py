@@ -70,7 +70,7 @@ class Pixels(Split):
             inputs = levels[:, 0]
         else:
             inputs = torch.take_along_dim(self.scale, levels, dim=0)
-        return Batch(inputs, torch.from_numpy(self.lengths[indices][:, None]), labels)
+        return Batch.of_examples(inputs, torch.from_numpy(self.lengths[indices][:, None]), labels)
 
 
 def scale(moments: list[tuple[float, float]]) -> np.ndarray:

@@ -21,9 +21,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import NOT_SCORED, SPLITS, DataSeed, TaskInfo
+from tasks.base import SPLITS, DataSeed, TaskInfo
 from tasks.cache import Cache
 from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups, join_drawn
+from tasks.goals import NOT_SCORED, PositionLabels
 from tasks.random_words import RandomWords
 from tasks.splits import LabelledTokens, Sequences
 
@@ -180,10 +181,9 @@ class Recall(GeneratedTask):
                 )
         self.info = TaskInfo(
             name=self.name,
-            num_classes=vocab_size,
+            goal=PositionLabels(vocab_size),
             max_length=max(segment.length for segment in segments),
             vocab_size=vocab_size,
-            targets="token",
         )
 
     def describe_law(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from common.errors import DataError, format_value
-from tasks.base import LONGEST_WORD, MOST_CLASSES, NOT_SCORED, OUTCOMES, is_word
+from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
+from tasks.goals import NOT_SCORED, ExampleClass, Goal, PositionLabels
 from tasks.splits import LabelledTokens, PackedSequences, Sequences
 
 LARGEST_TOKEN = 2**31 - 1
@@ -55,19 +56,19 @@ def pack_examples(returned: object, *, reals: bool = False) -> PackedSequences:
                 f"example {number // towers} has positions of shape {array.shape[1:]}, and example "
                 f"0 of {arrays[0].shape[1:]}; transpose arrays of shape (channels, length)"
             )
-    has_position_labels = any(map(_is_sequence, answers))
-    if has_position_labels:
+    goal: type[Goal] = PositionLabels if any(map(_is_sequence, answers)) else ExampleClass
+    if goal is PositionLabels:
         labels = _pack_position_labels(answers, arrays, towers)
     else:
         labels = _pack_labels(answers, "its labels", 0)
-    reserved = OUTCOMES if has_position_labels else ("label", "prediction")
+    reserved = OUTCOMES if goal is PositionLabels else ("label", "prediction")
     return build_split(
         np.concatenate(arrays),
         np.array([len(array) for array in arrays]),
         labels,
         _pack_metadata(returned[2], len(answers), reserved) if len(returned) > 2 else {},  # noqa: PLR2004
         towers=towers,
-        has_position_labels=has_position_labels,
+        goal=goal,
     )
 
 
@@ -78,26 +79,28 @@ def build_split(
     metadata: Mapping[str, np.ndarray],
     *,
     towers: int,
-    has_position_labels: bool,
+    goal: type[Goal],
 ) -> PackedSequences:
     """Build a split of sequences that are stored end to end, tower by tower of each example.
 
     Labels are (examples,), or if positions have labels (positions,) with NOT_SCORED elsewhere.
     """
     sequences = Sequences(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
-    if has_position_labels:
+    if goal is PositionLabels:
         return LabelledTokens(sequences, labels, metadata)
     which = np.arange(len(lengths)).reshape(-1, towers)
     return PackedSequences(sequences, labels, which, metadata)
 
 
 def describe_kind(examples: PackedSequences) -> dict[str, Any]:
-    """Describe what all splits of a task have in common, in fields of `TaskInfo`."""
+    """Describe what all splits of a task have in common, in fields of `TaskInfo`; of its goal only
+    the kind.
+    """
     tokens = examples.sequences.tokens
     return {
         "channels": tokens.shape[1] if tokens.ndim > 1 else None,
         "towers": examples.which.shape[1],
-        "targets": "token" if isinstance(examples, LabelledTokens) else "example",
+        "goal": PositionLabels if isinstance(examples, LabelledTokens) else ExampleClass,
     }
 
 

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from common.tensors import send
-from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.base import Dataset, Split, TaskInfo
 from tasks.batch import Batch
+from tasks.goals import NOT_SCORED
 
 MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""
@@ -145,7 +146,7 @@ class PackedSequences(Split):
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         inputs, lengths, labels = self._gather(indices, self.labels[indices])
-        return Batch(inputs, lengths, labels)
+        return Batch.of_examples(inputs, lengths, labels)
 
     def _gather(self, indices: np.ndarray, *arrays: np.ndarray) -> tuple[Tensor, ...]:
         """Gather inputs and lengths of examples, and send arrays to where the inputs are."""
@@ -208,7 +209,8 @@ class LabelledTokens(PackedSequences):
         shifts = np.cumsum(lengths) - lengths - self.sequences.offsets[indices]
         scored = self._targets[which] + np.repeat(shifts, counts)
         inputs, sizes, labels, scored = self._gather(indices, self.labels[which], scored)
-        return Batch(inputs, sizes, labels, scored, torch.from_numpy(counts))
+        each = torch.from_numpy(counts)
+        return Batch(inputs, sizes, labels, each, each, scored)
 
     def count_targets(self, indices: np.ndarray) -> int:
         """See `Split.count_targets`."""

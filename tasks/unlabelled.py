@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 import torch
 
 from common.errors import DataError
 from common.tensors import send
-from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.base import Dataset, Split, TaskInfo
 from tasks.batch import Batch
+from tasks.goals import Goal, InputValues, NextToken
 from tasks.random_words import RandomWords
 
 VALIDATION_SEED = 2310_02980
@@ -26,14 +26,16 @@ class NextInputs(Split):
 
     Args:
         split: the examples.
+        goal: says which label a position without a target has.
     """
 
     stored = ("split",)
     labels = np.zeros(0, dtype=np.int64)
     """None beforehand: they are made with each batch."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, goal: Goal) -> None:
         self.split = split
+        self.unscored = goal.unscored
         self.lengths = split.lengths
 
     @property
@@ -44,10 +46,12 @@ class NextInputs(Split):
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         batch = self.split.assemble(indices)
-        labels = torch.roll(batch.inputs, -1, dims=0)
-        ends = torch.cumsum(batch.lengths.flatten(), 0) - 1
-        labels[send(ends, labels.device)] = torch.nan if labels.is_floating_point() else NOT_SCORED
-        return Batch(batch.inputs, batch.lengths, labels)
+        inputs, lengths = batch.inputs, batch.lengths
+        labels = torch.roll(inputs, -1, dims=0)
+        ends = torch.cumsum(lengths.flatten(), 0) - 1
+        labels[send(ends, labels.device)] = self.unscored
+        counts = lengths.sum(dim=1)
+        return Batch(inputs, lengths, labels, counts, counts - lengths.shape[1])
 
 
 class MaskedInputs(NextInputs):
@@ -58,14 +62,16 @@ class MaskedInputs(NextInputs):
     that they are new each time and follow the run's seed.
 
     Args:
-        split: the examples.
+        split, goal: see `NextInputs`.
         share: how likely a position is hidden; one of each sequence is in any case.
-        mask_token: what stands in the place of tokens.
+        mask_token: what stands in the place of tokens; None if inputs are real numbers.
         is_fixed: whether the masks of a batch are the same each time.
     """
 
-    def __init__(self, split: Split, share: float, mask_token: int, *, is_fixed: bool) -> None:
-        super().__init__(split)
+    def __init__(
+        self, split: Split, goal: Goal, share: float, mask_token: int | None, *, is_fixed: bool
+    ) -> None:
+        super().__init__(split, goal)
         self.share = share
         self.mask_token = mask_token
         self.is_fixed = is_fixed
@@ -81,15 +87,17 @@ class MaskedInputs(NextInputs):
             draws = torch.rand(len(inputs), dtype=torch.float64)
         lowest = torch.segment_reduce(draws, "min", lengths=lengths)
         hidden = draws <= lowest.clamp(min=self.share).repeat_interleave(lengths)
+        counts = batch.lengths.sum(dim=1)
+        targets = torch.segment_reduce(hidden.double(), "sum", lengths=counts).long()
         hidden = send(hidden, inputs.device)
-        if inputs.is_floating_point():
-            labels = inputs.masked_fill(~hidden[:, None], torch.nan)
+        if self.mask_token is None:
+            labels = inputs.masked_fill(~hidden[:, None], self.unscored)
             mark = hidden[:, None].to(inputs.dtype)
             inputs = torch.cat([inputs.masked_fill(hidden[:, None], 0), mark], dim=1)
         else:
-            labels = inputs.masked_fill(~hidden, NOT_SCORED)
+            labels = inputs.masked_fill(~hidden, self.unscored)
             inputs = inputs.masked_fill(hidden, self.mask_token)
-        return Batch(inputs, batch.lengths, labels)
+        return Batch(inputs, batch.lengths, labels, counts, targets)
 
 
 def build_pretraining_data(
@@ -105,12 +113,18 @@ def build_pretraining_data(
     Returns: what a model must know of it; and the data set, with these two splits.
     Raises: DataError if no position of a split has a next one.
     """
+    goal = InputValues(info.channels or 0)
+    if info.vocab_size is not None:
+        goal = NextToken(info.vocab_size)
     train, val = dataset.splits["train"], dataset.splits["val"]
     if objective == "masked":
-        make = functools.partial(MaskedInputs, share=masked_share, mask_token=info.vocab_size or 0)
-        splits = {"train": make(train, is_fixed=False), "val": make(val, is_fixed=True)}
+        share, token = masked_share, info.vocab_size
+        splits: dict[str, Split] = {
+            "train": MaskedInputs(train, goal, share, token, is_fixed=False),
+            "val": MaskedInputs(val, goal, share, token, is_fixed=True),
+        }
     elif min(train.lengths.max(), val.lengths.max()) > 1:
-        splits = {"train": NextInputs(train), "val": NextInputs(val)}
+        splits = {"train": NextInputs(train, goal), "val": NextInputs(val, goal)}
     else:
         raise DataError(
             f"all sequences of a split of {info.name} have one position, and pretrain.objective "
@@ -119,8 +133,7 @@ def build_pretraining_data(
     more = int(objective == "masked")
     found = dataclasses.replace(
         info,
-        targets="position",
-        num_classes=info.vocab_size or info.channels or 0,
+        goal=goal,
         vocab_size=None if info.vocab_size is None else info.vocab_size + more,
         channels=None if info.channels is None else info.channels + more,
     )

@@ -80,8 +80,9 @@ from lra.classifier.classifier import Classifier
 from lra.train import step_graph
 from lra.train.trainer import Trainer
 from requested import resolve
-from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
-from tasks.next_token import NextToken
+from tasks.base import Dataset, Split, TaskInfo
+from tasks.goals import NOT_SCORED, NextToken, PositionLabels
+from tasks.next_token import TokenWindows
 from tasks.pixels import Pixels, scale
 from tasks.splits import LabelledTokens, PackedSequences, Sequences
 
@@ -426,7 +427,7 @@ class MovableClassifier(Classifier):
 def random_split(info: TaskInfo, examples: int) -> Split:
     """Draw examples of a task; a sequence has a quarter of the most positions, or more."""
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, info.num_classes, examples).astype(np.uint8)
+    labels = rng.integers(0, info.goal.outputs, examples).astype(np.uint8)
     if info.grid is not None:
         channels = info.channels or 1
         images = rng.integers(0, 256, (examples, info.max_length, channels), dtype=np.uint8)
@@ -435,15 +436,15 @@ def random_split(info: TaskInfo, examples: int) -> Split:
     assert info.vocab_size is not None
     count = examples * info.towers
     lengths = rng.integers(-(-info.max_length // 4), info.max_length + 1, count)
-    if info.targets == "position":
+    if isinstance(info.goal, NextToken):
         lengths[:] = info.max_length
     tokens = rng.integers(1, info.vocab_size, lengths.sum() + 1).astype(np.uint8)
     ends = np.cumsum(lengths)
-    if info.targets == "position":
-        return NextToken(tokens, ends - lengths, lengths)
+    if isinstance(info.goal, NextToken):
+        return TokenWindows(tokens, ends - lengths, lengths)
     sequences = Sequences(tokens[:-1], np.concatenate([[0], ends]))
-    if info.targets == "token":
-        labels = rng.integers(0, info.num_classes, len(tokens) - 1)
+    if isinstance(info.goal, PositionLabels):
+        labels = rng.integers(0, info.goal.outputs, len(tokens) - 1)
         labels[rng.random(len(labels)) < 0.8] = NOT_SCORED
         labels[ends - 1] = 0
         return LabelledTokens(sequences, labels)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from lra.config.request import parse_changes
+from lra.goals.next_token import bin_range, perplexity_of
 from lra.record.benchmark import BenchRecord
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, folder_of
 from lra.record.scores import PositionLoss, PositionScores
-from lra.train.scores import bin_range, perplexity_of
 
 VALUES = {
     "run_id": "abc-s0", "task": "listops", "mixer": "tnn", "preset": "paper",

@@ -140,7 +140,7 @@ NO_STATES: Mapping[str, Change] = {
     "None": ("trainer/metrics/seconds", None),
     "empty": ("trainer/metrics/sums", {}),
     "NaN": ("session/wall_seconds", float("nan")),
-    "text": ("trainer/best/val_accuracy", "12.5"),
+    "text": ("trainer/best/numbers/val_loss", "12.5"),
     "fewer weights": ("trainer/best/model", lambda found: dict([*found.items()][1:])),
     "sparse": (MODEL, of_each(Tensor.to_sparse)),
     "another step": ("trainer/step", 13),

@@ -14,9 +14,10 @@ from models.base import MixerContext
 from models.conv import Convolution
 from requested import resolve
 from tasks.base import TaskInfo
+from tasks.goals import ExampleClass
 
 GRID = (3, 5)
-IMAGE = TaskInfo(name="image", num_classes=4, max_length=15, channels=1, grid=GRID)
+IMAGE = TaskInfo(name="image", goal=ExampleClass(4), max_length=15, channels=1, grid=GRID)
 
 
 def config_of(mixer: str, axes: str, *settings: str) -> RunConfig:

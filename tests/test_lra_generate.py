@@ -133,7 +133,10 @@ def test_a_run_that_predicts_no_next_token_cannot_generate(
     run = train(Path.cwd(), "own.py:Parity", "conv", "train.steps=5", "train.warmup_steps=1")
     capsys.readouterr()
     assert main(["--run", str(run), "--prompt", "a"]) == 2
-    assert "targets of Parity are examples: nothing to generate" in capsys.readouterr().err
+    assert (
+        "Parity predicts classes of examples, so there is nothing to generate"
+        in capsys.readouterr().err
+    )
 
 
 def shares(logits: Tensor, temperature: float, count: int = 4000) -> np.ndarray:

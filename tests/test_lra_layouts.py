@@ -15,9 +15,10 @@ from lra.train.step_graph import sort_parts
 from models.layers.norms import BatchNorm, RealRows
 from requested import resolve
 from tasks.base import TaskInfo
+from tasks.goals import ExampleClass
 
 CPU = torch.device("cpu")
-PAIRS = TaskInfo(name="toy", num_classes=2, max_length=80, vocab_size=17, towers=2)
+PAIRS = TaskInfo(name="toy", goal=ExampleClass(2), max_length=80, vocab_size=17, towers=2)
 
 LENGTHS = {
     "listops": [502, 522, 545, 574, 609, 651, 699, 752, 807, 872, 945, 1017, 1100, 1191, 1297, 1412,

@@ -72,7 +72,7 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
         return backward(self, *arguments)
 
     monkeypatch.setattr(Gradient, "backward", try_pass)
-    batch = dataset.splits["train"].batch(range(trainer.full_batch))
+    batch = dataset.splits["train"].batch(range(trainer.order.full_batch))
     for name, value in after_steps(trainer, lambda: trainer.gradient.fit_memory(batch)).items():
         assert torch.equal(value, wanted[name]), name
     assert trainer.model.checkpoint_activations is expected

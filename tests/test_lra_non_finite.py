@@ -13,9 +13,11 @@ from torch import nn
 
 import run_task
 from conftest import tiny_arguments
+from lra.goals.registry import scorer_of
 from lra.record.run import load_record
 from lra.train.evaluation import Evaluator
 from tasks.base import Batch, TaskInfo
+from tasks.goals import NextToken
 
 MIXER = """
 import torch
@@ -77,11 +79,12 @@ def test_positions_are_counted_and_nan_is_never_right() -> None:
             count = len(indices)
             inputs = torch.tensor([[0], [1], [2], [3]]).repeat(count, 1)
             lengths = torch.full((count, 1), 4)
-            return Batch(inputs=inputs, lengths=lengths, labels=torch.zeros(4 * count).long())
+            each = torch.full((count,), 4)
+            return Batch(inputs, lengths, torch.zeros(4 * count).long(), each, each)
 
-    info = TaskInfo(name="own", num_classes=4, max_length=4, vocab_size=4, targets="position")
+    info = TaskInfo(name="own", goal=NextToken(4), max_length=4, vocab_size=4)
     evaluator = Evaluator(
         model=Half(), batch_size=1, device=torch.device("cpu"), precision="fp32", title="test"
     )
-    score = evaluator.score(Windows(), info)  # pyright: ignore
-    assert (score.total, score.non_finite, score.correct) == (8, 4, 4)
+    score = evaluator.score(Windows(), scorer_of(info))  # pyright: ignore
+    assert (score.total, score.non_finite, score.result["correct"]) == (8, 4, 4)

@@ -121,7 +121,7 @@ def test_what_is_stated_need_not_be_drawn() -> None:
         stated.replace("        lengths", "        assert False\n        lengths")
     )
     info = resolve("own.py:Parity", "mean").build_task().info
-    assert (info.num_classes, info.max_length, info.vocab_size) == (2, 64, 5)
+    assert (info.goal.outputs, info.max_length, info.vocab_size) == (2, 64, 5)
     with pytest.raises(UserError, match=r"examples\('train', rng\): AssertionError"):
         compose_task("own.py:Parity").prepare(Path("data"))
 
@@ -158,9 +158,10 @@ RETURNED = {
     "return 1 / 0": "examples('train', rng): ZeroDivisionError",
 }
 STATED = {
-    "towers = 2": "'towers': 1, 'targets': 'example'} and",
+    "towers = 2": "'towers': 1, 'goal': 'ExampleClass'} and",
     "data_files = '.'": "its attribute data_files is '.': Path does not point to a file",
     "num_classes = 1": "its attribute num_classes is 1",
+    "goal = 'labels'": "its attribute goal is 'labels': Input should be an instance of Goal",
     "grid = (2, 2)": "a grid of 2 by 2 has other than 5 positions",
     "num_classes, max_length, vocab_size = 2, 5, 1": "as its class states: token 1 is outside",
     "def __init__(self, *, data_seed=0): ...": "already has an option data_seed",

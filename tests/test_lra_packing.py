@@ -14,10 +14,11 @@ from lra.classifier.packing import Packing
 from lra.config.registry import MIXERS
 from requested import resolve
 from tasks.base import TaskInfo
+from tasks.goals import ExampleClass
 
 CPU = torch.device("cpu")
-TOKENS = TaskInfo(name="toy", num_classes=5, max_length=80, vocab_size=17)
-PAIRS = TaskInfo(name="toy", num_classes=2, max_length=80, vocab_size=17, towers=2)
+TOKENS = TaskInfo(name="toy", goal=ExampleClass(5), max_length=80, vocab_size=17)
+PAIRS = TaskInfo(name="toy", goal=ExampleClass(2), max_length=80, vocab_size=17, towers=2)
 
 
 @settings(deadline=None, max_examples=60)

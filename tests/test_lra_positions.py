@@ -20,7 +20,8 @@ from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
 from lra.train.trainer import Trainer
 from requested import NOT_CAUSAL, resolve
-from tasks.base import NOT_SCORED, Dataset
+from tasks.base import Dataset
+from tasks.goals import NOT_SCORED
 
 CPU = torch.device("cpu")
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "that", "it", "was", "not", "his")
@@ -142,14 +143,15 @@ def test_a_score_adds_up(corpus: Path, dataset: Dataset) -> None:
                 losses.append(-float(shares[place, label]))
                 right += int(shares[place].argmax()) == label
                 by_place.setdefault(place, []).append(losses[-1])
-    assert score.predictions is None
-    assert (score.total, score.correct) == (len(losses), right)
+    assert not score.predictions
+    by_position = score.result["by_position"]
+    assert (score.total, score.result["correct"]) == (len(losses), right)
     assert len(losses) == len(split.labels)
     assert score.loss == pytest.approx(np.mean(losses), rel=1e-5)
-    assert [(one.first, one.last) for one in score.positions] == [
+    assert [(one.first, one.last) for one in by_position] == [
         (0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (16, 31)
     ]  # fmt: skip
-    for one in score.positions:
+    for one in by_position:
         group = [x for k in range(one.first, one.last + 1) for x in by_place.get(k, [])]
         assert one.targets == len(group)
         assert one.loss == pytest.approx(np.mean(group), rel=1e-5)

@@ -27,7 +27,9 @@ from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from requested import resolve
 from run_checks import assert_same_run
-from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.base import Dataset, Split, TaskInfo
+from tasks.batch import Batch
+from tasks.goals import NOT_SCORED, Goal, InputValues, NextToken
 from tasks.splits import PackedSequences, Sequences
 from tasks.unlabelled import MaskedInputs, NextInputs, build_pretraining_data
 
@@ -67,12 +69,23 @@ def sequences(split: Split, indices: np.ndarray) -> tuple[torch.Tensor, list[sli
     return batch.inputs, [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
 
+def parts_of(batch: Batch) -> list[slice]:
+    """The positions of each example."""
+    ends = torch.cumsum(batch.lengths.sum(dim=1), 0).tolist()
+    return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def goal_of(info: TaskInfo) -> Goal:
+    return NextToken(info.vocab_size) if info.vocab_size else InputValues(info.channels or 0)
+
+
 def test_masked_positions_are_hidden_and_asked_for(
     prepared: tuple[TaskInfo, Dataset],
 ) -> None:
     """Others are as they were; each sequence has one at least; training draws anew each time."""
-    split, share = prepared[1].splits["train"], 0.3
-    masked = MaskedInputs(split, share, 99, is_fixed=False)
+    split, goal = prepared[1].splits["train"], goal_of(prepared[0])
+    share, token = 0.3, None if prepared[0].vocab_size is None else 99
+    masked = MaskedInputs(split, goal, share, token, is_fixed=False)
     indices = np.arange(min(20, len(split)))
     inputs, parts = sequences(split, indices)
     batch = masked.batch(indices)
@@ -92,7 +105,9 @@ def test_masked_positions_are_hidden_and_asked_for(
     assert share - 4 * deviation < hidden.float().mean() < share + lowest + 4 * deviation
     again = masked.batch(indices)
     assert not torch.equal(again.inputs, batch.inputs)
-    first, again = (MaskedInputs(split, share, 99, is_fixed=True).batch(indices) for _ in range(2))
+    assert batch.target_counts.tolist() == [int(hidden[part].sum()) for part in parts_of(batch)]
+    fixed = MaskedInputs(split, goal, share, token, is_fixed=True)
+    first, again = (fixed.batch(indices) for _ in range(2))
     assert torch.equal(first.inputs, again.inputs)
     assert torch.equal(first.labels.nan_to_num(), again.labels.nan_to_num())
 
@@ -103,7 +118,8 @@ def test_the_next_input_is_asked_for_within_each_sequence(
     split = prepared[1].splits["train"]
     indices = np.arange(min(5, len(split)))
     inputs, parts = sequences(split, indices)
-    batch = NextInputs(split).batch(indices)
+    batch = NextInputs(split, goal_of(prepared[0])).batch(indices)
+    assert int(batch.target_counts.sum()) == len(inputs) - len(parts)
     assert torch.equal(batch.inputs, inputs)
     for part in parts:
         labels = batch.labels[part]
@@ -122,7 +138,8 @@ def test_real_numbers_are_learned_by_their_absolute_error(
     info, dataset = pretraining_data(config, task.info, task.prepare(tmp_path / "data"))
     trainer = Trainer(pretraining_config(config), info, dataset, 0, CPU)
     batch = dataset.splits["train"].batch(np.arange(3))
-    (loss, correct), targets = trainer.gradient.backward(batch)
+    targets = trainer.gradient.count_targets(batch, 3)
+    loss, correct = trainer.gradient.backward(batch, 3, targets)
     scored = ~batch.labels[:, 0].isnan()
     logits = trainer.model(batch.inputs, batch.lengths)
     by_hand = functional.l1_loss(logits[scored], batch.labels[scored])

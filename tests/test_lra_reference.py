@@ -132,7 +132,7 @@ def _ragged(split: SyntheticSplit, indices: object) -> Batch:
     """Random sequences of lengths that make several groups."""
     lengths = torch.tensor([48, 47, 40, 33, 20, 11, 5, 1])[:, None]
     inputs = torch.randint(1, split.info.vocab_size or 2, (int(lengths.sum()),))
-    return Batch(inputs, lengths, torch.arange(8) % split.info.num_classes)
+    return Batch.of_examples(inputs, lengths, torch.arange(8) % split.info.goal.outputs)
 
 
 @pytest.mark.parametrize("is_reference", [False, True])

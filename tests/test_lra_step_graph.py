@@ -22,6 +22,7 @@ from fake_cuda import random_split
 from lra.classifier import layouts
 from lra.classifier.classifier import Classifier
 from lra.train import step_graph
+from lra.train.graphs import build_step_graphs, find_obstacle
 from lra.train.trainer import Trainer
 from models.fast import delta_rule
 from recorded_graph import RecordedGraph, use_recorded_graphs
@@ -64,9 +65,12 @@ def build_trainer(
 def build_graphed_trainer(mixer: str, *changes: str, task: str = "image") -> Trainer:
     """Build the same trainer, whose steps are graphs, as on a GPU."""
     trainer = build_trainer(mixer, "train.cuda_graphs=true", *changes, task=task)
-    trainer.device = CUDA
-    trainer.step_graphs = trainer.build_step_graphs()
-    trainer.device = CPU
+    trainer.gradient.device = CUDA
+    trainer.step_graphs = build_step_graphs(
+        trainer.config, trainer.gradient, trainer.optimizer, trainer.dataset.splits["train"],
+        trainer.order, total_steps=trainer.total_steps,
+    )  # fmt: skip
+    trainer.gradient.device = CPU
     return trainer
 
 
@@ -246,7 +250,7 @@ def test_what_cannot_be_a_graph_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     use_recorded_graphs(monkeypatch)
-    with caplog.at_level(logging.INFO, logger="lra.train.trainer"):
+    with caplog.at_level(logging.INFO, logger="lra.train.graphs"):
         graphs = build_graphed_trainer("mean", *changes, task=task).step_graphs
     assert (graphs is None) == (reason is not None)
     lines = [r.message for r in caplog.records if r.message.startswith("training steps are ")]
@@ -258,8 +262,10 @@ def test_what_cannot_be_a_graph_is_said_once(
 
 def test_a_model_with_a_forward_pass_of_its_own_is_no_graph() -> None:
     trainer = build_trainer("mean", classifier=Unpacked)
-    trainer.device = CUDA
-    assert trainer.find_graph_obstacle() == "the model packs batches by itself"
+    trainer.gradient.device = CUDA
+    train = trainer.dataset.splits["train"]
+    found = find_obstacle(trainer.config, trainer.gradient, train, trainer.order)
+    assert found == "the model packs batches by itself"
 
 
 @pytest.mark.gpu

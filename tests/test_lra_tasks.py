@@ -55,7 +55,7 @@ def test_a_pair_is_seen_whole_and_in_order() -> None:
 
     def logits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         lengths = torch.tensor([[len(first), len(second)]])
-        batch = Batch(torch.cat([first, second]), lengths, torch.zeros(1, dtype=torch.int64))
+        batch = Batch.of_examples(torch.cat([first, second]), lengths, torch.zeros(1).long())
         return model(batch.inputs, batch.lengths)
 
     assert not torch.allclose(logits(a, b), logits(b, a))

@@ -67,7 +67,8 @@ def test_the_loss_is_the_mean_over_labels(own: str, dataset: Dataset, micro_batc
     trainer = trainer_of(own, dataset, f"train.micro_batch={micro_batch}", "model.norm=layer")
     trainer.model.eval()
     batch = dataset.splits["train"].batch(np.arange(12))
-    (loss, correct), targets = trainer.gradient.backward(batch)
+    targets = trainer.gradient.count_targets(batch, 12)
+    loss, correct = trainer.gradient.backward(batch, 12, targets)
     logits = trainer.model(batch.inputs, batch.lengths, batch.scored).detach()
     assert targets == len(batch.labels) == dataset.splits["train"].count_targets(np.arange(12))
     assert float(loss) == pytest.approx(float(functional.cross_entropy(logits, batch.labels)))
@@ -80,7 +81,7 @@ def test_a_score_is_that_of_a_loop_over_examples(own: str, dataset: Dataset) -> 
     trainer.train_step()
     split = dataset.splits["test"]
     score = trainer.score("test", lambda: None)
-    assert score.predictions is not None and score.tokens is not None
+    accuracy, outcomes = score.result["accuracy"], np.stack([*score.predictions.values()], axis=1)
     trainer.model.eval()
     by_segment: dict[str, list[tuple[int, int, bool]]] = {}
     losses: list[float] = []
@@ -92,17 +93,17 @@ def test_a_score_is_that_of_a_loop_over_examples(own: str, dataset: Dataset) -> 
         is_right = (logits.argmax(dim=1) == one.labels).tolist()
         wrong = [int(place) for place, ok in zip(one.scored, is_right, strict=True) if not ok]
         expected = [len(is_right), sum(is_right), wrong[0] if wrong else -1]
-        assert score.predictions[i].tolist() == expected
+        assert outcomes[i].tolist() == expected
         kept = by_segment.setdefault(str(split.metadata()["segment"][i]), [])
         kept.append((len(is_right), sum(is_right), all(is_right)))
         losses += functional.cross_entropy(logits, one.labels, reduction="none").tolist()
     groups = by_segment.values()
     token = [100 * sum(r for _, r, _ in one) / sum(n for n, _, _ in one) for one in groups]
     whole = [100 * np.mean([all_right for *_, all_right in one]) for one in groups]
-    assert score.accuracy == pytest.approx(np.mean(token)) and score.merit == score.accuracy
-    assert score.tokens.sequence_accuracy == pytest.approx(np.mean(whole))
+    assert accuracy == pytest.approx(np.mean(token)) and score.merit == accuracy
+    assert score.result["tokens"].sequence_accuracy == pytest.approx(np.mean(whole))
     assert score.loss == pytest.approx(np.mean(losses), rel=1e-5)
-    assert (score.correct, score.total) == tuple(score.predictions.sum(axis=0)[[1, 0]])
+    assert (score.result["correct"], score.total) == tuple(outcomes.sum(axis=0)[[1, 0]])
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from torch.nn import functional
 from conftest import tiny_settings
 from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
+from lra.goals.scorer import Score
 from lra.runtime.environment import set_arithmetic
 from lra.train.metrics import WARMUP_STEPS
-from lra.train.scores import Score
 from lra.train.trainer import Diverged, Trainer
 from models.ops.reference import KERNEL_CHOICE
 from requested import resolve
@@ -141,7 +141,8 @@ def test_the_loss_is_the_mean_over_the_batch(dataset: Dataset) -> None:
             shares = logits.log_softmax(dim=-1)[torch.arange(len(logits)), batch.labels]
             (-shares.float().mean()).backward()
         else:
-            (loss, correct), targets = trainer.gradient.backward(batch)
+            targets = trainer.gradient.count_targets(batch, len(batch))
+            loss, correct = trainer.gradient.backward(batch, len(batch), targets)
             assert targets == len(batch.labels)
             assert 0 <= correct <= len(batch.labels)
             assert loss == pytest.approx(np.log(10), rel=0.1)
@@ -198,9 +199,9 @@ def test_scores_count_every_example_in_evaluation_mode(dataset: Dataset) -> None
         logits = trainer.model(batch.inputs, batch.lengths)
         correct += int(logits.argmax() == batch.labels[0])
         loss += functional.cross_entropy(logits, batch.labels).item() / len(split)
-    assert (score.correct, score.total) == (correct, 50)
+    assert (score.result["correct"], score.total) == (correct, 50)
     assert score.loss == pytest.approx(loss, rel=1e-4)
-    assert score.accuracy == pytest.approx(100 * correct / 50)
+    assert score.result["accuracy"] == pytest.approx(100 * correct / 50)
 
 
 def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +219,7 @@ def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.Mo
             nn.init.zeros_(self.model.output.weight)
         result = real_score(self, split, check)
         seen.append((split, int(self.model.output.weight.count_nonzero())))
-        return replace(result, correct=0) if ruined else result
+        return replace(result, merit=0.0) if ruined else result
 
     monkeypatch.setattr(Trainer, "score", score)
     assert run_task.main(tiny_arguments(tmp_path)) == 0
@@ -307,7 +308,9 @@ def test_a_rate_falls_on_plateaus_as_that_of_torch(
     trainer = trainer_of(dataset, *changes)
     rate = float("inf")
     for accuracy in accuracies:
-        score = Score(accuracy, 100, loss=1.0, predictions=np.zeros(0))  # pyright: ignore
+        score = Score(
+            total=100, loss=1.0, non_finite=0, merit=accuracy, numbers={}, text="", result={}
+        )
         resumed = trainer_of(dataset, *changes)
         resumed.load_state_dict(trainer.state_dict())
         trainer = resumed

@@ -10,10 +10,11 @@ import pytest
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board, boards, choose_from_grids
-from lra.report.scores import AVERAGES, BEST, FIVE, TIED, average, cell_of, mark_best
+from lra.report.scores import AVERAGES, FIVE, average, cell_of
 from lra.report.tables.results import accuracy_table
 from lra.report.tables.table import number_entry
 from lra.runtime.tables import rounded
+from lra.statistics import BEST, TIED, mark_best
 from made_results import made_records, next_token_run, record
 from tasks.base import BENCHMARK
 

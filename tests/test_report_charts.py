@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from lra.config.registry import MIXERS
-from lra.record.scores import wilson_interval
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
@@ -21,6 +20,7 @@ from lra.report.placing import place_at_ends, place_beside
 from lra.report.scores import Entry
 from lra.report.styles import FAMILIES, GRAY, assign_styles, mixer_looks, styles_of_data
 from lra.report.tables.table import Column, Line, Table, number_entry
+from lra.statistics import wilson_interval
 from made_results import record, save_all
 
 

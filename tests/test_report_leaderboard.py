@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
-from lra.record.scores import wilson_interval
 from lra.report.boards import boards, rows_of_leaderboard
 from lra.report.leaderboard import leaderboard
 from lra.report.scores import FIVE
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table
+from lra.statistics import wilson_interval
 from made_results import bench_record, record
 
 

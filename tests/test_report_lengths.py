@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from lra.record.run import NO_PREDICTION, RunRecord, folder_of
-from lra.record.scores import SegmentScore, TokenScores, wilson_interval
+from lra.record.scores import SegmentScore, TokenScores
 from lra.report.charts import lines_of_table
 from lra.report.data import Data
 from lra.report.tables.evaluations import length_tables
 from lra.report.tables.probes import probes
 from lra.report.tables.table import Table
+from lra.statistics import wilson_interval
 from made_results import record, save, write_predictions
 
 LENGTHS = [3] * 12 + [40] * 12 + [1000] * 12 + [2000] * 4

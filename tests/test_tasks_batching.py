@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.base import Dataset, Split, TaskInfo
 from tasks.batch import Batch, BatchOrder, evaluation_batches
-from tasks.next_token import NextToken, windows
+from tasks.goals import NOT_SCORED, ExampleClass, PositionLabels
+from tasks.next_token import TokenWindows, windows
 from tasks.pixels import Pixels, scale
 from tasks.random_words import RandomWords, permutation
 from tasks.splits import (
@@ -42,7 +43,7 @@ WHICH = RNG.integers(0, 30, size=(40, 2))
 WHICH[0] = 29  # its end token has no place after it
 IMAGES = RNG.integers(0, 256, size=(12, 16, 3)).astype(np.uint8)
 MOMENTS = scale([(100.0, 50.0)] * 3)
-INFO = TaskInfo(name="made", num_classes=200, vocab_size=200, max_length=20)
+INFO = TaskInfo(name="made", goal=ExampleClass(200), vocab_size=200, max_length=20)
 
 Example = tuple[list[Any], list[int], list[int]]
 """The inputs of an example, the positions of each of its sequences, and its labels."""
@@ -93,7 +94,7 @@ def next_tokens(kind: str) -> tuple[Split, Any]:
         labels = [NOT_SCORED] * skipped[i] + tokens[a + 1 + skipped[i] : b + 1].tolist()
         return tokens[a:b].tolist(), [b - a], labels
 
-    return NextToken(tokens, starts, lengths, skipped=skipped), example
+    return TokenWindows(tokens, starts, lengths, skipped=skipped), example
 
 
 def labelled(kind: str) -> tuple[Split, Any]:
@@ -184,7 +185,7 @@ def test_padded_batches_hold_each_sequence_before_zeros(
     shape = (sum(flat),) if channels is None else (sum(flat), channels)
     packed = torch.arange(1, 1 + sum(shape[:1]) * (channels or 1)).reshape(shape)
     labels = torch.zeros(len(lengths), dtype=torch.int64)
-    inputs, mask = Batch(packed, torch.tensor(lengths), labels).padded()
+    inputs, mask = Batch.of_examples(packed, torch.tensor(lengths), labels).padded()
     towers = () if len(lengths[0]) == 1 else (len(lengths[0]),)
     assert mask.shape == (len(lengths), *towers, max(flat))
     assert torch.equal(inputs[mask], packed) and not inputs[~mask].any()
@@ -200,7 +201,7 @@ def test_padded_batches_hold_each_sequence_before_zeros(
 @pytest.mark.parametrize("total", [2, 9, 61])
 def test_each_token_but_the_first_is_scored_once(total: int, stride: int | None) -> None:
     starts, lengths, skipped = windows(total, 8, stride)
-    split = NextToken(TOKENS[:total].astype(np.uint8), starts, lengths, skipped=skipped)
+    split = TokenWindows(TOKENS[:total].astype(np.uint8), starts, lengths, skipped=skipped)
     split.check(INFO)
     assert np.array_equal(split.labels, TOKENS[1:total])
 
@@ -211,9 +212,9 @@ def with_label(position: int, label: int) -> np.ndarray:
     return labels
 
 
-def of_window(**changes: Any) -> NextToken:
+def of_window(**changes: Any) -> TokenWindows:
     arrays = {"starts": np.array([0]), "lengths": np.array([8]), "skipped": np.array([0])}
-    return NextToken(**{"tokens": TOKENS[:61].astype(np.uint8), **arrays, **changes})
+    return TokenWindows(**{"tokens": TOKENS[:61].astype(np.uint8), **arrays, **changes})
 
 
 def of_labels(labels: np.ndarray, offsets: np.ndarray = OFFSETS) -> LabelledTokens:
@@ -238,9 +239,9 @@ WRONG: list[tuple[Split, str]] = [
 @pytest.mark.parametrize("case", range(len(WRONG)))
 def test_what_does_not_hold_is_named(case: int) -> None:
     split, words = WRONG[case]
-    targets = "token" if isinstance(split, LabelledTokens) else "example"
+    goal = PositionLabels(200) if isinstance(split, LabelledTokens) else INFO.goal
     with pytest.raises(ValueError, match=words):
-        split.check(replace(INFO, targets=targets))
+        split.check(replace(INFO, goal=goal))
 
 
 @settings(deadline=None, max_examples=30)

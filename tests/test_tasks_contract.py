@@ -16,6 +16,7 @@ from made_data import SMALLER, place_made_data
 from own_tasks import OWN_TASKS
 from requested import compose_task
 from tasks.base import Dataset, Task
+from tasks.goals import NextToken
 
 NAMES = [*sorted(TASKS.classes), *OWN_TASKS]
 
@@ -55,7 +56,7 @@ def test_examples_are_such_as_the_task_says(task: Task, dataset: Dataset) -> Non
         batch = split.batch(np.arange(len(split)))
         assert batch.lengths.shape == (len(split), info.towers)
         assert np.array_equal(batch.lengths.numpy(), split.tower_lengths)
-        targets = batch.inputs if info.targets == "position" else split.labels
+        targets = batch.inputs if isinstance(info.goal, NextToken) else split.labels
         assert batch.labels.dtype == torch.int64 and batch.labels.shape == (len(targets),)
         assert int(batch.lengths.sum()) == len(batch.inputs)
         if info.vocab_size is None:

@@ -106,7 +106,7 @@ def test_lengths_and_labels_of_splits(tmp_path: Path) -> None:
     dataset = task.prepare(tmp_path)
     lengths = {name: {*split.lengths.tolist()} for name, split in dataset.splits.items()}
     assert lengths == {"train": {8}, "val": {12}, "test": {12}}
-    assert task.info.max_length == 12 and task.info.num_classes == task.info.vocab_size == 60
+    assert task.info.max_length == 12 and task.info.goal.outputs == task.info.vocab_size == 60
     batch = dataset.splits["test"].batch(np.arange(50))
     tokens = batch.inputs.reshape(50, 12).numpy()
     assert batch.labels.reshape(50, 12).tolist() == running_products("A5", tokens).tolist()

@@ -93,7 +93,7 @@ def test_words_are_numbered_by_how_often_they_occur(tmp_path: Path) -> None:
     })  # fmt: skip
     task = small(unit="word")
     dataset = task.prepare(tmp_path)
-    assert task.info.vocab_size == task.info.num_classes == 33_278
+    assert task.info.vocab_size == task.info.goal.outputs == 33_278
     counts = Counter(expected_words(TEXTS["train"]))
     common = [word for word, _ in counts.most_common() if word not in (b"<unk>", b"<eos>")]
     names = [b"<unk>", b"<eos>", *common]

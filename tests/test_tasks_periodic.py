@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.next_token import NextToken
+from tasks.next_token import TokenWindows
 from tasks.periodic import GROUP, Law, Periodic, choose_periods, draw_examples, ideal_bits
 
 DEFAULT = Periodic(sequence_length=256).law
@@ -130,7 +130,7 @@ def test_what_a_data_set_says(tmp_path: Path) -> None:
     assert task.law.periods == (4, 5, 8, 9)
     assert dataset.baseline_bits == {"uniform": 4.0}
     test = dataset.splits["test"]
-    assert isinstance(test, NextToken) and test.text_bytes is None
+    assert isinstance(test, TokenWindows) and test.text_bytes is None
     batch = test.batch(np.arange(70))
     tokens = np.concatenate([batch.inputs.reshape(70, 64), batch.labels.reshape(70, 64)[:, -1:]], 1)
     bits = ideal_bits(tokens, task.law).mean()

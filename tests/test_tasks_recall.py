@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.base import NOT_SCORED, Dataset
+from tasks.base import Dataset
 from tasks.generated import GROUP
+from tasks.goals import NOT_SCORED
 from tasks.random_words import RandomWords
 from tasks.recall import (
     Recall,

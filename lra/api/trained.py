@@ -23,8 +23,7 @@ from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, set_arithmetic
 from lra.train.checkpoint import read_newest
 from lra.train.evaluation import Evaluator
-from lra.train.gradient import is_scored
-from lra.train.trainer import Best
+from lra.train.state import Best
 from tasks.base import Batch, Dataset, TaskInfo, check_indices
 
 
@@ -185,11 +184,12 @@ class TrainedRun:
 
         def receive(places: np.ndarray, logits: Tensor, batch: Batch) -> None:
             counts = batch.label_counts.tolist()
-            rows, kept = logits.float().cpu(), is_scored(batch.labels).cpu()
+            rows, kept = logits.float().cpu(), is_target(batch.labels).cpu()
             parts = zip(places, rows.split(counts), kept.split(counts), strict=True)
-            for place, of_example, is_target in parts:
-                found[place] = of_example[is_target].numpy()
+            for place, of_example, is_scored in parts:
+                found[place] = of_example[is_scored].numpy()
 
+        is_target = self.model.goal.is_target
         evaluator = self.evaluator(self.model, self.record.micro_batch or self.record.batch_size)
         with self.config.mixer_component.explain_errors("the evaluation failed"):
             evaluator.compute_logits(examples, receive, chosen)
@@ -212,9 +212,10 @@ class TrainedRun:
         logits = self.logits(split, indices)
         wrong = int((~np.isfinite(logits).all(axis=1)).sum())
         if wrong:
+            what = "positions" if self.model.goal.of_positions else "examples"
             raise UserError(
-                f"{self.folder}: the logits of {wrong:,} of {len(logits):,} "
-                f"{self.model.targets}s are not finite, so they predict nothing; see logits()"
+                f"{self.folder}: the logits of {wrong:,} of {len(logits):,} {what} are not finite, "
+                f"so they predict nothing; see logits()"
             )
         return logits.argmax(axis=1)
 

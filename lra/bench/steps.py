@@ -41,8 +41,9 @@ class SyntheticSplit(Split):
         rng = np.random.default_rng(0)
         self.info = info
         self.lengths = np.full(examples, info.max_length, dtype=np.int64)
-        targets = examples * (1 if info.targets == "example" else info.max_length)
-        self.labels = rng.integers(0, info.num_classes, size=targets)
+        self.labels_each = info.max_length if info.goal.of_positions else 1
+        labels = examples * self.labels_each
+        self.labels = rng.integers(0, info.goal.outputs, size=labels)
 
     @property
     def tower_lengths(self) -> np.ndarray:
@@ -59,7 +60,8 @@ class SyntheticSplit(Split):
             inputs = torch.randn(positions, info.channels or 1)
         lengths = torch.full((len(indices), info.towers), info.max_length)
         labels = self.labels.reshape(len(self), -1)[indices].ravel()
-        return Batch(inputs, lengths, torch.from_numpy(labels))
+        counts = torch.full((len(indices),), self.labels_each)
+        return Batch(inputs, lengths, torch.from_numpy(labels), counts, counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ class StepCase(Case):
             device=choose_device(self.device),
             classifier=ReferenceClassifier if self.is_reference else Classifier,
         )
-        facts: dict[str, Any] = {"params": trainer.num_parameters}
+        facts: dict[str, Any] = {"params": trainer.model.num_parameters}
         if self.mode == "forward":
             split = trainer.dataset.splits["val"]
             examples = np.arange(min(len(split), EVALUATED_BATCHES * config.train.batch_size))

@@ -33,6 +33,7 @@ from models.suite_promises import (
     check_saved_weights,
 )
 from tasks.base import Dataset, Task
+from tasks.goals import NextToken
 from tasks.own import OwnTask
 
 Check = Callable[[], object]
@@ -202,7 +203,7 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
         yield "its data passes its own verification", lambda: "; ".join(task.verify(dataset))
         yield "every class is in the training split", partial(_check_classes, task, dataset)
         yield "batches hold the right examples", partial(_check_batches, task, dataset)
-        small = TINY | (CAUSAL if task.info.targets == "position" else {})
+        small = TINY | (CAUSAL if isinstance(task.info.goal, NextToken) else {})
         chosen = (*changes, *list_changes(small, "lra.check"))
         yield "a model trains on it", partial(_train, component, chosen, dataset)
 
@@ -212,7 +213,7 @@ def _describe_own(task: OwnTask) -> str:
     inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
     pairs = "pairs of " if info.towers > 1 else ""
     return (
-        f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}; "
+        f"{info.goal.outputs} classes, {pairs}up to {info.max_length:,} positions, {inputs}; "
         f"lengths {lengths.min():,} to {lengths.max():,}"
     )
 
@@ -250,11 +251,11 @@ def _check_known(task: OwnTask, split: str, other: str) -> str | None:
 
 def _check_classes(task: Task, dataset: Dataset) -> str | None:
     present = np.unique(dataset.splits["train"].labels)
-    missing = sorted(set(range(task.info.num_classes)) - set(present.tolist()))
-    if missing and task.info.targets == "example":
+    missing = sorted(set(range(task.info.goal.outputs)) - set(present.tolist()))
+    if missing and not task.info.goal.of_positions:
         raise DataError(f"classes {', '.join(map(str, missing[:5]))} are missing")
     # Not all bytes occur in a text.
-    return f"except {len(missing):,} of {task.info.num_classes:,}" if missing else None
+    return f"except {len(missing):,} of {task.info.goal.outputs:,}" if missing else None
 
 
 def _check_batches(task: Task, dataset: Dataset) -> None:
@@ -264,7 +265,7 @@ def _check_batches(task: Task, dataset: Dataset) -> None:
         single = [split.batch(np.array([i])) for i in chosen]
         inputs = torch.cat([one.inputs for one in single])
         labels = torch.cat([one.labels for one in single])
-        if task.info.targets == "example":
+        if not task.info.goal.of_positions:
             labels = torch.from_numpy(split.labels[chosen].astype(np.int64))
         if not (torch.equal(together.inputs, inputs) and torch.equal(together.labels, labels)):
             raise DataError(f"a batch of {name} differs from its examples one by one")

@@ -10,6 +10,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from common.errors import UserError
 from lra.classifier.block import NORMS, Block, build_layers, normalize
@@ -102,7 +103,7 @@ def input_length(config: RunConfig, info: TaskInfo) -> int:
 
 def _has_cls(config: RunConfig, info: TaskInfo) -> bool:
     """Whether sequences begin with a learned position that pooling reads."""
-    return info.targets == "example" and config.model.pooling == "cls"
+    return not info.goal.of_positions and config.model.pooling == "cls"
 
 
 def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
@@ -145,7 +146,7 @@ class Classifier(nn.Module):
         model = config.model
         known = trained or info
         self.pooling = model.pooling
-        self.targets = info.targets
+        self.goal = info.goal
         self.towers = info.towers
         self.checkpoint_activations = config.train.checkpoint_activations is True
         self.embedding = Embedding(config, info, known)
@@ -159,8 +160,8 @@ class Classifier(nn.Module):
                     module.take_grid(info.grid)
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
         self.activation = None
-        if info.targets != "example":
-            self.output = LinearMap(model.dim, info.num_classes, bias=not model.tied_embeddings)
+        if info.goal.of_positions:
+            self.output = LinearMap(model.dim, info.goal.outputs, bias=not model.tied_embeddings)
             if model.tied_embeddings and self.embedding.table is not None:
                 self.output.weight = self.embedding.table.weight
         else:
@@ -169,8 +170,18 @@ class Classifier(nn.Module):
                 self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
                 self.hidden = LinearMap(features, model.head_hidden)
                 features = model.head_hidden
-            self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
+            self.output = LinearMap(features, info.goal.outputs, bias=model.head_bias)
         initialize_parameters(self, config)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of trainable parameters."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+    @property
+    def has_batch_norm(self) -> bool:
+        """Whether results depend on which examples of a batch are computed together."""
+        return any(isinstance(module, _BatchNorm) for module in self.modules())
 
     def forward(self, inputs: Tensor, lengths: Tensor, scored: Tensor | None = None) -> Tensor:
         """Compute the logits of a packed batch.
@@ -197,7 +208,7 @@ class Classifier(nn.Module):
             x = block.checkpointed(x, packing) if again else block(x, packing)
         if self.norm is not None:
             x = normalize(self.norm, x, packing)
-        if self.targets != "example":
+        if self.goal.of_positions:
             return self.output(x if scored is None else x.index_select(0, scored))
         features = packing.reduce(functools.partial(pool, how=self.pooling), x)
         return self.classify(features, len(packing.lengths) // self.towers)

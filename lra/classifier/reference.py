@@ -37,7 +37,7 @@ class ReferenceClassifier(Classifier):
                     x = _residual(block.channel_residual, block.channel_mixer, x)
             if self.norm is not None:
                 x = _normalise(self.norm, x)
-            if self.targets != "example":
+            if self.goal.of_positions:
                 logits = self.output(x)[mask]
                 return logits if scored is None else logits[scored]
             return self.classify(pool(x, mask, self.pooling), len(lengths))

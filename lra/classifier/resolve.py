@@ -22,6 +22,8 @@ from lra.config.compose import compose, name_origins
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
+from lra.goals.next_token import list_views_of_the_next
+from lra.goals.registry import scorer_of
 from models import promises
 from models.base import Mixer, MixerContext
 from tasks.base import TaskInfo
@@ -29,13 +31,6 @@ from tasks.base import TaskInfo
 logger = logging.getLogger(__name__)
 
 TOLERANCE = 0.05
-
-OF_HEADS = {
-    "model.pooling", "model.head", "model.head_expand", "model.head_activation", "model.head_bias",
-}  # fmt: skip
-"""Settings that need examples as targets."""
-PREDICTED = {"position": "the next token at each position", "token": "labels of positions"}
-"""What a task predicts whose targets are not examples."""
 
 SHORT, LONG = 5, 300
 """Lengths of the sequences that a plug-in is tried on, if it can be as long. The longer one is more
@@ -104,43 +99,14 @@ def _list_contradictions(
                 f"model.pooling is cls, which reads a position before all others, and {reason}; "
                 f"use --set model.pooling=mean or last"
             )
-    yield from _list_contradictions_of_targets(config, info, given)
-    yield from _list_contradictions_of_training(config, info, given)
+    yield from scorer_of(info).contradictions(config, given)
+    if config.pretrain.objective == "next" and not info.goal.of_positions:
+        asks = "pretrain.objective is next, and"
+        yield from list_views_of_the_next(config, asks, needs_flat=False)
+    yield from _list_contradictions_of_training(config, given)
 
 
-def _list_contradictions_of_targets(
-    config: RunConfig, info: TaskInfo, given: Set[str]
-) -> Iterator[str]:
-    model, axes, predicted = config.model, config.model.axes, PREDICTED.get(info.targets)
-    asks = f"task {config.task_name} predicts {predicted or 'classes of examples'}, and"
-    if predicted:
-        for name in sorted(OF_HEADS & given):
-            yield f"{name} has no effect: task {config.task_name} predicts {predicted}"
-        if info.towers > 1:
-            yield f"{asks} has {info.towers} sequences per example, expected 1"
-    if model.tied_embeddings and not (predicted and info.vocab_size == info.num_classes):
-        yield (
-            f"{asks} model.tied_embeddings needs as many classes of positions as tokens; use --set "
-            f"model.tied_embeddings=false"
-        )
-    if info.targets == "position" or config.pretrain.objective == "next":
-        asks = asks if info.targets == "position" else "pretrain.objective is next, and"
-        against_next = {
-            "model.causal is false": not model.causal,
-            "model.norm is batch, which averages over positions": model.norm == "batch",
-            f"model.axes is {axes}": info.targets == "position" and axes != "flat",
-        }
-        for reason, is_so in against_next.items():
-            if is_so:
-                yield (
-                    f"{asks} {reason}: positions would see the next one; use --set "
-                    f"model.causal=true, model.norm=layer and model.axes=flat"
-                )
-
-
-def _list_contradictions_of_training(
-    config: RunConfig, info: TaskInfo, given: Set[str]
-) -> Iterator[str]:
+def _list_contradictions_of_training(config: RunConfig, given: Set[str]) -> Iterator[str]:
     train, pretrain = config.train, config.pretrain
     if train.schedule_steps is not None and train.schedule != "cosine":
         yield (
@@ -161,11 +127,6 @@ def _list_contradictions_of_training(
             if name.startswith("pretrain.") and name != "pretrain.objective":
                 yield f"{name} has no effect: there is no pretraining (--pretrain masked or next)"
         return
-    if info.targets != "example":
-        yield (
-            f"task {config.task_name} predicts {PREDICTED[info.targets]} already, and "
-            f"pretrain.objective is {pretrain.objective}; use --set pretrain.objective=none"
-        )
     if train.minutes is not None and (pretrain.steps or pretrain.epochs):
         yield (
             f"train.minutes is {train.minutes} and includes the pretraining; set pretrain.minutes "
@@ -250,8 +211,7 @@ def _check_amount_of_padding(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
 def count_parameters(config: RunConfig) -> int:
     """Count the trainable parameters of a run's model by building it; raises as `Classifier`."""
     # A mixer may cache tensors while it is built; they must not be on the meta device.
-    model = Classifier(config, config.build_task().info)
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return Classifier(config, config.build_task().info).num_parameters
 
 
 def match_parameters(request: RunRequest, other: str) -> RunRequest:

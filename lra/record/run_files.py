@@ -18,7 +18,7 @@ from common.untrusted import explain_errors
 from lra.record.packed import has_file, read_file
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.record.schema import Amount, Percent, is_shipped
-from lra.record.scores import wilson_interval
+from lra.statistics import wilson_interval
 from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
 
 if TYPE_CHECKING:

@@ -19,11 +19,8 @@ from lra.record.schema import (
     Record,
     ShortText,
 )
+from lra.statistics import is_at_chance
 from tasks.base import Dataset
-
-CHANCE_SIGMA = 2.326
-"""A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
-Z95 = 1.959964
 
 
 class PositionLoss(Record):
@@ -186,18 +183,7 @@ class TestedRecord(MeasuredRecord):
         chance = majority if self.largest_class is None else self.largest_class
         if chance is None or self.test_accuracy is None or not self.test_examples:
             return False
-        sigma = math.sqrt(chance * (100.0 - chance) / self.test_examples)
-        return self.test_accuracy < chance + CHANCE_SIGMA * sigma
-
-
-def wilson_interval(proportion: float, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion of `total` draws, in percent (Wilson, 1927)."""
-    z2 = Z95**2
-    scale = 1 + z2 / total
-    middle = (proportion + z2 / (2 * total)) / scale
-    spread = math.sqrt(proportion * (1 - proportion) / total + z2 / (4 * total**2)) / scale
-    half = Z95 * spread
-    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
+        return is_at_chance(self.test_accuracy, chance, self.test_examples)
 
 
 def describe_data(dataset: Dataset) -> list[str]:

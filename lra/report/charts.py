@@ -11,10 +11,11 @@ from typing import Any
 
 from lra.report.boards import Board
 from lra.report.data import Data
-from lra.report.scores import ACCURACY, AVERAGES, Cell, Measure, average_interval
+from lra.report.scores import ACCURACY, AVERAGES, Cell, Measure
 from lra.report.styles import BASELINE
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Column, Table
+from lra.statistics import average_interval
 
 Point = dict[str, Any]
 """The row and the panel of a point, its numbers by field, and the ends of its interval."""

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from common.errors import UserError
 from lra.report.data import Data
@@ -16,10 +12,8 @@ from lra.report.scores import Cell
 from lra.report.tables.table import Table, text_column
 from lra.report.tables.terminal import wrap, write_table
 from lra.runtime.tables import rounded
+from lra.statistics import RESAMPLES, SIGNIFICANCE, Comparison, compare
 
-RESAMPLES = 10_000
-SIGNIFICANCE = 0.05
-"""P-value above which a difference is within noise."""
 _DIFFERENCE = "difference of test accuracy in percentage points"
 _NOISE = (
     "A difference is within noise if its 95 % interval includes 0 or if p is above "
@@ -35,93 +29,6 @@ _SEVERAL_SEEDS = (
     "it is a t-interval whose variance adds that of examples and that of seeds (two-way random "
     "effects, Satterthwaite's degrees of freedom), and p is from the same t-test."
 )
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A mixer against another on one task, over the seeds that both have finished."""
-
-    seeds: int
-    difference: float
-    """Test accuracy of the first mixer less that of the second, in percentage points, mean over
-    seeds."""
-    low: float
-    high: float
-    """Upper end of the 95 % interval that starts at `low`, see `compare`."""
-    p_value: float
-    """Two-sided p-value: of McNemar's exact test for one seed, of a t-test for several."""
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether noise may explain the difference: if the interval includes 0, or p is high."""
-        return self.low <= 0 <= self.high or self.p_value > SIGNIFICANCE
-
-
-def compare(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Comparison:
-    """Compare two mixers whose runs are paired by seed.
-
-    The 95 % interval of one seed resamples the test examples: it says how far another test set
-    from the same distribution might move the difference, and knows nothing of other seeds. That of
-    several seeds is for another test set and other seeds at once, see `_interval_over_seeds`.
-
-    Args:
-        first, second: for each seed (examples,) whether a mixer is right, in the same order.
-    """
-    differences = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
-    compare_one = _interval_over_examples if len(differences) == 1 else _interval_over_seeds
-    return Comparison(len(differences), 100 * float(differences.mean()), *compare_one(differences))
-
-
-def _interval_over_examples(differences: np.ndarray) -> tuple[float, float, float]:
-    """Return the ends of a bootstrap interval over test examples, in points, and the p-value of
-    McNemar's exact test.
-
-    Args:
-        differences: (1, examples) 1, 0 or -1.
-    """
-    from scipy.stats import binomtest
-
-    # There are few different values, so it suffices to draw how often each of them occurs.
-    values, counts = np.unique(differences, return_counts=True)
-    examples = differences.size
-    draws = np.random.default_rng(0).multinomial(examples, counts / examples, size=RESAMPLES)
-    low, high = np.percentile(100 * draws @ values / examples, [2.5, 97.5])
-    only_first, discordant = int((differences == 1).sum()), int((differences != 0).sum())
-    p_value = float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
-    return float(low), float(high), p_value
-
-
-def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
-    """Return the ends of a t-interval over seeds and examples, in points, and its p-value.
-
-    Both are drawn at random: the variance of the mean is that of a two-way layout with random
-    effects, MS_examples + MS_seeds - MS_rest over the number of differences, with Satterthwaite's
-    degrees of freedom (Satterthwaite, 1946, Biometrics Bulletin 2(6)). Seeds that vary less than
-    their examples explain add nothing.
-
-    Args:
-        differences: (seeds, examples) 1, 0 or -1, of two seeds or more.
-    """
-    from scipy.stats import t
-
-    seeds, examples = differences.shape
-    mean = differences.mean()
-    over_seeds = differences.mean(axis=1, keepdims=True) - mean
-    over_examples = differences.mean(axis=0, keepdims=True) - mean
-    rest = differences - mean - over_seeds - over_examples
-    # Of examples, seeds and the rest: degrees of freedom, and mean squares.
-    free = np.array([max(1, examples - 1), seeds - 1, max(1, examples - 1) * (seeds - 1)])
-    sums = [seeds * np.square(over_examples).sum(), examples * np.square(over_seeds).sum()]
-    squares = np.array([*sums, np.square(rest).sum()]) / free
-    total = squares[0] + max(0.0, squares[1] - squares[2])
-    if total == 0:
-        return 100 * float(mean), 100 * float(mean), float(mean == 0)
-    # The difference of squares may leave fewer degrees of freedom than the seeds alone have.
-    degrees = max(total**2 / (squares**2 / free).sum(), seeds - 1)
-    error = math.sqrt(total / differences.size)
-    reach = float(t.ppf(0.975, degrees)) * error
-    p_value = 2 * float(t.sf(abs(mean) / error, degrees))
-    return 100 * float(mean - reach), 100 * float(mean + reach), p_value
 
 
 def _compare_cells(data: Data, first: Cell, second: Cell) -> Comparison | str:

@@ -7,13 +7,13 @@ import statistics
 from collections.abc import Sequence
 
 from lra.record.run import RunRecord, choose_attempts
-from lra.record.scores import Z95
 from lra.report.data import Data
 from lra.report.names import run_anchor
 from lra.report.published import PublishedRow, published_rows, repeated_row
 from lra.report.scores import Entry
 from lra.report.tables.table import Column, Table, text_column
 from lra.runtime.tables import rounded
+from lra.statistics import Z95
 from tasks.base import BENCHMARK
 
 _CAPTION = (

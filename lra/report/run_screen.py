@@ -12,11 +12,12 @@ from common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
 from lra.record.schema import is_shipped, select_sections, warn_of_packs
-from lra.record.scores import unit_of, wilson_interval
+from lra.record.scores import unit_of
 from lra.report.published import describe_published
 from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
 from lra.runtime.tables import rounded
+from lra.statistics import wilson_interval
 
 NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""

@@ -11,15 +11,14 @@ from typing import Any, TypeVar
 
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, choose_attempts
-from lra.record.scores import PositionScores, TestedRecord, unit_of, wilson_interval
+from lra.record.scores import PositionScores, TestedRecord, unit_of
 from lra.report.names import run_anchor
 from lra.runtime.tables import MISSING, rounded
+from lra.statistics import Interval, wilson_interval
 from tasks.base import BENCHMARK
 
 AT_CHANCE = "at chance"
 """Remark on a number that is at chance."""
-BEST, TIED = "best", "tied"
-"""Marks of numbers, see `mark_best`."""
 FIVE = BENCHMARK[:-1]
 """The tasks of the average without Path-X."""
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
@@ -27,8 +26,6 @@ AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
 
 Result = RunRecord | EvaluationRecord
 """The result of a run, or of its model's evaluation on other data."""
-Interval = tuple[float, float]
-"""Lower and upper end."""
 IsOwn = Callable[[Any], bool]
 """Says whether a record is the user's own, rather than a shipped one."""
 Item = TypeVar("Item")
@@ -41,20 +38,6 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
-
-
-def mark_best(values: Sequence[float | None], margin: float | None) -> dict[int, str]:
-    """Mark the number that leads by more than chance can explain, or all that may be the best.
-
-    Args:
-        values: two numbers or more, the higher the better; None has no rank.
-        margin: largest difference that chance can explain. None: not known, so nothing is marked.
-    """
-    known = {i: value for i, value in enumerate(values) if value is not None}
-    if len(known) < 2 or margin is None:  # noqa: PLR2004
-        return {}
-    close = [i for i, value in known.items() if value >= max(known.values()) - margin]
-    return dict.fromkeys(close, BEST if len(close) == 1 else TIED)
 
 
 @dataclass(frozen=True)
@@ -279,19 +262,3 @@ def half_interval(entries: Iterable[Entry]) -> float | None:
     values, totals = zip(*known, strict=True)
     low, high = wilson_interval(statistics.median(values) / 100, min(totals))
     return (high - low) / 2
-
-
-def average_interval(
-    values: Sequence[float], intervals: Sequence[Interval | None]
-) -> Interval | None:
-    """Return the interval of an average over tasks, whose errors are independent; None if any
-    number has no interval.
-    """
-    known = [interval for interval in intervals if interval is not None]
-    if not known or len(known) < len(values):
-        return None
-    if len(known) == 1:
-        return known[0]
-    half = math.hypot(*((high - low) / 2 for low, high in known)) / len(values)
-    mean = statistics.mean(values)
-    return mean - half, mean + half

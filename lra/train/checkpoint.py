@@ -21,7 +21,7 @@ from common.untrusted import explain_errors, open_regular, read_regular
 from lra.record.run import PretrainingRecord
 from lra.record.schema import Count, RowLabel, fault_of
 from lra.train.run_record import SessionState
-from lra.train.trainer import TrainerState
+from lra.train.state import TrainerState
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +33,9 @@ KEPT = 2
 """Number of checkpoints that are kept, so that a damaged one has a predecessor."""
 DAMAGED = ".damaged"
 """End of the names of checkpoints that could not be loaded."""
-VERSION = 4
+VERSION = 5
 """Version of the content of a checkpoint; no other one is loaded."""
-LAST_COMMITS = {3: "ef19c7a3"}
+LAST_COMMITS = {3: "ef19c7a3", 4: "40fe0e88"}
 """By an earlier version, the last commit that loads it."""
 NEW_RUN = "use --resume never to start a new run"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from common.progress import is_live
+from lra.goals.scorer import Output, Score, Scorer
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.train.gradient import autocast_of
-from lra.train.scores import Output, Score, keep_output, score_outputs
 from models.layers.kernel_cache import cache_kernels
-from tasks.base import Batch, Split, TaskInfo
+from tasks.base import Batch, Split
 from tasks.batch import evaluation_batches
 
 logger = logging.getLogger(__name__)
@@ -67,17 +67,38 @@ class Evaluator:
         finally:
             self.model.train(was_training)
 
-    def score(self, split: Split, info: TaskInfo) -> Score:
-        """Score the model on a split of a task; each process gets the whole score.
+    def score(self, split: Split, scorer: Scorer) -> Score:
+        """Score the model on a split; each process gets the whole score.
 
         A warning says for how many targets the logits are not finite.
         """
         outputs: list[Output] = []
-        self.compute_logits(split, lambda *of_batch: outputs.append(keep_output(info, *of_batch)))
-        score = score_outputs(outputs, split, info, self.group)
+
+        def receive(places: np.ndarray, logits: Tensor, batch: Batch) -> None:
+            lengths = batch.lengths.sum(dim=1).numpy()
+            kept = scorer.keep(logits, batch)
+            outputs.append(Output(places, lengths, batch.label_counts.numpy(), kept))
+
+        self.compute_logits(split, receive)
+        score = scorer.score(_read(outputs), split, self._add)
         if score.non_finite:
+            what = "positions" if scorer.goal.of_positions else "examples"
             logger.warning(
-                f"{self.title}: the logits of {score.non_finite:,} of {score.total:,} "
-                f"{info.targets}s are not finite; they count as wrong"
+                f"{self.title}: the logits of {score.non_finite:,} of {score.total:,} {what} are "
+                f"not finite; they count as wrong"
             )
         return score
+
+    def _add(self, numbers: np.ndarray) -> np.ndarray:
+        return self.group.all_reduce_sum(torch.from_numpy(numbers)).numpy()
+
+
+def _read(outputs: Sequence[Output]) -> list[Output]:
+    """Copy outputs to the CPU, together, because each copy waits for a GPU."""
+    columns: list[Sequence[Tensor]] = []
+    for tensors in zip(*(one.kept for one in outputs), strict=True):
+        columns.append(torch.cat(tensors).cpu().split([len(tensor) for tensor in tensors]))
+    return [
+        one._replace(kept=kept)
+        for one, kept in zip(outputs, zip(*columns, strict=True), strict=True)
+    ]

@@ -9,7 +9,6 @@ from common.tensors import send
 from lra.classifier.classifier import Classifier
 from lra.classifier.layouts import Layout
 from lra.classifier.packing import FixedPacking, pack
-from tasks.base import NOT_SCORED
 from tasks.batch import Batch
 
 
@@ -26,7 +25,7 @@ class FixedPart:
     def __init__(
         self, model: Classifier, part: Batch, layout: Layout, most_targets: int | None
     ) -> None:
-        self.embedding = model.embedding
+        self.embedding, self.goal = model.embedding, model.goal
         lengths, device = self._lengths_of(part), part.inputs.device
         self.packing = (
             pack(lengths, device) if layout.is_full else FixedPacking(lengths, device, layout)
@@ -36,7 +35,7 @@ class FixedPart:
         labels = len(part.labels)
         if part.scored is not None:
             labels = most_targets or labels
-        elif labels == len(part.inputs):  # each position has one
+        elif self.goal.of_positions:
             labels = positions
         self.labels = part.labels.new_zeros(labels, *part.labels.shape[1:])
         self.scored = None if part.scored is None else part.scored.new_zeros(labels)
@@ -47,7 +46,7 @@ class FixedPart:
         if isinstance(self.packing, FixedPacking):
             self.packing.refill(self._lengths_of(part))
         if len(part.labels) < len(self.labels):
-            self.labels.fill_(torch.nan if self.labels.is_floating_point() else NOT_SCORED)
+            self.labels.fill_(self.goal.unscored)
         self.labels[: len(part.labels)].copy_(part.labels)
         if self.scored is not None and part.scored is not None:
             self.scored[: len(part.scored)].copy_(part.scored)

@@ -7,10 +7,10 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
+from lra.goals.scorer import Scorer
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
     is_out_of_memory,
@@ -19,7 +19,7 @@ from lra.runtime.environment import (
     restore_random_state,
 )
 from lra.train.fixed_batch import FixedBatch, FixedPart
-from tasks.base import NOT_SCORED, Batch, TaskInfo
+from tasks.base import Batch
 
 logger = logging.getLogger(__name__)
 
@@ -29,110 +29,73 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
-def is_scored(labels: Tensor) -> Tensor:
-    """Return which rows of labels are targets.
-
-    Args:
-        labels: (rows,) classes, NOT_SCORED where there is no target; or (rows, channels) real
-            numbers, NaN where there is no target.
-    Returns: (rows,) bool.
-    """
-    if labels.is_floating_point():
-        return ~labels[:, 0].isnan()
-    return labels != NOT_SCORED
-
-
-def compute_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the loss of each row: cross-entropy in nats, or mean absolute error of real numbers.
-
-    Args:
-        logits: (rows, classes), or (rows, channels) for real numbers.
-        labels: see `is_scored`.
-    Returns: losses (rows,) float32, 0 where there is no target; and whether the predicted class is
-        right, (rows,) bool.
-    """
-    logits = logits.float()
-    if labels.is_floating_point():
-        scored = is_scored(labels)
-        errors = (logits - labels.masked_fill(~scored[:, None], 0)).abs().mean(dim=1)
-        return errors.masked_fill(~scored, 0), torch.zeros_like(scored)
-    losses = functional.cross_entropy(logits, labels, reduction="none", ignore_index=NOT_SCORED)
-    return losses, logits.argmax(dim=-1) == labels
-
-
 class Gradient:
     """Computes the gradients of a model, in micro-batches, each process a part of every batch."""
 
     def __init__(
-        self, model: Classifier, config: RunConfig, info: TaskInfo, group: ProcessGroup
+        self, model: Classifier, config: RunConfig, scorer: Scorer, group: ProcessGroup
     ) -> None:
         self.model = model
+        self.scorer = scorer
         self.parameters = list(model.parameters())
+        self.device = self.parameters[0].device
         self.parallel = group.parallel(model, has_plug_in="mixer" in config.plug_ins)
         self.train_config = config.train
-        self.targets = info.targets
         self.group = group
         self.micro_batch = config.train.micro_batch or config.train.batch_size
         """Examples per forward pass."""
 
-    def compute(
-        self, batch: Batch | FixedBatch, examples: int | None, targets: int | None
-    ) -> tuple[Tensor, int]:
+    def count_targets(self, batch: Batch, examples: int) -> int:
+        """Count the targets of a whole batch.
+
+        Args:
+            batch: this process's examples of it.
+            examples: in the whole batch.
+        """
+        if not self.scorer.goal.of_positions:
+            return examples
+        parts = self.group.local_passes(examples, self.micro_batch)
+        counts = [weight * batch.target_counts[a:b].sum().item() for a, b, weight in parts]
+        return round(self.group.sums_of([sum(counts)])[0])
+
+    def compute(self, batch: Batch | FixedBatch, examples: int, targets: int | Tensor) -> Tensor:
         """Compute the clipped gradient of a batch; see `backward`.
 
-        Returns: (3,) this process's part of the loss and of the right predictions, and the norm;
-            and how many targets the whole batch has.
+        Returns: (3,) this process's part of the loss and of the right predictions, and the norm.
         """
         for parameter in self.parameters:
             parameter.grad = None
-        sums, targets = self.backward(batch, examples, targets)
+        sums = self.backward(batch, examples, targets)
         norm = torch.nn.utils.clip_grad_norm_(
             self.parameters, self.train_config.clip_norm or math.inf
         )
-        return torch.stack([*sums, norm]), targets
+        return torch.stack([*sums, norm])
 
-    def backward(
-        self,
-        batch: Batch | FixedBatch,
-        examples: int | None = None,
-        targets: int | None = None,
-    ) -> tuple[Tensor, int]:
+    def backward(self, batch: Batch | FixedBatch, examples: int, targets: int | Tensor) -> Tensor:
         """Accumulate the gradient of the mean loss over a batch's targets, in micro-batches.
 
         Args:
             batch: this process's examples of it.
-            examples: in the whole batch; None: as many as in `batch`.
-            targets: in the whole batch; None: they are counted, which waits for a GPU, unless the
-                batch has their number on it.
+            examples: in the whole batch.
+            targets: in the whole batch, at least 1; a tensor () where it is on the device.
         Returns: (2,) float32 on the device, this process's part of the loss and of the number of
-            right predictions; and how many targets the whole batch has, 0 if only the device knows.
-            Without any the loss is 0.
+            right predictions. Without any target the loss is 0.
         """
-        examples, device = examples or len(batch), self.parameters[0].device
-        sums = torch.zeros(2, device=device)
+        sums = torch.zeros(2, device=self.device)
         passes = list(self.group.local_passes(examples, self.micro_batch))
-        parts = [batch.rows(start, stop) for start, stop, _ in passes]
-        weights = [weight for *_, weight in passes]
-        if self.targets == "example":
-            targets = examples
-        elif isinstance(batch, FixedBatch):
-            targets = 0
-        elif targets is None:
-            counts = [int(is_scored(part.labels).sum()) for part in parts]
-            own = sum(weight * count for weight, count in zip(weights, counts, strict=True))
-            targets = round(self.group.sums_of([own])[0])
-        divisor = batch.targets if isinstance(batch, FixedBatch) else max(1, targets)
-        for part, weight in zip(parts, weights, strict=True):
-            with self.group.gradients_synchronized(self.parallel, part is parts[-1]):
-                with autocast_of(self.train_config.precision, device):
+        for number, (start, stop, weight) in enumerate(passes, start=1):
+            part = batch.rows(start, stop)
+            is_last = number == len(passes)
+            with self.group.gradients_synchronized(self.parallel, is_last):
+                with autocast_of(self.train_config.precision, self.device):
                     logits = self._compute_logits(part)
-                losses, is_right = compute_losses(logits, part.labels)
-                loss = losses.sum() * weight / divisor
+                losses, is_right = self.scorer.losses(logits, part.labels)
+                loss = losses.sum() * weight / targets
                 # Gradients are averaged over processes, so their sum needs this factor.
                 (loss * self.group.world_size).backward()
             sums[0] += loss.detach()
             sums[1] += weight * is_right.sum()
-        return sums, targets
+        return sums
 
     def _compute_logits(self, part: Batch | FixedPart) -> Tensor:
         if isinstance(part, FixedPart):
@@ -141,11 +104,11 @@ class Gradient:
 
     def fit_memory(self, batch: Batch) -> None:
         """Let blocks be computed again in the backward pass if a batch does not fit otherwise."""
-        device = batch.labels.device
+        device = self.device
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
         drawn = random_state(device)
         try:
-            self.backward(batch)
+            self.backward(batch, len(batch), max(1, self.count_targets(batch, len(batch))))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise

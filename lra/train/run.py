@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import textwrap
 import time
@@ -20,6 +19,7 @@ from common.progress import Progress
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
+from lra.goals.scorer import Score
 from lra.record.run import PretrainingRecord, RunRecord
 from lra.record.schema import Status, fault_of
 from lra.record.scores import describe_data
@@ -36,7 +36,6 @@ from lra.train.internals import Internals
 from lra.train.metrics import Diverged
 from lra.train.run_folder import RunFolder, choose_folder, require_packages
 from lra.train.run_record import Session, summarize_pretraining
-from lra.train.scores import Score
 from lra.train.self_pretraining import choose_phase, transfer_weights
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Trainer
@@ -71,8 +70,6 @@ class Run:
     pretrained: PretrainingRecord | None = field(init=False)
     """Result of a pretraining that is over."""
     is_pretraining: bool = field(init=False)
-    has_accuracy: bool = field(init=False)
-    """Whether predictions can be right: not if a pretraining predicts real numbers."""
     steps_before: int = field(init=False)
     """Steps of the phases before the present one."""
     trainer: Trainer = field(init=False)
@@ -170,7 +167,6 @@ class Run:
         """Build the trainer of the pretraining, or of what follows it."""
         self.pretrained = pretrained
         self.is_pretraining = self.config.is_pretrained and pretrained is None
-        self.has_accuracy = not self.is_pretraining or self.info.vocab_size is not None
         self.steps_before = pretrained.steps if pretrained else 0
         config, info, dataset = choose_phase(self.config, self.info, self.dataset, pretrained)
         self.trainer = Trainer(
@@ -214,7 +210,7 @@ class Run:
                 f"out of memory on {self.device} at {size} examples per forward pass; try --set "
                 f"train.micro_batch={max(1, size // 2)}, which keeps the batch size"
                 + ", but not what a batch norm averages over"
-                * self.trainer.has_batch_norm
+                * self.trainer.model.has_batch_norm
             )
             logger.info(message)
             return self._finish("oom", message)
@@ -224,15 +220,16 @@ class Run:
         trainer = self.trainer
         kind = "pretraining steps" if self.is_pretraining else "steps"
         steps = f"{self.total_steps:,} {kind}, " if trainer.length.limit is None else ""
-        logger.info(f"{steps}{trainer.num_parameters:,} parameters")
+        logger.info(f"{steps}{trainer.model.num_parameters:,} parameters")
         here, seconds = self.session.hardware, trainer.metrics.seconds
         _, time_left = estimate_time(self.config, here, self.stop, self.step, seconds)
         logger.info(f"estimated time: {time_left}")
         warnings = list_warnings(trainer.train_config, trainer.total_steps)
-        if trainer.has_batch_norm and trainer.gradient.micro_batch < trainer.full_batch:
+        full = trainer.order.full_batch
+        if trainer.model.has_batch_norm and trainer.gradient.micro_batch < full:
             warnings.append(
                 f"train.micro_batch={trainer.gradient.micro_batch} changes results, because a "
-                f"batch norm averages over each part of a batch, not over all {trainer.full_batch} "
+                f"batch norm averages over each part of a batch, not over all {full} "
                 f"examples; with another norm it does not"
             )
         for text in filter(None, [*warnings, describe_busy_cores(self.device)]):
@@ -258,7 +255,7 @@ class Run:
                 if is_logged or is_last or trainer.metrics.read_is_due():
                     trainer.read()
                     means = trainer.metrics.means()
-                    accuracy = means["accuracy"] if self.has_accuracy else None
+                    accuracy = means["accuracy"] if trainer.scorer.has_accuracy else None
                     progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
                     if is_logged:
                         self._log(means)
@@ -289,17 +286,10 @@ class Run:
         if self.group.world_size > 1:
             self._checkpoint()  # torchrun gives 30 seconds to end, and no signal ends this earlier
         score = self.trainer.validate(self._check_signal)
-        facts = {"val_accuracy": score.accuracy, "val_loss": score.loss}
-        if score.non_finite:
-            facts["val_non_finite"] = score.non_finite
-        bits = ""
-        if self.info.targets == "position":
-            facts["val_bits"] = score.loss / math.log(2)
-            bits = f", {facts['val_bits']:.3f} bits per token"
-        self._log(facts)
-        accuracy = f"accuracy {score.accuracy:.2f} %, " if self.has_accuracy else ""
+        faulty = {"val_non_finite": score.non_finite} if score.non_finite else {}
+        self._log({**score.numbers, **faulty})
         of = "validation of the pretraining" if self.is_pretraining else "validation"
-        logger.info(f"step {self.step}: {of} {accuracy}loss {score.loss:.3f}{bits}")
+        logger.info(f"step {self.step}: {of} {score.text}")
         self._checkpoint()
 
     def _check_signal(self) -> None:
@@ -337,7 +327,7 @@ class Run:
     def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
         record = self._record(status, message, test)
         if self.group.is_main_process:
-            if test is not None and test.predictions is not None:
+            if test is not None and test.predictions:
                 self.folder.save_predictions(self.dataset.splits["test"], test.predictions)
             self.folder.require_held()
             record.save(self.folder.path)

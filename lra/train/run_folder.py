@@ -29,7 +29,7 @@ from common.untrusted import read_regular, read_text
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.train.checkpoint import DAMAGED, Identity, RunState, load_newest, save_checkpoint
-from tasks.base import OUTCOMES, Split
+from tasks.base import Split
 
 logger = logging.getLogger(__name__)
 
@@ -198,17 +198,13 @@ class RunFolder:
         with open_to_append(self._logs[log]) as file:
             file.write(json.dumps(line).encode() + b"\n")
 
-    def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
-        """Write a line for every example: label, prediction, length, and its metadata.
+    def save_predictions(self, split: Split, predictions: Mapping[str, np.ndarray]) -> None:
+        """Write a line for every example: what was predicted, its length, and its metadata.
 
         Args:
-            predictions: (examples,) classes; or (examples, 3), see `Score.predictions`, which are
-                written in place of label and prediction.
+            predictions: see `Score.predictions`.
         """
-        columns = {"label": split.labels, "prediction": predictions}
-        if predictions.ndim > 1:
-            columns = dict(zip(OUTCOMES, predictions.T, strict=True))
-        columns |= {"length": split.lengths, **split.metadata()}
+        columns = {**predictions, "length": split.lengths, **split.metadata()}
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(guard, columns))

@@ -12,6 +12,8 @@ from typing_extensions import TypedDict
 
 from lra.classifier.classifier import count_state
 from lra.config.schema import RunConfig
+from lra.goals.registry import scorer_of
+from lra.goals.scorer import Score
 from lra.record.run import PretrainingRecord
 from lra.record.schema import Amount, DataRecord, PrintableText, ShortText
 from lra.runtime.distributed import ProcessGroup
@@ -23,7 +25,6 @@ from lra.runtime.environment import (
     versions,
 )
 from lra.runtime.repository import code_digest, git_state
-from lra.train.scores import Score, compute_position_scores
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 
@@ -95,9 +96,7 @@ class Session:
         is_pretraining = config.is_pretrained and pretrained is None
         before = pretrained.steps if pretrained else 0
         best = None if is_pretraining else trainer.best
-        positions = None
-        if self.info.targets == "position":
-            positions = compute_position_scores(test, self.dataset, best and best["val_loss"])
+        numbers = best["numbers"] if best else {}
         state = dict(self.state_dict())
         return {
             **describe_settings(config),
@@ -110,18 +109,13 @@ class Session:
             "pretraining": summarize_pretraining(config, trainer) if is_pretraining else pretrained,
             "steps_per_second": trainer.metrics.steps_per_second,
             "flops_per_step": trainer.metrics.flops_per_step,
-            "params": trainer.num_parameters,
+            "params": trainer.model.num_parameters,
             "state_size": None if is_pretraining else count_state(trainer.model, length),
             "length": length,
             "micro_batch": trainer.gradient.micro_batch,
             "train_seconds": (pretrained.seconds if pretrained else 0.0) + trainer.metrics.seconds,
-            "test_accuracy": test and test.accuracy,
-            "test_correct": test and test.correct,
-            "test_total": test and test.total,
-            "test_non_finite": test and test.non_finite,
-            "tokens": test and test.tokens,
-            "positions": positions,
-            "val_accuracy": best and best["val_accuracy"],
+            **scorer_of(self.info).describe(test, self.dataset, numbers),
+            "val_accuracy": numbers.get("val_accuracy"),
             "selected_on": self.dataset.selected_on if best else None,
             "best_step": before + best["step"] if best else None,
             "baselines": dict(self.dataset.baselines),
@@ -161,7 +155,7 @@ def summarize_pretraining(config: RunConfig, trainer: Trainer) -> PretrainingRec
         epochs=trainer.step / trainer.order.batches_per_epoch,
         seconds=trainer.metrics.seconds,
         flops_per_step=trainer.metrics.flops_per_step,
-        val_loss=trainer.best and trainer.best["val_loss"],
+        val_loss=trainer.best and trainer.best["numbers"].get("val_loss"),
     )
 
 

@@ -16,6 +16,7 @@ from common.errors import DataError
 from common.options import Added
 from tasks.base import DataSeed, Dataset, Task, TaskInfo, majority
 from tasks.cache import Cache
+from tasks.goals import ExampleClass
 from tasks.image.cifar import (
     CHANNELS,
     INSIDE,
@@ -118,7 +119,7 @@ class Image(Task):
         self.scale = scale(MEAN_AND_DEVIATION[kind]) if pixels == "linear" else None
         self.info = TaskInfo(
             name=self.name,
-            num_classes=NUM_CLASSES,
+            goal=ExampleClass(NUM_CLASSES),
             max_length=POSITIONS,
             vocab_size=256 if self.scale is None else None,
             channels=None if self.scale is None else num_channels,

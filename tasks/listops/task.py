@@ -20,6 +20,7 @@ from common.untrusted import read_regular
 from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
 from tasks.cache import Cache, read_cache
 from tasks.generated import GeneratedTask
+from tasks.goals import ExampleClass
 from tasks.listops.files import (
     FILES,
     INSIDE,
@@ -128,7 +129,7 @@ class ListOps(GeneratedTask):
         self.end_token = END_ID if end_token else None
         self.info = TaskInfo(
             name=self.name,
-            num_classes=10,
+            goal=ExampleClass(10),
             max_length=sequence_length,
             vocab_size=VOCAB_SIZE + unknown_token,
         )

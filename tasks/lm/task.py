@@ -12,6 +12,7 @@ from pydantic import Field, PositiveInt
 from common.errors import DataError
 from tasks.base import SPLITS, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
+from tasks.goals import NextToken
 from tasks.lm.baselines import View, open_baselines
 from tasks.lm.corpora import (
     CORPORA,
@@ -24,7 +25,7 @@ from tasks.lm.corpora import (
     read_texts,
 )
 from tasks.lm.words import Bytes, Vocabulary, Words, check_utf8, first_words
-from tasks.next_token import NextToken, windows
+from tasks.next_token import TokenWindows, windows
 from tasks.preparation import Build, Preparation
 from tasks.sources.releases import ReleaseCache
 
@@ -92,10 +93,9 @@ class LanguageModelling(Task):
         self.held_out_once = self.known is not None and self.known.held_out_once
         self.info = TaskInfo(
             name=self.name,
-            num_classes=size,
+            goal=NextToken(size),
             max_length=sequence_length,
             vocab_size=size,
-            targets="position",
         )
 
     @classmethod
@@ -199,10 +199,12 @@ class LanguageModelling(Task):
         first = text[:1] if self.unit == "byte" else first_words(text, 1)
         return View(tokens[:count], text, len(text) - len(first))
 
-    def _split(self, name: str, view: View) -> NextToken:
+    def _split(self, name: str, view: View) -> TokenWindows:
         stride = None if name == "train" else self.stride
         starts, lengths, skipped = windows(len(view.tokens), self.info.max_length, stride)
-        return NextToken(view.tokens, starts, lengths, skipped=skipped, text_bytes=view.text_bytes)
+        return TokenWindows(
+            view.tokens, starts, lengths, skipped=skipped, text_bytes=view.text_bytes
+        )
 
     def check(self, cache: Cache, dataset: Dataset) -> list[str]:
         """See `Task.check`: every word, and that windows score each token once."""
@@ -215,7 +217,7 @@ class LanguageModelling(Task):
                     raise DataError(f"{dataset.folder}: the words of {name} are not its tokens")
             checks.append(f"the words of all splits are numbered as {len(vocabulary.words):,} are")
         for name, split in dataset.splits.items():
-            assert isinstance(split, NextToken)
+            assert isinstance(split, TokenWindows)
             scored = int((split.lengths - split.skipped).sum())
             if scored != len(self._view(cache, name).tokens) - 1:
                 raise DataError(f"{dataset.folder}: windows of {name} score {scored:,} tokens")

@@ -19,6 +19,7 @@ from common.options import Added
 from tasks.base import SPLITS, DataSeed, Dataset, Task, TaskInfo, accuracy_percent, majority
 from tasks.baselines import cross_fitted_trees
 from tasks.cache import Cache, read_cache
+from tasks.goals import ExampleClass
 from tasks.pathfinder.files import (
     IMAGES_INSIDE,
     OFFICIAL_COUNT,
@@ -94,7 +95,7 @@ class Pathfinder(Task):
         self.scale = scale([MIDDLE_GRAY]) if pixels == "linear" else None
         self.info = TaskInfo(
             name=self.name,
-            num_classes=2,
+            goal=ExampleClass(2),
             max_length=self.size**2,
             vocab_size=256 if self.scale is None else None,
             channels=None if self.scale is None else 1,

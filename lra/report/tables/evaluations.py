@@ -12,13 +12,13 @@ import numpy as np
 from lra.record.evaluation import EvaluationRecord, evaluation_order
 from lra.record.run import NO_PREDICTION
 from lra.record.run_files import Predictions
-from lra.record.scores import wilson_interval
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import slugify
 from lra.report.scores import ACCURACY, Entry, Measure, Result, group_by, measures_of, score
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Line, Table, fill_columns, number_entry, turn
+from lra.statistics import wilson_interval
 
 AS_TRAINED = "as trained"
 BINS = 8

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lra.report.scores import AT_CHANCE, BEST, TIED
+from lra.report.scores import AT_CHANCE
 from lra.report.tables.table import Column, Table
 from lra.report.tables.terminal import Notes, short_text
 from lra.runtime.tables import rounded
+from lra.statistics import BEST, TIED
 
 FIT = r"""% Needs \usepackage{booktabs,graphicx}. Made by `report.py --paper`.
 \ifdefined\fitbox\else\newsavebox{\fitbox}\fi

@@ -9,9 +9,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lra.report.scores import BEST, TIED, Entry, half_interval, mark_best
+from lra.report.scores import Entry, half_interval
 from lra.runtime.console import wrap_command
 from lra.runtime.tables import MISSING, markdown_table, rounded
+from lra.statistics import BEST, TIED, mark_best
 
 _MARKDOWN = {BEST: "**{}**", TIED: "<u>{}</u>"}
 _ACTIVE = re.compile(r"[<|]|[*\\]|!(?=\[)|\](?=[(\[:])")

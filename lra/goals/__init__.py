@@ -1,0 +1,1 @@
+"""What follows from what a task predicts: losses, scores, and what is kept of them."""

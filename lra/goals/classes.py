@@ -1,0 +1,58 @@
+"""A class for each example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lra.goals.scorer import (
+    Add,
+    Output,
+    Score,
+    Scorer,
+    classification_losses,
+)
+from lra.record.run import NO_PREDICTION
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.base import Batch, Split
+
+
+class ClassScorer(Scorer):
+    """Cross-entropy and accuracy of classes of examples."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Scorer.losses`."""
+        return classification_losses(logits, labels)
+
+    def keep(self, logits: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+        """See `Scorer.keep`: the losses and the predicted classes."""
+        loss, _ = self.losses(logits, batch.labels)
+        is_finite = logits.isfinite().all(dim=-1)
+        return loss, logits.argmax(dim=-1).where(is_finite, NO_PREDICTION)
+
+    def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
+        """See `Scorer.score`."""
+        own, own_loss = np.zeros(len(split), dtype=np.int64), 0.0
+        for one in outputs:
+            loss, predicted = one.kept
+            own[one.indices] = predicted.numpy() - NO_PREDICTION
+            own_loss += loss.sum().item()
+        predictions = add(own) + NO_PREDICTION
+        correct = int((predictions == split.labels).sum())
+        loss = float(add(np.array([own_loss]))[0]) / len(split)
+        accuracy = 100.0 * correct / len(split)
+        return Score(
+            total=len(split),
+            loss=loss,
+            non_finite=int((predictions == NO_PREDICTION).sum()),
+            merit=accuracy,
+            numbers={"val_accuracy": accuracy, "val_loss": loss},
+            text=f"accuracy {accuracy:.2f} %, loss {loss:.3f}",
+            result={"accuracy": accuracy, "correct": correct},
+            predictions={"label": split.labels, "prediction": predictions},
+        )
