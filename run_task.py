@@ -120,8 +120,8 @@ def run(options: argparse.Namespace, classifier: type[Classifier] | None = None)
         classifier: what is trained; None: the classifier of the suite.
     """
     choose_waiting()  # before torch is imported
-    from lra.record.schema import row_label
     from lra.runtime.environment import use_threads
+    from lra.schema import row_label
 
     if options.verbose:
         set_message_level(logging.DEBUG)

@@ -28,7 +28,6 @@ from lra.record.evaluation import (
 )
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord
-from lra.record.scores import unit_of
 from lra.runtime.cli import (
     Parser,
     absolute_path,
@@ -41,8 +40,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import describe_machine, use_threads
 from lra.runtime.repository import git_state
-from lra.runtime.tables import MISSING, plain_matrix, rounded
-from tasks.base import largest_class
+from lra.runtime.tables import MISSING, plain_matrix
 
 logger = logging.getLogger("lra.evaluate")
 
@@ -87,7 +85,7 @@ def _table(runs: Sequence[TrainedRun], width: int) -> list[str]:
         for measured, text in _scored(run).items():
             rows.append(
                 {"run": f"{run.mixer}/{run.run_id}"}
-                | ({} if run.positions is None else {"measured": measured})
+                | ({} if run.result.is_accuracy else {"measured": measured})
                 | {"as trained": text}
                 | {one.label: scored.get(one.label, {}).get(measured, MISSING) for one in columns}
             )
@@ -95,15 +93,8 @@ def _table(runs: Sequence[TrainedRun], width: int) -> list[str]:
 
 
 def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
-    """Write the accuracy in percent or, where positions are targets, bits and perplexity."""
-    scores = record.positions
-    if scores is None:
-        return {"accuracy": rounded(record.test_accuracy or 0.0, 2)}
-    numbers = {
-        f"bits per {unit_of(scores.text_bytes)}": scores.bits,
-        "perplexity": scores.perplexity,
-    }
-    return {name: MISSING if n is None else f"{n:.3f}" for name, n in numbers.items()}
+    """Write each measure of a result."""
+    return {one.name: one.text(one.of(record.result)) for one in record.result.measures}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -138,16 +129,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _report(found: EvaluationRecord, path: Path) -> None:
     """Log the score of an evaluation, beside those of trivial baselines."""
-    baselines = [f"{name} {rounded(accuracy, 2)} %" for name, accuracy in found.baselines.items()]
-    scores = ""
-    if found.positions is not None:
-        scores = f", {found.positions.text}"
-        baselines += [f"{name} {n:.3f} bits" for name, n in found.positions.baseline_bits.items()]
+    result = found.result
+    beneath = {n: (one, v) for one in result.measures for n, v in one.beneath(result).items()}
+    baselines = ", ".join(f"{name} {one.text(v)}" for name, (one, v) in beneath.items())
     loss = "not finite" if found.loss is None else f"{found.loss:.4g} nats"
     logger.info(
-        f"{found.mixer}, {found.label}: accuracy {rounded(found.test_accuracy, 2)} % of "
-        f"{found.test_total:,}, loss {loss}{scores} (trivial baselines: {', '.join(baselines)}); "
-        f"record: {path}"
+        f"{found.mixer}, {found.label}: {result.text} of {result.test_total:,} {result.targets}, "
+        f"loss {loss} ({baselines}); record: {path}"
     )
 
 
@@ -237,10 +225,8 @@ def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
         length=other.length,
         changes=other.values,
         trained_length=record.length,
-        **scorer.describe(score, dataset, {}),
+        result=scorer.describe(score, dataset, {}),
         loss=score.loss if math.isfinite(score.loss) else None,
-        baselines=dict(dataset.baselines),
-        largest_class=largest_class(test.labels),
         examples_per_second=score.total / seconds,
         **describe_machine(device),
         precision=evaluator.precision,

@@ -13,7 +13,6 @@ from common.errors import DataError, UserError
 from common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.request import Change, TaskRequest, parse_changes
-from lra.record.scores import describe_data
 from lra.runtime.cli import (
     ALL,
     OWN_CLASS,
@@ -99,7 +98,7 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
         logger.info(f"unofficial: {dataset.unofficial_because}")
     sizes = ", ".join(f"{split} {count:,}" for split, count in dataset.sizes.items())
     logger.info(f"examples: {sizes}; fingerprint {dataset.fingerprint[:16]}")
-    for line in describe_data(dataset):
+    for line in dataset.describe():
         logger.info(line)
     if options.verify:
         with explain_errors(f"the data cache {dataset.folder}"):

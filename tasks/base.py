@@ -29,9 +29,6 @@ DataSeed = Annotated[int, Field(ge=0, lt=2**63)]
 """Type of the option that seeds a generator or a random choice of data."""
 MOST_CLASSES = 1000
 """Most classes of examples that a task may have: tables and predictions are made for no more."""
-OUTCOMES = ("targets", "correct", "first_wrong")
-"""Columns of predictions.csv where positions have labels: how many, those predicted right, and the
-first position that was not, or -1."""
 LONGEST_WORD = 100
 """Most letters of a metadata field's name, and of its words."""
 
@@ -161,6 +158,22 @@ class Dataset:
         )
         known["fingerprint"] = canonical_hash([fingerprint, *view]) if view else fingerprint
         return cls(splits=splits, folder=cache.folder, **{**known, **facts})
+
+    def describe(self) -> list[str]:
+        """Write a line on each note, each trivial baseline and each bound."""
+        unit = f"bits per {'token' if self.splits['test'].text_bytes is None else 'byte'}"
+        lines: list[str] = []
+        if self.selected_on == "test":
+            lines.append("the best model is selected on the test set, which validates it")
+        lines += [f"{note}: {count:,}" for note, count in self.notes.items() if count]
+        for name, accuracy in self.baselines.items():
+            lines.append(f"trivial baseline, {name}: {accuracy:.2f} % of the test set")
+        for name, bits in self.baseline_bits.items():
+            lines.append(f"trivial baseline, {name}: {bits:.3f} {unit}")
+        lines += [
+            f"lower bound, {name}: {bits:.3f} {unit}" for name, bits in self.lowest_bits.items()
+        ]
+        return lines
 
     @property
     def sizes(self) -> dict[str, int]:

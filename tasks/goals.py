@@ -26,6 +26,8 @@ class Goal(abc.ABC):
     """What is predicted, as messages call it."""
     of_positions: ClassVar[bool] = False
     """Whether positions have targets, which a batch may lack, rather than examples."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Columns of predictions.csv; none if nothing is kept of each example."""
     unscored: ClassVar[float] = NOT_SCORED
     """Label where there is no target."""
 
@@ -46,6 +48,7 @@ class ExampleClass(Goal):
     """A class for each example: labels are (examples,) whole numbers."""
 
     what = "classes of examples"
+    columns = ("label", "prediction")
 
 
 class PositionLabels(Goal):
@@ -53,6 +56,8 @@ class PositionLabels(Goal):
 
     what = "labels of positions"
     of_positions = True
+    columns = ("targets", "correct", "first_wrong")
+    """How many labels, those predicted right, and the first position that was not, or -1."""
 
 
 class NextToken(Goal):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import DataError, format_value
-from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
+from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
 from tasks.goals import NOT_SCORED, ExampleClass, Goal, PositionLabels
 from tasks.splits import LabelledTokens, PackedSequences, Sequences
 
@@ -61,12 +61,11 @@ def pack_examples(returned: object, *, reals: bool = False) -> PackedSequences:
         labels = _pack_position_labels(answers, arrays, towers)
     else:
         labels = _pack_labels(answers, "its labels", 0)
-    reserved = OUTCOMES if goal is PositionLabels else ("label", "prediction")
     return build_split(
         np.concatenate(arrays),
         np.array([len(array) for array in arrays]),
         labels,
-        _pack_metadata(returned[2], len(answers), reserved) if len(returned) > 2 else {},  # noqa: PLR2004
+        _pack_metadata(returned[2], len(answers), goal.columns) if len(returned) > 2 else {},  # noqa: PLR2004
         towers=towers,
         goal=goal,
     )

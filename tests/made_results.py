@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lra.config.request import parse_changes
-from lra.goals.next_token import bin_range, perplexity_of
+from lra.goals.next_token import NextTokenResult, PositionLoss, bin_range, perplexity_of
 from lra.record.benchmark import BenchRecord
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, folder_of
-from lra.record.scores import PositionLoss, PositionScores
 
 VALUES = {
     "run_id": "abc-s0", "task": "listops", "mixer": "tnn", "preset": "paper",
@@ -50,7 +49,8 @@ SMALL_TEST = 400
 def record(**changes: object) -> RunRecord:
     """Make a record whose count of right answers fits its accuracy.
 
-    The field `overrides` has changed settings as `--set` takes them.
+    The field `overrides` has changed settings as `--set` takes them. Results are given as in
+    schema 2, by the side of other fields.
     """
     values: dict[str, Any] = {**VALUES, **changes}
     given = {one.name: one.value for one in parse_changes(values.pop("overrides"))}
@@ -60,7 +60,7 @@ def record(**changes: object) -> RunRecord:
         values |= NOT_DONE
     elif "test_correct" not in changes:
         values["test_correct"] = round(values["test_accuracy"] * values["test_total"] / 100)
-    return RunRecord.model_validate(values)
+    return RunRecord.model_validate({"schema_version": 2, **values})
 
 
 NEXT_TOKENS = {
@@ -71,7 +71,7 @@ NEXT_TOKENS = {
 """Fields of a record whose targets are the bytes of a text."""
 
 
-def scores(bits: float, *, length: int = 512, **changes: object) -> PositionScores:
+def scores(bits: float, *, length: int = 512, **changes: object) -> dict[str, Any]:
     """Make what a model needs that is worse at the first positions of its windows.
 
     Args:
@@ -90,7 +90,7 @@ def scores(bits: float, *, length: int = 512, **changes: object) -> PositionScor
         "perplexity": perplexity_of(loss), "text_bytes": 1000,
         "baseline_bits": {"order-0": 4.62, "xz": 1.86}, "by_position": by_position,
     }  # fmt: skip
-    return PositionScores.model_validate({**values, **changes})
+    return {**values, **changes}
 
 
 def next_token_run(bits: float, **changes: object) -> RunRecord:
@@ -100,13 +100,15 @@ def next_token_run(bits: float, **changes: object) -> RunRecord:
 
 def save_evaluation(results: Path, run: RunRecord, length: int, bits: float) -> None:
     """Write what a model needs in windows of another length."""
+    result = NextTokenResult(
+        test_accuracy=50.0, test_correct=500, test_total=1000,
+        baselines={"majority class": 17.0}, largest_class=17.0, **scores(bits, length=length),
+    )  # fmt: skip
     EvaluationRecord(
-        run_id=run.run_id, task=run.task, mixer=run.mixer, seed=run.seed,
+        run_id=run.run_id, task=run.task, mixer=run.mixer, seed=run.seed, result=result,
         config_hash=run.config_hash, length=length, changes={}, trained_length=run.length,
-        test_accuracy=50.0, test_correct=500, test_total=1000, loss=bits * math.log(2),
-        baselines={"majority class": 17.0}, largest_class=17.0, examples_per_second=9.0,
-        positions=scores(bits, length=length), device="CPU", precision="fp32", versions={}, git={},
-        data=run.data.model_copy(update={"fingerprint": f"{length:064}"}),
+        loss=bits * math.log(2), examples_per_second=9.0, device="CPU", precision="fp32",
+        versions={}, git={}, data=run.data.model_copy(update={"fingerprint": f"{length:064}"}),
     ).save(folder_of(results, run))  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def timeless_metrics(folder: Path) -> list[dict]:
     return [{k: v for k, v in line.items() if k not in timed} for line in lines]
 
 
-RESULT = ("test_correct", "test_total", "val_accuracy", "best_step", "steps", "params", "data")
+RESULT = ("result", "best_step", "steps", "params", "data")
 
 
 def assert_same_run(a: Path, b: Path) -> None:

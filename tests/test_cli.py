@@ -59,16 +59,18 @@ def test_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (record.status, record.task, record.mixer) == ("done", "listops", mixer)
     assert (record.protocol, record.preset, record.seed) == (protocol, "quick", 3)
     assert record.steps == record.total_steps == 20
-    assert record.test_total == 50
-    assert record.test_correct is not None
-    assert record.test_accuracy == pytest.approx(100 * record.test_correct / 50)
+    assert record.result.test_total == 50
+    assert record.result.test_correct is not None
+    assert record.test_accuracy == pytest.approx(100 * record.result.test_correct / 50)
     assert record.data.sizes == {"train": 200, "val": 40, "test": 50}
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20]
     with (folder / "predictions.csv").open() as file:
         predictions = list(csv.DictReader(file))
     assert len(predictions) == 50
-    assert sum(row["label"] == row["prediction"] for row in predictions) == record.test_correct
+    assert (
+        sum(row["label"] == row["prediction"] for row in predictions) == record.result.test_correct
+    )
     assert report.main(["--results-dir", str(tmp_path / "results")]) == 0
     assert f"{mixer} (" in capsys.readouterr().out
     names = {path.name for path in (tmp_path / "results" / "report").iterdir()}

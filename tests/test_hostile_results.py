@@ -105,7 +105,8 @@ def test_predictions(place: Place, done: Path, name: str) -> None:
     content, fault = PREDICTIONS[name]
     (run / "predictions.csv").write_bytes(content)
     data = Data(place.folder / "results")
-    record = data.records[0].model_copy(update={"test_correct": 0})
+    result = data.records[0].result.model_copy(update={"test_correct": 0})
+    record = data.records[0].model_copy(update={"result": result})
     assert data.predictions(record) is None
     assert len(data.faults) == 1
     assert fault in data.faults[0]

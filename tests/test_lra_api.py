@@ -48,7 +48,7 @@ def test_predictions_are_those_of_the_run(run: lra.TrainedRun) -> None:
     assert found.dtype == np.int64
     assert np.array_equal(found, expected)
     right = int((found == run.dataset.splits["test"].labels).sum())
-    assert right == run.record.test_correct
+    assert right == run.record.result.test_correct
     some = [7, 3, 3, 49]
     assert np.array_equal(run.predict("test", some), expected[some])
     assert np.array_equal(run.predict(indices=np.array(some)), expected[some])
@@ -112,7 +112,7 @@ def test_what_cannot_be_loaded_says_why(made: Path, tmp_path: Path) -> None:
     with pytest.raises(lra.UserError, match=rf"no such code here .*{run.folder}/mixer.py"):
         lra.load(run.folder)
     path.write_text("{}")
-    with pytest.raises(lra.UserError, match="not a record of schema 2"):
+    with pytest.raises(lra.UserError, match="not a record of schema 3"):
         lra.load(run.folder)
 
 

@@ -49,7 +49,7 @@ def test_a_run_counts_what_it_could_not_predict(
     assert "the logits of 50 of 50 test examples are not finite" in told.out
     (folder,) = tmp_path.glob("results/runs/*/*/*")
     found = load_record(folder / "result.json")
-    assert (found.test_correct, found.test_non_finite) == (0, 50)
+    assert (found.result.test_correct, found.result.test_non_finite) == (0, 50)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     counts = {ln["step"]: ln.get("val_non_finite") for ln in lines if "val_accuracy" in ln}
     assert counts == {10: None, 20: 40}
@@ -87,4 +87,4 @@ def test_positions_are_counted_and_nan_is_never_right() -> None:
         model=Half(), batch_size=1, device=torch.device("cpu"), precision="fp32", title="test"
     )
     score = evaluator.score(Windows(), scorer_of(info))  # pyright: ignore
-    assert (score.total, score.non_finite, score.result["correct"]) == (8, 4, 4)
+    assert (score.total, score.non_finite, score.result["test_correct"]) == (8, 4, 4)

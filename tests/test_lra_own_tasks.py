@@ -66,7 +66,7 @@ def test_through_the_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--run", str(runs[0]), "--device", "cpu"]
     assert evaluate([*asked, "--lengths", "40", "--vary", "task.test=30"]) == 0
     (found,) = evaluations_of(runs[0])[0]
-    assert (found.label, found.test_total) == ("40 positions, test=30", 30)
+    assert (found.label, found.result.test_total) == ("40 positions, test=30", 30)
     measured = ["--lengths", "40", "--vary", "task.test=30"]
     assert evaluate([*asked, *measured, "--examples", "9"]) == 2, "measured on other examples"
     assert evaluate([*asked, "--lengths", "40", "--examples", "9"]) == 2

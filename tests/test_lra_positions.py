@@ -16,6 +16,7 @@ from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.evaluate import main as evaluate_main
+from lra.goals.next_token import NextTokenResult
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
 from lra.train.trainer import Trainer
@@ -145,7 +146,7 @@ def test_a_score_adds_up(corpus: Path, dataset: Dataset) -> None:
                 by_place.setdefault(place, []).append(losses[-1])
     assert not score.predictions
     by_position = score.result["by_position"]
-    assert (score.total, score.result["correct"]) == (len(losses), right)
+    assert (score.total, score.result["test_correct"]) == (len(losses), right)
     assert len(losses) == len(split.labels)
     assert score.loss == pytest.approx(np.mean(losses), rel=1e-5)
     assert [(one.first, one.last) for one in by_position] == [
@@ -177,14 +178,14 @@ def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_record_holds_bits_and_perplexity(made: Path) -> None:
     record = load_record(made / "result.json")
-    found = record.positions
-    assert found is not None and found.loss is not None and found.val_loss is not None
-    assert record.test_total is not None
-    assert found.text_bytes == record.test_total
+    found = record.result
+    assert isinstance(found, NextTokenResult)
+    assert found.loss is not None and found.val_loss is not None
+    assert found.test_total is not None and found.text_bytes == found.test_total
     assert found.perplexity == pytest.approx(math.exp(found.loss))
     assert found.bits_per_byte == found.bits == pytest.approx(found.loss / math.log(2))
     assert found.baseline_bits.keys() == {"order-0", "xz"}
-    assert sum(one.targets for one in found.by_position) == record.test_total
+    assert sum(one.targets for one in found.by_position) == found.test_total
     assert found.val_loss < math.log(256)
     assert not (made / "predictions.csv").exists()
 
@@ -193,9 +194,8 @@ def test_other_lengths_score_the_same_text(made: Path) -> None:
     record = load_record(made / "result.json")
     short, long = evaluations_of(made)[0]
     assert [short.length, long.length] == [8, 64]
-    for one in (short, long):
-        assert one.positions is not None and one.test_total == record.test_total
-        assert one.positions.perplexity == pytest.approx(math.exp(one.loss or math.nan))
-    assert long.positions is not None and short.positions is not None
-    assert long.positions.by_position[-1].last == 63
-    assert short.positions.by_position[-1].last == 7
+    for one, last in ((short, 7), (long, 63)):
+        assert isinstance(one.result, NextTokenResult)
+        assert one.result.test_total == record.result.test_total
+        assert one.result.perplexity == pytest.approx(math.exp(one.loss or math.nan))
+        assert one.result.by_position[-1].last == last

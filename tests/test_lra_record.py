@@ -13,6 +13,7 @@ import pytest
 import lra
 from common.errors import UserError
 from common.spreadsheets import write_csv
+from lra.goals.result import Result
 from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
@@ -22,6 +23,7 @@ from lra.record.run import folder_of, load_record, read_runs
 from lra.report.data import Data
 from made_results import (
     bench_record,
+    next_token_run,
     record,
     save,
     save_all,
@@ -56,6 +58,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
+TESTED = {"goal": "class", "test_accuracy": 40.0, "test_correct": 800, "test_total": 2000}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -63,8 +68,10 @@ def contents(folder: Path) -> dict[Path, bytes]:
         {"extra": 1},
         {"schema_version": 1},
         {"peak_memory_mib": float("inf")},
-        {"test_accuracy": 41.0},
-        {"test_non_finite": 1201},
+        {"result": {"goal": "votes"}},
+        {"result": TESTED | {"test_accuracy": 41.0}},
+        {"result": TESTED | {"test_non_finite": 1201}},
+        {"result": TESTED | {"test_correct": None}},
         {"status": "stopped"},
         {"changed": ["train.lrr"]},
         {"run_id": "../../escaped"},
@@ -74,8 +81,20 @@ def contents(folder: Path) -> dict[Path, bytes]:
 def test_records_out_of_the_schema_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
     path = save(tmp_path, record())
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(UserError, match="not a record of schema 2"):
+    with pytest.raises(UserError, match="not a record of schema 3"):
         load_record(path)
+
+
+def test_records_of_schema_2_are_read(tmp_path: Path) -> None:
+    """Their results stood beside other fields, and told their goal by what was there."""
+    for number, run in enumerate((record(), next_token_run(1.5), record(status="stopped"))):
+        path = save(tmp_path / str(number), run)
+        now = json.loads(path.read_text())
+        result = now.pop("result")
+        shared = {name: result.pop(name) for name in Result.model_fields}
+        positions = result if result.pop("goal") == "next token" else None
+        path.write_text(json.dumps({**now, **shared, "positions": positions, "schema_version": 2}))
+        assert load_record(path) == run
 
 
 def test_damaged_and_misplaced_records_are_named_and_left_out(

@@ -13,6 +13,7 @@ from torch.nn import functional
 import run_task
 from common.errors import DataError
 from lra.config.schema import RunConfig
+from lra.goals.labels import LabelsResult
 from lra.record.run import load_record
 from lra.train.trainer import Trainer
 from requested import resolve
@@ -81,7 +82,10 @@ def test_a_score_is_that_of_a_loop_over_examples(own: str, dataset: Dataset) -> 
     trainer.train_step()
     split = dataset.splits["test"]
     score = trainer.score("test", lambda: None)
-    accuracy, outcomes = score.result["accuracy"], np.stack([*score.predictions.values()], axis=1)
+    accuracy, outcomes = (
+        score.result["test_accuracy"],
+        np.stack([*score.predictions.values()], axis=1),
+    )
     trainer.model.eval()
     by_segment: dict[str, list[tuple[int, int, bool]]] = {}
     losses: list[float] = []
@@ -101,9 +105,11 @@ def test_a_score_is_that_of_a_loop_over_examples(own: str, dataset: Dataset) -> 
     token = [100 * sum(r for _, r, _ in one) / sum(n for n, _, _ in one) for one in groups]
     whole = [100 * np.mean([all_right for *_, all_right in one]) for one in groups]
     assert accuracy == pytest.approx(np.mean(token)) and score.merit == accuracy
-    assert score.result["tokens"].sequence_accuracy == pytest.approx(np.mean(whole))
+    assert LabelsResult(segments=score.result["segments"]).sequence_accuracy == pytest.approx(
+        np.mean(whole)
+    )
     assert score.loss == pytest.approx(np.mean(losses), rel=1e-5)
-    assert (score.result["correct"], score.total) == tuple(outcomes.sum(axis=0)[[1, 0]])
+    assert (score.result["test_correct"], score.total) == tuple(outcomes.sum(axis=0)[[1, 0]])
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +125,13 @@ def run_folder(own: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_records_all_accuracies(run_folder: Path) -> None:
     record = load_record(run_folder / "result.json")
-    assert record.tokens is not None and record.test_accuracy == record.tokens.accuracy
-    assert record.test_examples == 60 < (record.test_total or 0)
-    assert {one.name for one in record.tokens.segments} == {"short", "long"}
+    assert isinstance(record.result, LabelsResult)
+    assert record.result.test_examples == 60 < (record.result.test_total or 0)
+    assert {one.name for one in record.result.segments} == {"short", "long"}
     with (run_folder / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert sum(int(row["targets"]) for row in rows) == record.test_total
-    assert sum(int(row["correct"]) for row in rows) == record.test_correct
+    assert sum(int(row["targets"]) for row in rows) == record.result.test_total
+    assert sum(int(row["correct"]) for row in rows) == record.result.test_correct
 
 
 def test_labels_that_fit_no_positions_are_refused(tmp_path: Path) -> None:

@@ -199,9 +199,9 @@ def test_scores_count_every_example_in_evaluation_mode(dataset: Dataset) -> None
         logits = trainer.model(batch.inputs, batch.lengths)
         correct += int(logits.argmax() == batch.labels[0])
         loss += functional.cross_entropy(logits, batch.labels).item() / len(split)
-    assert (score.result["correct"], score.total) == (correct, 50)
+    assert (score.result["test_correct"], score.total) == (correct, 50)
     assert score.loss == pytest.approx(loss, rel=1e-4)
-    assert score.result["accuracy"] == pytest.approx(100 * correct / 50)
+    assert score.result["test_accuracy"] == pytest.approx(100 * correct / 50)
 
 
 def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_a_lead_that_chance_can_explain_is_not_bold(
 def test_every_table_rounds_halves_up() -> None:
     (board,) = boards([record(test_accuracy=79.425, test_total=20_000)])
     assert rows_of(board)["tnn"]["listops"] == "79.43 (n=1)"
-    assert board.records[0].test_text == "79.43 %"
+    assert board.records[0].result.text == "79.43 %"
     assert number_entry(46.45, 1).text == "46.5"
 
 
@@ -123,7 +123,7 @@ def test_presets_protocols_and_next_tokens_never_mix() -> None:
     assert [(board.preset, board.protocol, len(board.records)) for board in found] == [
         ("paper", "s4", 2), ("paper", "lra", 1), ("quick", "s4", 1), *[("budget", "s4", 1)] * 2
     ]  # fmt: skip
-    assert [board.of_positions for board in found] == [False, False, False, True, True]
+    assert [board.is_of_accuracy for board in found] == [True, True, True, False, False]
     small = ["not with published ones" in accuracy_table(board).caption for board in found[:3]]
     assert small == [False, False, True]
 

@@ -60,10 +60,11 @@ def test_no_text_in_csv_is_a_formula(tmp_path: Path) -> None:
     split: Any = SimpleNamespace(
         labels=np.zeros(8, int), lengths=np.ones(8, int), metadata=lambda: {"=w": words}
     )
+    columns = {"label": split.labels, "prediction": split.labels}
     run = record(label="=1+1", device="@a", settings={"mixer.a": "-x", "mixer.b": "-1e-3"},
                  test_correct=8, test_total=8, test_accuracy=100.0)  # fmt: skip
     save(tmp_path, run)
-    RunFolder(folder_of(tmp_path, run)).save_predictions(split, split.labels)
+    RunFolder(folder_of(tmp_path, run)).save_predictions(split, columns)
     read = Data(tmp_path).predictions(run)
     assert read is not None and read.metadata["=w"].tolist() == words.tolist()
     assert report.main(["--results-dir", str(tmp_path), "--format", "csv"]) == 0

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lra.record.run import NO_PREDICTION, RunRecord, folder_of
-from lra.record.scores import SegmentScore, TokenScores
+from lra.goals.labels import SegmentScore
+from lra.goals.result import NO_PREDICTION
+from lra.record.run import RunRecord, folder_of
 from lra.report.charts import lines_of_table
 from lra.report.data import Data
 from lra.report.tables.evaluations import length_tables
@@ -71,7 +72,7 @@ def save_labelled(folder: Path, first_wrong: list[int], positions: int) -> Data:
     )  # fmt: skip
     run = record(
         task="groups", test_accuracy=score.token_accuracy, test_correct=score.correct,
-        test_total=score.targets, tokens=TokenScores(segments=[score]),
+        test_total=score.targets, tokens={"segments": [score]},
     )  # fmt: skip
     save(folder, run)
     lines = [f"16,{n},{wrong},{positions}" for n, wrong in zip(correct, first_wrong, strict=True)]

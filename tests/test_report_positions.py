@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lra.record.scores import PositionScores
 from lra.report.boards import Board, boards
 from lra.report.charts import lines_of_table
 from lra.report.data import Data
 from lra.report.tables.evaluations import evaluation_tables
-from lra.report.tables.results import position_table
+from lra.report.tables.results import measures_table
 from lra.report.tables.table import Table
 from made_results import next_token_run, record, save_all, save_evaluation, scores
 
@@ -29,7 +28,9 @@ def data(tmp_path: Path) -> Data:
         next_token_run(2.0),
         next_token_run(2.1, run_id="abc-s1", seed=1),
         next_token_run(2.5, mixer="s4", steps_per_second=5.0),
-        next_token_run(0.0, mixer="dss", status="stopped", positions=PositionScores(val_loss=1.0)),
+        next_token_run(
+            0.0, mixer="dss", status="stopped", positions={"val_loss": 1.0, "text_bytes": 1000}
+        ),
         record(preset="budget"),
     ]
     save_all(tmp_path, runs)
@@ -45,7 +46,7 @@ def board(data: Data) -> Board:
 
 
 def test_bits_come_first_and_are_not_marked(board: Board) -> None:
-    table = position_table(board)
+    table = measures_table(board)
     rows = rows_of(table)
     shown = ("bits per byte", "perplexity", "accuracy, %", "validation loss, nats", "minutes")
     assert {row: [rows[row][name] for name in shown] for row in table.methods} == {
@@ -64,7 +65,7 @@ def test_bits_are_shown_above_the_lowest_that_any_predictor_needs() -> None:
         lowest_bits={"entropy rate": 0.5, "ideal predictor": 1.0},
     )  # fmt: skip
     (board,) = boards([next_token_run(1.35, task="periodic", positions=found)])
-    rows = rows_of(position_table(board))
+    rows = rows_of(measures_table(board))
     assert rows["tnn"]["bits per token"] == "1.350 (n=1)"
     assert rows["tnn"]["above ideal predictor"] == "0.350"
     assert rows["tnn"]["above entropy rate"] == "0.850"

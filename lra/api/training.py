@@ -19,9 +19,9 @@ from lra.config.compose import compose_task
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, TaskRequest, list_changes
 from lra.config.schema import RunConfig
-from lra.record.schema import RowLabel
 from lra.runtime.console import absolute_path, display_messages, is_launched
 from lra.runtime.environment import choose_device, return_freed_memory, seed_everything
+from lra.schema import RowLabel
 from lra.train.run import Run
 from lra.train.stopping import StopRequest
 from tasks.base import Dataset, TaskInfo

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lra.goals.scorer import (
-    Add,
-    Output,
-    Score,
-    Scorer,
-    classification_losses,
-)
-from lra.record.run import NO_PREDICTION
+from lra.goals.result import NO_PREDICTION, Predictions, Result, take_whole_numbers
+from lra.goals.scorer import Add, Output, Score, Scorer, classification_losses
+from tasks.base import MOST_CLASSES
+from tasks.goals import ExampleClass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,8 +18,22 @@ if TYPE_CHECKING:
     from tasks.base import Batch, Split
 
 
+class ClassResult(Result):
+    """The accuracy of classes of examples."""
+
+    goal: Literal["class"] = "class"
+
+    def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
+        """See `Result.read_predictions`."""
+        labels, predicted = take_whole_numbers(columns, ExampleClass.columns, MOST_CLASSES)
+        self.check_counts(len(labels), int((labels == predicted).sum()))
+        return Predictions(labels, predicted, columns)
+
+
 class ClassScorer(Scorer):
     """Cross-entropy and accuracy of classes of examples."""
+
+    result = ClassResult
 
     def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """See `Scorer.losses`."""
@@ -53,6 +63,6 @@ class ClassScorer(Scorer):
             merit=accuracy,
             numbers={"val_accuracy": accuracy, "val_loss": loss},
             text=f"accuracy {accuracy:.2f} %, loss {loss:.3f}",
-            result={"accuracy": accuracy, "correct": correct},
-            predictions={"label": split.labels, "prediction": predictions},
+            result={"test_accuracy": accuracy, "test_correct": correct},
+            predictions=dict(zip(ExampleClass.columns, (split.labels, predictions), strict=True)),
         )

@@ -2,23 +2,96 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from pydantic import Field
 
+from lra.goals.result import Predictions, Result, take_whole_numbers
 from lra.goals.scorer import Add, Output, Score, Scorer, classification_losses, starts_of
-from lra.record.scores import SegmentScore, TokenScores
-from tasks.base import OUTCOMES
+from lra.runtime.tables import rounded
+from lra.schema import Count, PositiveCount, Record, ShortText
+from tasks.goals import PositionLabels
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.base import Batch, Dataset, Split
+    from tasks.base import Batch, Split
+
+
+LONGEST = 2**31
+"""Limit of the lengths of examples with labels of positions."""
+
+
+class SegmentScore(Record):
+    """The score of the examples with one value of the field "segment", or of a whole split."""
+
+    name: ShortText
+    """The value; empty for a whole split."""
+    examples: PositiveCount
+    correct_examples: Count
+    """Examples all of whose labels were predicted."""
+    targets: PositiveCount
+    """Positions that have a label."""
+    correct: Count
+
+    @property
+    def token_accuracy(self) -> float:
+        """Percent of the labels that were predicted."""
+        return 100.0 * self.correct / self.targets
+
+    @property
+    def sequence_accuracy(self) -> float:
+        """Percent of the examples all of whose labels were predicted."""
+        return 100.0 * self.correct_examples / self.examples
+
+
+class LabelsResult(Result):
+    """Token and sequence accuracy of labels of positions: means over the segments of a split."""
+
+    goal: Literal["labels"] = "labels"
+    segments: list[SegmentScore] = Field(default_factory=list)
+
+    prefix = "tokens."
+    targets = "positions"
+    counted = " labels"
+
+    def _expected_accuracy(self) -> float:
+        return statistics.mean(segment.token_accuracy for segment in self.segments)
+
+    @property
+    def sequence_accuracy(self) -> float | None:
+        """Percent of the examples all of whose labels were predicted, the mean over segments."""
+        found = [segment.sequence_accuracy for segment in self.segments]
+        return statistics.mean(found) if found else None
+
+    def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
+        """See `Result.read_predictions`."""
+        targets, correct, first_wrong = take_whole_numbers(columns, PositionLabels.columns, LONGEST)
+        (lengths,) = take_whole_numbers({**columns}, ("length",), LONGEST)
+        if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
+            raise ValueError("an example has more labels than positions, or than right ones")
+        self.check_counts(int(targets.sum()), int(correct.sum()))
+        return Predictions(targets, correct, columns, first_wrong)
+
+    def describe_more(self) -> list[str]:
+        """See `Result.describe_more`."""
+        if self.sequence_accuracy is None:
+            return []
+        return [f"all labels of a sequence right: {rounded(self.sequence_accuracy, 2)} %"]
+
+    @property
+    def test_examples(self) -> int | None:
+        """Number of examples, which are independent of each other, as their tokens are not."""
+        return sum(segment.examples for segment in self.segments) or None
 
 
 class LabelScorer(Scorer):
     """Cross-entropy of labels of positions, and their accuracy in the mean over segments."""
+
+    result = LabelsResult
 
     def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """See `Scorer.losses`."""
@@ -48,27 +121,21 @@ class LabelScorer(Scorer):
         outcomes[:, 2] -= 1
         total, correct, _ = outcomes.sum(axis=0).tolist()
         loss, non_finite = add(np.array([own_loss, own_non_finite])).tolist()
-        tokens = score_segments(outcomes, split.metadata())
+        segments = score_segments(outcomes, split.metadata())
+        accuracy = statistics.mean(segment.token_accuracy for segment in segments)
         return Score(
             total=total,
             loss=loss / total,
             non_finite=round(non_finite),
-            merit=tokens.accuracy,
-            numbers={"val_accuracy": tokens.accuracy, "val_loss": loss / total},
-            text=f"accuracy {tokens.accuracy:.2f} %, loss {loss / total:.3f}",
-            result={"accuracy": tokens.accuracy, "correct": correct, "tokens": tokens},
-            predictions=dict(zip(OUTCOMES, outcomes.T, strict=True)),
+            merit=accuracy,
+            numbers={"val_accuracy": accuracy, "val_loss": loss / total},
+            text=f"accuracy {accuracy:.2f} %, loss {loss / total:.3f}",
+            result={"test_accuracy": accuracy, "test_correct": correct, "segments": segments},
+            predictions=dict(zip(PositionLabels.columns, outcomes.T, strict=True)),
         )
 
-    def describe(
-        self, score: Score | None, dataset: Dataset, best: Mapping[str, float]
-    ) -> dict[str, Any]:
-        """See `Scorer.describe`."""
-        tokens = None if score is None else score.result["tokens"]
-        return {**super().describe(score, dataset, best), "tokens": tokens}
 
-
-def score_segments(outcomes: np.ndarray, metadata: Mapping[str, np.ndarray]) -> TokenScores:
+def score_segments(outcomes: np.ndarray, metadata: Mapping[str, np.ndarray]) -> list[SegmentScore]:
     """Score the examples of a split, segment by segment.
 
     Args:
@@ -85,4 +152,4 @@ def score_segments(outcomes: np.ndarray, metadata: Mapping[str, np.ndarray]) -> 
         segments.append(
             SegmentScore(name=name, examples=len(targets), correct_examples=whole, **counts)
         )
-    return TokenScores(segments=segments)
+    return segments

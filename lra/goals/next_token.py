@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
+from lra.goals.measure import ACCURACY, Measure
+from lra.goals.result import Result
 from lra.goals.scorer import Add, Output, Score, Scorer, classification_losses, starts_of
-from lra.record.scores import PositionLoss, PositionScores
+from lra.runtime.tables import rounded
+from lra.schema import Amount, Count, PositiveCount, Record, ShortText
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,9 +28,157 @@ LARGEST_PERPLEXITY = 1e18
 """Perplexity that no record holds: such a model predicts nothing."""
 
 
+class PositionLoss(Record):
+    """The mean loss of targets at a range of positions of their windows."""
+
+    field: ShortText = ""
+    """Field of metadata whose `value` these windows have; empty: all windows."""
+    value: ShortText = ""
+    first: Count
+    """First position of the range, 0-based."""
+    last: Count
+    targets: PositiveCount
+    loss: Amount | None
+    """Mean loss in nats; null if it is not finite."""
+    ideal: Amount | None = None
+    """Mean loss of the best possible predictor; null where the law of the data is not known."""
+
+
+class NextTokenResult(Result):
+    """What a model needs for the next token: a loss, of which the accuracy is no good measure."""
+
+    goal: Literal["next token"] = "next token"
+    val_loss: Amount | None = None
+    """Mean loss in nats on the validation set, at the best step."""
+    loss: Amount | None = None
+    """Mean loss in nats on the test set; null also if it is not finite, as for the next two."""
+    bits_per_byte: Amount | None = None
+    perplexity: Amount | None = None
+    text_bytes: PositiveCount | None = None
+    """Bytes of the text that the test targets stand for; null where they are no text."""
+    baseline_bits: dict[ShortText, Amount] = Field(default_factory=dict)
+    """What trivial baselines take, by name: bits per byte of text or, without text, per target."""
+    lowest_bits: dict[ShortText, Amount] = Field(default_factory=dict)
+    """What no model is below on average, by name, in the same unit, where the law is known."""
+    by_position: list[PositionLoss] = Field(default_factory=list)
+    """Test losses by where in their windows the targets stand."""
+
+    prefix = "positions."
+    targets = "positions"
+    is_accuracy = False
+    of_what = "next tokens of"
+    validation = Measure(
+        "validation bits per token", lambda one: one.val_loss and one.val_loss / math.log(2),
+        digits=3, lowest_is_best=True,
+    )  # fmt: skip
+    remark = "Accuracy is that of the next token, and minutes are those of training."
+
+    @property
+    def measures(self) -> list[Measure]:
+        """See `Result.measures`."""
+        bits = Measure(
+            self.unit, lambda one: one.bits, digits=3, lowest_is_best=True, beneath=_list_beneath
+        )
+        return [bits, PERPLEXITY]
+
+    @property
+    def more_measures(self) -> list[Measure]:
+        """See `Result.more_measures`: accuracy, validation loss, and distances to bounds."""
+        return [NEXT_TOKEN, VALIDATION_LOSS, *map(_distance_to, self.lowest_bits)]
+
+    @property
+    def bits(self) -> float | None:
+        """Bits of the test set: per byte of text or, without text, per target."""
+        if self.loss is None or self.text_bytes is not None:
+            return self.bits_per_byte
+        return self.loss / math.log(2)
+
+    @property
+    def score(self) -> float | None:
+        """See `Result.score`: bits, of which fewer are better."""
+        return self.bits
+
+    @property
+    def unit(self) -> str:
+        """See `Result.unit`."""
+        return f"bits per {unit_of(self.text_bytes)}"
+
+    @property
+    def text(self) -> str:
+        """See `Result.text`: bits, perplexity and accuracy."""
+        if self.test_accuracy is None:
+            return ""
+        text = "loss not finite"
+        if self.bits is not None:
+            text = f"{self.bits:.3f} {self.unit}"
+            text += "" if self.perplexity is None else f", perplexity {self.perplexity:.4g}"
+        return f"{text} ({super().text})"
+
+    @property
+    def validation_text(self) -> str:
+        """See `Result.validation_text`."""
+        if self.val_loss is None:
+            return super().validation_text
+        return f"{self.val_loss / math.log(2):.3f} bits per token"
+
+    def describe_test(self) -> list[str]:
+        """See `Result.describe_test`."""
+        if self.bits is None:
+            return ["the test loss is not finite"]
+        return [f"{rounded(self.bits, 3)} {self.unit}", "on the test set"]
+
+    def describe_more(self) -> list[str]:
+        """See `Result.describe_more`."""
+        if self.test_accuracy is None:
+            return []
+        right = f"{rounded(self.test_accuracy, 2)} % ({self.test_correct:,} of {self.test_total:,})"
+        known = [] if self.perplexity is None else [f"perplexity {self.perplexity:.4g} per token"]
+        return [*known, f"next token right: {right}"]
+
+    @property
+    def best_possible(self) -> tuple[str, float] | None:
+        """See `Result.best_possible`."""
+        return max(self.lowest_bits.items(), key=lambda one: one[1], default=None)
+
+    @property
+    def best_baseline(self) -> tuple[str, float] | None:
+        """See `Result.best_baseline`."""
+        return min(self.baseline_bits.items(), key=lambda one: one[1], default=None)
+
+
+PERPLEXITY = Measure("perplexity", lambda one: one.perplexity, lowest_is_best=True)
+NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
+"""Accuracy of next tokens, which is no measure of chance."""
+VALIDATION_LOSS = Measure(
+    "validation loss, nats", lambda one: one.val_loss, digits=3, lowest_is_best=True
+)
+
+
+def _list_beneath(result: NextTokenResult) -> Mapping[str, float]:
+    trivial = {f"trivial baseline: {name}": bits for name, bits in result.baseline_bits.items()}
+    return trivial | {f"lower bound: {name}": bits for name, bits in result.lowest_bits.items()}
+
+
+def _distance_to(bound: str) -> Measure:
+    """Measure how far bits are above a bound."""
+
+    def distance(result: NextTokenResult) -> float | None:
+        if result.bits is None or bound not in result.lowest_bits:
+            return None
+        return result.bits - result.lowest_bits[bound]
+
+    return Measure(f"above {bound}", distance, 3, lowest_is_best=True)
+
+
+def unit_of(text_bytes: int | None) -> str:
+    """Name what bits are counted for: a byte, or a token of what is no text."""
+    return "token" if text_bytes is None else "byte"
+
+
 class TokenScorer(Scorer):
     """Cross-entropy of tokens, by which models are ranked."""
 
+    result = NextTokenResult
     needs_finite_loss = True
 
     def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,27 +220,22 @@ class TokenScorer(Scorer):
             merit=100.0 * math.exp(-loss),
             numbers={"val_accuracy": accuracy, "val_loss": loss, "val_bits": bits},
             text=f"accuracy {accuracy:.2f} %, loss {loss:.3f}, {bits:.3f} bits per token",
-            result={"accuracy": accuracy, "correct": correct, "by_position": by_position},
+            result={"test_accuracy": accuracy, "test_correct": correct, "by_position": by_position},
         )
 
-    def describe(
-        self, score: Score | None, dataset: Dataset, best: Mapping[str, float]
-    ) -> dict[str, Any]:
-        """See `Scorer.describe`."""
+    def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
         text_bytes = dataset.splits["test"].text_bytes
         finite = score if score and math.isfinite(score.loss) else None
         bits = finite and finite.loss * finite.total / math.log(2)
-        positions = PositionScores(
-            val_loss=best.get("val_loss"),
-            loss=finite and finite.loss,
-            bits_per_byte=bits and text_bytes and bits / text_bytes,
-            perplexity=finite and perplexity_of(finite.loss),
-            text_bytes=text_bytes,
-            baseline_bits=dict(dataset.baseline_bits),
-            lowest_bits=dict(dataset.lowest_bits),
-            by_position=[] if score is None else score.result["by_position"],
-        )
-        return {**super().describe(score, dataset, best), "positions": positions}
+        return {
+            **super()._list_facts(score, dataset),
+            "loss": finite and finite.loss,
+            "bits_per_byte": bits and text_bytes and bits / text_bytes,
+            "perplexity": finite and perplexity_of(finite.loss),
+            "text_bytes": text_bytes,
+            "baseline_bits": dict(dataset.baseline_bits),
+            "lowest_bits": dict(dataset.lowest_bits),
+        }
 
     def contradictions(self, config: RunConfig, given: Set[str]) -> Iterator[str]:
         """See `Scorer.contradictions`."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Annotated
 
-from lra.goals.classes import ClassScorer
-from lra.goals.labels import LabelScorer
-from lra.goals.next_token import TokenScorer
+from pydantic import Field
+
+from lra.goals.classes import ClassResult, ClassScorer
+from lra.goals.labels import LabelScorer, LabelsResult
+from lra.goals.next_token import NextTokenResult, TokenScorer
 from lra.goals.scorer import Scorer
 from lra.goals.values import ValueScorer
 from tasks.base import TaskInfo
@@ -21,6 +24,9 @@ SCORERS: Mapping[type[Goal], type[Scorer]] = MappingProxyType(
         InputValues: ValueScorer,
     }
 )
+
+
+AnyResult = Annotated[ClassResult | LabelsResult | NextTokenResult, Field(discriminator="goal")]
 
 
 def scorer_of(info: TaskInfo) -> Scorer:

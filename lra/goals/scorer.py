@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from lra.goals.result import Result
+from tasks.base import largest_class
 from tasks.goals import NOT_SCORED, Goal
 
 if TYPE_CHECKING:
@@ -38,11 +40,11 @@ class Score:
     merit: float
     """What the best model has most of, in percent."""
     numbers: Mapping[str, float]
-    """What a validation logs and a run selects its best model by, by name."""
+    """What a validation logs, by name. A result has those of the best one that it has fields of."""
     text: str
     """What it scores, as the log says it."""
     result: Mapping[str, Any] = field(compare=False)
-    """Fields of a record that a test measures."""
+    """Fields of the result of a test, but for those that every score has."""
     predictions: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False)
     """Columns of predictions.csv, (examples,) each, in the order of the split; none if nothing is
     kept of each example."""
@@ -68,6 +70,8 @@ class Scorer(abc.ABC):
         info: the task.
     """
 
+    result: ClassVar[type[Result]]
+    """What a record holds of this goal."""
     has_accuracy: ClassVar[bool] = True
     """Whether predictions can be right."""
     needs_finite_loss: ClassVar[bool] = False
@@ -100,21 +104,24 @@ class Scorer(abc.ABC):
             outputs: of this process, on the CPU.
         """
 
-    def describe(
-        self, score: Score | None, dataset: Dataset, best: Mapping[str, float]
-    ) -> dict[str, Any]:
-        """List the fields of a record that follow from the goal.
+    def describe(self, score: Score | None, dataset: Dataset, best: Mapping[str, float]) -> Any:
+        """Make the result of a record, of the class `result`.
 
         Args:
             score: of the test split; None as long as it is not known.
             best: numbers of the best validation, by name; none before the first one.
         """
-        tested = None if score is None else score.result
+        known = {name: best[name] for name in best if name in self.result.model_fields}
+        return self.result.model_validate({**self._list_facts(score, dataset), **known})
+
+    def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
+        """List the fields of a result but for those of a validation."""
         return {
-            "test_accuracy": tested and tested["accuracy"],
-            "test_correct": tested and tested["correct"],
             "test_total": score and score.total,
             "test_non_finite": score and score.non_finite,
+            **(score.result if score else {}),
+            "baselines": dict(dataset.baselines),
+            "largest_class": largest_class(dataset.splits["test"].labels),
         }
 
     def contradictions(self, config: RunConfig, given: Set[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lra.goals.result import Result
 from lra.goals.scorer import Add, Output, Score, Scorer
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class ValueScorer(Scorer):
     """Mean absolute error of inputs."""
 
+    result = Result
     has_accuracy = False
     needs_finite_loss = True
 

@@ -9,18 +9,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lra.record.schema import (
+from lra.record.schema import MeasuredRecord, read_all, write_changes
+from lra.schema import (
     Amount,
     Count,
     FileName,
-    MeasuredRecord,
     Positive,
     PositiveCount,
     SettingName,
     Settings,
     ShortText,
-    read_all,
-    write_changes,
 )
 
 

@@ -11,25 +11,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from common.strict_yaml import plain
-from lra.record.run import RUNS
-from lra.record.schema import (
-    Amount,
-    Count,
-    Percent,
-    PositiveCount,
-    Settings,
-    read_all,
-    write_changes,
-)
-from lra.record.scores import TestedRecord
+from lra.record.run import RUNS, TestedRecord
+from lra.record.schema import read_all, write_changes
+from lra.schema import Amount, PositiveCount, Settings
 
 
 class EvaluationRecord(TestedRecord):
     """What a trained model scores out of distribution."""
 
-    test_accuracy: Percent  # pyright: ignore[reportIncompatibleVariableOverride]
-    test_correct: Count  # pyright: ignore[reportIncompatibleVariableOverride]
-    test_total: PositiveCount  # pyright: ignore[reportIncompatibleVariableOverride]
     has_changed_code: bool = False
     """Whether a plug-in's code was no longer that of the run."""
     length: PositiveCount | None

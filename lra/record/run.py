@@ -12,12 +12,22 @@ from pydantic import Field, model_validator
 
 from common.errors import UserError
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
+from lra.goals.registry import AnyResult
+from lra.goals.result import upgrade
 from lra.record.packed import pack_faults
 from lra.record.schema import (
+    DataRecord,
+    MeasuredRecord,
+    Status,
+    read_all,
+    read_record,
+    shipped_dir,
+    write_changes,
+)
+from lra.schema import (
     Amount,
     Count,
     FileName,
-    Percent,
     Positive,
     PositiveCount,
     PrintableText,
@@ -26,17 +36,8 @@ from lra.record.schema import (
     SettingName,
     Settings,
     ShortText,
-    Status,
-    read_all,
-    read_record,
-    shipped_dir,
-    write_changes,
 )
-from lra.record.scores import TestedRecord
-from lra.runtime.tables import rounded
 
-NO_PREDICTION = -1
-"""Class in predictions.csv of an example that the model gave no answer to."""
 RUNS = "runs"
 """Folder of the runs, in a results folder."""
 
@@ -58,6 +59,29 @@ class PretrainingRecord(Record):
     val_loss: Amount | None
     """Mean loss of hidden or next inputs of the validation set, at its best: in nats, or of real
     numbers their mean absolute error; null before the first validation."""
+
+
+class TestedRecord(MeasuredRecord):
+    """A record of a model's test."""
+
+    run_id: FileName
+    task: FileName
+    mixer: FileName
+    seed: Count
+    config_hash: ShortText
+    """Hash of the settings of the run whose model it is."""
+    result: AnyResult
+    data: DataRecord
+
+    @classmethod
+    def upgrade(cls, content: Mapping[str, Any]) -> dict[str, Any]:
+        """See `MeasuredRecord.upgrade`."""
+        return upgrade(content)
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """Accuracy on the test set in percent; None where it was not measured."""
+        return self.result.test_accuracy
 
 
 class RunRecord(TestedRecord):
@@ -82,12 +106,10 @@ class RunRecord(TestedRecord):
     status: Status
     message: PrintableText | None
     """Why the run ended, if it is not done."""
-    val_accuracy: Percent | None
-    """Accuracy in percent at the best step."""
     selected_on: Literal["val", "test"] | None
-    """Split that val_accuracy was measured on: test only if the published results select on it."""
+    """Split that the best step was chosen on: test only if the published results select on it."""
     best_step: Count | None
-    """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
+    """Step of the checkpoint that was tested, and that validation results belong to."""
     steps: Count
     """Optimizer steps made, a pretraining's included."""
     total_steps: PositiveCount
@@ -116,10 +138,8 @@ class RunRecord(TestedRecord):
     def _check_status(self) -> RunRecord:
         if unknown := set(self.changed) - self.settings.keys():
             raise ValueError(f"changed settings without a value: {', '.join(sorted(unknown))}")
-        tested = self.test_accuracy, self.test_correct, self.test_total
-        is_consistent = None not in tested if self.status == "done" else tested == (None,) * 3
-        if not is_consistent or (self.status != "done" and self.test_non_finite):
-            raise ValueError(f"status {self.status} with test accuracy, correct, total {tested}")
+        if (self.result.test_total is not None) != (self.status == "done"):
+            raise ValueError(f"status {self.status}, and {self.result.test_total} targets tested")
         return self
 
     @property
@@ -159,12 +179,9 @@ class RunRecord(TestedRecord):
         return self.status in ("diverged", "oom")
 
     @property
-    def test_text(self) -> str:
-        """What the model scored on the test set, as commands print it; empty if nothing."""
-        if self.test_accuracy is None:
-            return ""
-        accuracy = f"{rounded(self.test_accuracy, 2)} %"
-        return accuracy if self.positions is None else f"{self.positions.text} ({accuracy})"
+    def val_accuracy(self) -> float | None:
+        """Accuracy in percent at the best step; None before the first validation."""
+        return self.result.val_accuracy
 
     def flags(self, changes: Mapping[str, Any] | None = None) -> list[str]:
         """Write the flags of run_task.py that repeat the run, with changes of its settings."""

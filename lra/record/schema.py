@@ -5,61 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
-from common.errors import KnownError, UserError, explain_fault
-from common.files import write_atomically
+from common.errors import KnownError, UserError
 from common.strict_yaml import plain
 from lra.record.packed import list_files, pack_faults, read_file
+from lra.schema import Count, Facts, PrintableText, Record, ShortText, fault_of
 
 logger = logging.getLogger(__name__)
 
 Status = Literal["done", "stopped", "diverged", "oom"]
 """How a run ended."""
-Percent = Annotated[float, Field(ge=0, le=100)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
-Amount = Annotated[float, Field(ge=0, lt=1e18)]
-Positive = Annotated[float, Field(gt=0, lt=1e18)]
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("holds control characters")
-    return text
-
-
-FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
-"""Name of a file or folder, which cannot lead to a place outside the folder that it is in."""
-PrintableText = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
-"""Text that can be shown on a terminal, in a figure and on a page."""
-ShortText = Annotated[PrintableText, Field(max_length=200)]
-"""A short text, such as the name of a device."""
-RowLabel = Annotated[
-    str, Field(max_length=60, pattern=r"^(?s:\S(.*\S)?)$"), AfterValidator(_printable)
-]
-"""What a user calls a row of a table; no spaces at its ends."""
-
-
-def _refuse_control_characters(facts: Any) -> Any:
-    if isinstance(facts, str):
-        _printable(facts)
-    elif isinstance(facts, dict):
-        _refuse_control_characters([*facts, *facts.values()])
-    elif isinstance(facts, (list, tuple)):
-        for fact in facts:
-            _refuse_control_characters(fact)
-    return facts
-
-
-Value = Annotated[Any, AfterValidator(_refuse_control_characters)]
-"""What JSON holds, whose texts can be shown like `PrintableText`."""
-SettingName = Annotated[str, Field(max_length=200, pattern=r"^[a-z]+\.[A-Za-z_]\w*$")]
-Settings = Annotated[dict[SettingName, Value], Field(max_length=1000)]
-Facts = Annotated[dict[PrintableText, Value], Field(max_length=1000)]
-
 SHIPPED = "shipped"
 """Folder, in a results folder, of results that came with the repository. They are reported beside
 one's own and never keep one from making the same run oneself."""
@@ -88,18 +51,6 @@ def is_shipped(path: Path, results_dir: Path) -> bool:
     return results_dir.name == SHIPPED or path.is_relative_to(shipped_dir(results_dir))
 
 
-class Record(BaseModel):
-    """A record, written once and never changed; unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    def write(self, path: Path) -> Path:
-        """Write the record as JSON; return the path."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (self.model_dump_json(indent=2) + "\n").encode())
-        return path
-
-
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
@@ -113,14 +64,14 @@ class DataRecord(Record):
     """What the data has in another way than the official release, if its source is unofficial."""
     fingerprint: ShortText
     sizes: dict[ShortText, Count]
-    notes: dict[ShortText, Count] = {}
+    notes: dict[ShortText, Count] = Field(default_factory=dict)
     """Counts that a user should know of, such as skipped lines and texts in two splits."""
 
 
 class MeasuredRecord(Record):
     """A record of something that was computed."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     device: ShortText
     threads: Facts | None = None
     """Number of threads, how they wait (see `common.threads`) and cores, when last worked on; null
@@ -133,6 +84,17 @@ class MeasuredRecord(Record):
     git: Facts
     """The commit of the code, whether files differ from it, and all commits of a run."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, content: Any) -> Any:
+        is_older = isinstance(content, dict) and content.get("schema_version") == 2  # noqa: PLR2004
+        return cls.upgrade(content) if is_older else content
+
+    @classmethod
+    def upgrade(cls, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Convert the content of a record of schema 2."""
+        return {**content, "schema_version": 3}
+
 
 def select_sections(changes: Mapping[str, Any], *sections: str) -> dict[str, Any]:
     """Select the settings of some sections: "task", "mixer", "model", "train"."""
@@ -142,20 +104,6 @@ def select_sections(changes: Mapping[str, Any], *sections: str) -> dict[str, Any
 def write_changes(changes: Mapping[str, Any]) -> tuple[str, ...]:
     """Write settings as `--set` takes them: "train.lr=0.001"."""
     return tuple(f"{name}={plain(value)}" for name, value in changes.items())
-
-
-def fault_of(error: ValidationError) -> str:
-    """Name the first field that is wrong, and what is wrong with it."""
-    first = error.errors()[0]
-    return ": ".join([*map(str, first["loc"]), explain_fault(first["msg"])])
-
-
-def row_label(text: str, flag: str) -> None:
-    """Raise UserError if no record can hold the name of a row that a flag gave."""
-    try:
-        TypeAdapter(RowLabel).validate_python(text)
-    except ValidationError as error:
-        raise UserError(f"{flag} {text!r}: no name of a row: {fault_of(error)}") from None
 
 
 def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
@@ -168,7 +116,7 @@ def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
     except (KnownError, OSError, ValueError) as error:
         what = fault_of(error) if isinstance(error, ValidationError) else str(error)
         raise UserError(
-            f"{path}: not a record of schema 2: {what}; move it away if it is of no more use"
+            f"{path}: not a record of schema 3: {what}; move it away if it is of no more use"
         ) from None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
+from lra.goals.measure import Measure
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
@@ -13,7 +14,6 @@ from lra.report.scores import (
     FIVE,
     Cell,
     IsOwn,
-    Measure,
     cell_of,
     group_by,
     measures_of,
@@ -41,8 +41,8 @@ class Board:
     """By task, the data that its column was measured on and the split for model selection."""
     reason: str = ""
     """Why these runs are not in the main table of their preset and protocol; empty if they are."""
-    of_positions: bool = False
-    """Whether targets are positions; a board is then of one task."""
+    is_of_accuracy: bool = True
+    """Whether results are accuracies; a board of other measures is of one task."""
 
     @property
     def is_main(self) -> bool:
@@ -52,7 +52,7 @@ class Board:
     @property
     def tasks(self) -> list[str]:
         """The columns: in a main table every task of the benchmark, then the user's own tasks."""
-        is_whole = self.is_main and not self.of_positions
+        is_whole = self.is_main and self.is_of_accuracy
         listed = [task for task in BENCHMARK if is_whole or task in self.conditions]
         return listed + sorted(self.conditions.keys() - {*BENCHMARK})
 
@@ -68,7 +68,7 @@ class Board:
         return [name for name, cells in self.rows.items() if any(c.has_own for c in cells.values())]
 
     @property
-    def measures(self) -> list[Measure]:
+    def measures(self) -> Sequence[Measure]:
         """What the board's results are measured by, the first above all."""
         return measures_of(self.records)
 
@@ -76,8 +76,8 @@ class Board:
     def name(self) -> str:
         """Preset and protocol, and what distinguishes the board from the main one."""
         title = f"Preset {self.preset}, protocol {self.protocol}"
-        if self.of_positions:
-            title += f", next tokens of {', '.join(self.tasks)}"
+        if not self.is_of_accuracy:
+            title += f", {self.records[0].result.of_what} {', '.join(self.tasks)}"
         return f"{title} ({self.reason})" if self.reason else title
 
     @property
@@ -89,7 +89,7 @@ class Board:
         """Return accuracies of trivial baselines in percent, by name and then by task."""
         found: dict[str, dict[str, float]] = {}
         for record in self.records:
-            for name, accuracy in record.baselines.items():
+            for name, accuracy in record.result.baselines.items():
                 found.setdefault(name, {})[record.task] = accuracy
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
@@ -140,13 +140,13 @@ def boards(
 
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
     official one, else the one with most runs; runs on the others go to other boards. Tasks whose
-    targets are positions have boards of one task each, at the end.
+    results are no accuracies have boards of one task each, at the end.
     """
     names = names or RowNames(records)
     records = sorted(records, key=lambda r: r.run_id)
 
     def setting(r: RunRecord) -> tuple[str, bool, str, bool, str]:
-        task = "" if r.positions is None else r.task
+        task = "" if r.result.is_accuracy else r.task
         return task, r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
 
     reasons: dict[int, str] = {}
@@ -155,11 +155,11 @@ def boards(
             reasons |= {id(run): reason for run in group}
     groups = group_by(records, lambda r: (*setting(r), reasons[id(r)]))
     found: list[Board] = []
-    for (positions, _, preset, _, protocol, reason), runs in sorted(groups.items()):
+    for (own_task, _, preset, _, protocol, reason), runs in sorted(groups.items()):
         rows = arrange(runs, names.of, lambda r: r.task, is_own)
         by_task = sorted(group_by(runs, lambda r: r.task).items())
         conditions = {task: ", ".join(_describe(same)) for task, same in by_task}
-        found.append(Board(preset, protocol, rows, conditions, reason, bool(positions)))
+        found.append(Board(preset, protocol, rows, conditions, reason, not own_task))
     return found
 
 
@@ -236,7 +236,7 @@ def rows_at_preset(board: Board) -> dict[str, Cells]:
 
 def rows_of_leaderboard(records: Sequence[RunRecord]) -> dict[int, str]:
     """Return the row of the leaderboard that each run counts in, by the `id` of its record."""
-    others = [run for run in records if run.task not in PROBES and run.positions is None]
+    others = [run for run in records if run.task not in PROBES and run.result.is_accuracy]
     board = leading_board(boards(others))
     rows = rows_at_preset(board) if board else {}
     return {id(run): row for row, cells in rows.items() for c in cells.values() for run in c.runs}

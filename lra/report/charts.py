@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lra.goals.measure import ACCURACY, Measure
 from lra.report.boards import Board
 from lra.report.data import Data
-from lra.report.scores import ACCURACY, AVERAGES, Cell, Measure
+from lra.report.scores import AVERAGES, Cell
 from lra.report.styles import BASELINE
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Column, Table
@@ -62,7 +63,7 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
         "state": "state of a sequence, numbers",
     }
     panels = {task: (task,) for task in board.tasks}
-    if board.is_main and not board.of_positions:
+    if board.is_main and board.is_of_accuracy:
         panels |= AVERAGES
     points: list[Point] = []
     for panel, tasks in panels.items():
@@ -187,14 +188,14 @@ def _place(column: Column, rows: Sequence[int], y: str) -> Point | None:
 
 def curves_of_board(board: Board) -> Chart:
     """Describe the learning curves of a board, whose points the page takes from its runs."""
-    y = "loss" if board.of_positions else "val"
-    score = "validation loss, nats" if board.of_positions else "validation accuracy, %"
+    y = "loss" if not board.is_of_accuracy else "val"
+    score = "validation loss, nats" if not board.is_of_accuracy else "validation accuracy, %"
     titles = {
         "step": "optimizer steps",
         "minutes": "minutes of training and validation",
         y: score,
         "train": "accuracy on training examples, %",
     }
-    panels = [board.measures[0].name] if board.of_positions else board.tasks
+    panels = [board.measures[0].name] if not board.is_of_accuracy else board.tasks
     fields = [Field(name, title) for name, title in titles.items()]
     return Chart("curves", "Learning curves", panels, fields, {"x": "step", "y": y})

@@ -48,7 +48,7 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
 
     Raises: UserError if a mixer has no runs, fewer than two are named, or nothing can be compared.
     """
-    boards = [board for board in data.boards if not board.of_positions]
+    boards = [board for board in data.boards if board.is_of_accuracy]
     known = {row for board in boards for row in board.rows}
     names = [complete(name, known, "mixer among the runs", "--compare") for name in given]
     first, *others = dict.fromkeys(names)

@@ -67,7 +67,7 @@ class Data:
     @cached_property
     def leading_board(self) -> Board | None:
         """The board that the leaderboard is of."""
-        return leading_board([board for board in self.boards if not board.of_positions])
+        return leading_board([board for board in self.boards if board.is_of_accuracy])
 
     @cached_property
     def relative_to(self) -> str:

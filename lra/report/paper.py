@@ -59,7 +59,7 @@ def write_paper(
 
     Raises: UserError for rows or columns that are not there, and for runs without accuracies.
     """
-    boards = [board for board in data.boards if not board.of_positions]
+    boards = [board for board in data.boards if board.is_of_accuracy]
     if not boards and data.records:
         others = ", ".join(sorted({record.task for record in data.records}))
         raise UserError(
@@ -95,8 +95,10 @@ def write_paper(
             f"rows with changed settings"
         )
     for what, others in {
-        "Results in bits instead of accuracies": [r for r in data.records if r.positions],
-        "Probes": [r for r in data.records if r.task in PROBES and not r.positions],
+        "Results in bits instead of accuracies": [
+            r for r in data.records if not r.result.is_accuracy
+        ],
+        "Probes": [r for r in data.records if r.task in PROBES and r.result.is_accuracy],
     }.items():
         names = ", ".join(sorted({record.task for record in others}))
         left_out += [f"  {what}: {names}"] if others else []

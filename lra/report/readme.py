@@ -26,7 +26,7 @@ from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.probes import probe_table, probes
-from lra.report.tables.results import position_table
+from lra.report.tables.results import measures_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
 from tasks.base import PROBES
@@ -46,8 +46,8 @@ TOP = 10
 """Rows of the leaderboard that README.md shows."""
 
 
-def _main_boards(data: Data, *, of_positions: bool = False) -> list[Board]:
-    return [b for b in data.boards if b.is_main and b.of_positions == of_positions]
+def _main_boards(data: Data, *, is_of_accuracy: bool = True) -> list[Board]:
+    return [b for b in data.boards if b.is_main and b.is_of_accuracy == is_of_accuracy]
 
 
 def _leading(data: Data) -> list[Board]:
@@ -87,7 +87,7 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {
         data, (table for b in _main_boards(data) for table in evaluation_tables(data, b))
     ),
     "bits": lambda data: [
-        position_table(choose_from_grids(b)) for b in _main_boards(data, of_positions=True)
+        measures_table(choose_from_grids(b)) for b in _main_boards(data, is_of_accuracy=False)
     ],
     **{task: partial(_probe_tables, task=task) for task in PROBES},
     **{f"{task}-figure": partial(_probe_figure, task=task) for task in PROBES},

@@ -60,7 +60,7 @@ def compare(row: PublishedRow, runs: Sequence[RunRecord]) -> dict[str, Entry]:
     is_validation = row.split == "val"
     values = [run.val_accuracy if is_validation else run.test_accuracy for run in runs]
     numbers = [value for value in values if value is not None]
-    examples = runs[0].data.sizes["val"] if is_validation else runs[0].test_examples
+    examples = runs[0].data.sizes["val"] if is_validation else runs[0].result.test_examples
     printed = row.values[runs[0].task]
     assert numbers and examples and printed is not None
     mean = statistics.mean(numbers)
@@ -79,7 +79,7 @@ def compare(row: PublishedRow, runs: Sequence[RunRecord]) -> dict[str, Entry]:
         "verdict": Entry("met" if abs(difference) <= tolerance else "not met"),
         "best trivial baseline": Entry(),
     }
-    if not is_validation and (best := runs[0].best_baseline) is not None:
+    if not is_validation and (best := runs[0].result.best_baseline) is not None:
         name, baseline = best
         margin = Z95 * math.sqrt(ours)
         word = "above" if mean > baseline + margin else "not above"

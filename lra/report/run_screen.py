@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,12 +11,9 @@ from common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
 from lra.record.schema import is_shipped, select_sections, warn_of_packs
-from lra.record.scores import unit_of
 from lra.report.published import describe_published
 from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
-from lra.runtime.tables import rounded
-from lra.statistics import wilson_interval
 
 NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""
@@ -67,20 +63,10 @@ def _row_of(run: RunRecord) -> Row:
 def _compares(run: RunRecord, record: RunRecord) -> bool:
     """Whether a run of the same task has the preset, protocol, data and selection of another."""
     one, other = (
-        (r.preset, r.protocol, r.positions is None, r.data.source, r.data.fingerprint)
+        (r.preset, r.protocol, r.result.goal, r.data.source, r.data.fingerprint)
         for r in (run, record)
     )
     return one == other and len({run.selected_on, record.selected_on} - {None}) <= 1
-
-
-def _write(score: float, record: RunRecord) -> str:
-    """Write a score as results of a run's task are written."""
-    return rounded(score, 2 if record.positions is None else 3)
-
-
-def _unit(record: RunRecord) -> str:
-    scores = record.positions
-    return "%" if scores is None else f"bits per {unit_of(scores.text_bytes)}"
 
 
 def _describe_result(record: RunRecord) -> list[str]:
@@ -90,44 +76,17 @@ def _describe_result(record: RunRecord) -> list[str]:
     if record.status != "done":
         ends = {"stopped": record.message, "diverged": "diverged", "oom": "out of memory"}
         return [run, f"{ends[record.status]} at step {record.steps:,} of {record.total_steps:,}"]
-    if record.positions is not None:
-        bits = record.positions.bits
-        if bits is None:
-            return [run, "the test loss is not finite"]
-        return [run, f"{rounded(bits, 3)} {_unit(record)}", "on the test set"]
-    accuracy = record.test_accuracy or 0.0
-    low, high = wilson_interval(accuracy / 100, record.test_examples or 1)
-    name, baseline = record.best_baseline or ("", 0.0)
-    verdicts = ["at chance"] * record.is_at_chance
-    verdicts += ["below a trivial baseline"] * (name != "majority class" and accuracy < baseline)
-    verdict = f", {' and '.join(verdicts)}" if verdicts else ""
-    labels = "" if record.tokens is None else " labels"
-    return [
-        run,
-        f"test accuracy {rounded(accuracy, 2)} %{verdict}",
-        f"({record.test_correct:,} of {record.test_total:,}{labels}; 95 % interval "
-        f"{rounded(low, 1)} to {rounded(high, 1)})",
-    ]
+    return [run, *record.result.describe_test()]
 
 
 def _describe_run(record: RunRecord) -> Iterator[list[str]]:
     """List the parts of the lines on this run alone: what else it has measured, and faults."""
-    scores, speed = record.positions, record.steps_per_second
-    if record.tokens is not None:
-        yield [f"all labels of a sequence right: {rounded(record.tokens.sequence_accuracy, 2)} %"]
-    if scores is not None and record.test_accuracy is not None:
-        correct = f"{record.test_correct:,} of {record.test_total:,}"
-        yield [
-            "" if scores.perplexity is None else f"perplexity {scores.perplexity:.4g} per token",
-            f"next token right: {rounded(record.test_accuracy, 2)} % ({correct})",
-        ]
+    result, speed = record.result, record.steps_per_second
+    yield result.describe_more()
     validation = "not validated yet"
-    if record.val_accuracy is not None and record.best_step is not None:
+    if record.best_step is not None:
         split = "validation" if record.selected_on == "val" else "selected on the test set:"
-        number = f"{rounded(record.val_accuracy, 2)} %"
-        if scores is not None and scores.val_loss is not None:
-            number = f"{scores.val_loss / math.log(2):.3f} bits per token"
-        validation = f"{split} {number} at step {record.best_step:,}"
+        validation = f"{split} {result.validation_text} at step {record.best_step:,}"
     busy = " (busy machine)" if record.gpu_shared else ""
     yield [
         validation,
@@ -142,28 +101,27 @@ def _describe_run(record: RunRecord) -> Iterator[list[str]]:
             yield [f"about {left} of training left"]
     elif record.message:
         yield [record.message]
-    if record.test_non_finite:
-        what = "examples" if scores is None else "positions"
+    if result.test_non_finite:
         yield [
-            f"the logits of {record.test_non_finite:,} of {record.test_total:,} test {what} are "
-            f"not finite; they count as wrong"
+            f"the logits of {result.test_non_finite:,} of {result.test_total:,} test "
+            f"{result.targets} are not finite; they count as wrong"
         ]
 
 
 def _scores_of(runs: Sequence[RunRecord]) -> list[float]:
-    return [run.score for run in runs if run.score is not None]
+    return [run.result.score for run in runs if run.result.score is not None]
 
 
 def _describe_seeds(record: RunRecord, seeds: Sequence[RunRecord], shipped: Collection[str]) -> str:
     """Describe the mean over all seeds of a run's settings; empty if there is no other."""
     scores = _scores_of(seeds)
-    if record.score is None or len(scores) == 1:
+    if record.result.score is None or len(scores) == 1:
         return ""
-    others = [run for run in seeds if run is not record and run.score is not None]
+    others = [run for run in seeds if run is not record and run.result.score is not None]
     kinds = Counter("shipped" if run.run_id in shipped else "other" for run in others)
     counts = " and ".join(f"{n} {kind} seed{'s' * (n > 1)}" for kind, n in sorted(kinds.items()))
-    mean, deviation = (_write(f(scores), record) for f in (statistics.mean, statistics.stdev))
-    return f"with {counts}: {mean} ± {deviation} {_unit(record)} (mean ± standard deviation)"
+    numbers = record.result.measures[0].text(statistics.mean(scores), statistics.stdev(scores))
+    return f"with {counts}: {numbers} {record.result.unit} (mean ± standard deviation)"
 
 
 def _describe_rank(
@@ -178,22 +136,25 @@ def _describe_rank(
         for row, runs in rows.items()
         if _scores_of(runs)
         and not any(run.has_failed for run in runs)
-        and not all(run.is_at_chance for run in runs if run.score is not None)
+        and not all(run.result.is_at_chance for run in runs if run.result.score is not None)
     }
-    own, sign = _row_of(record), -1 if record.positions is None else 1
+    own, measure = _row_of(record), record.result.measures[0]
+    sign = 1 if measure.lowest_is_best else -1
     if not means.keys() - {own}:
         return []
     order = sorted(means, key=lambda row: (sign * means[row], row[0]))
-    numbers = {row: _write(means[row], record) for row in order}
+    numbers = {row: measure.text(means[row]) for row in order}
     texts = {row: f"{row[0]} {number}" for row, number in numbers.items()}
-    if record.score is not None and own in means:
+    if record.result.score is not None and own in means:
         rank = f"rank {[*numbers.values()].index(numbers[own]) + 1}"
         texts[own] = f"> {texts[own]} <"
         place = order.index(own)
         shown = order[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     else:
-        reason = "no result" if record.score is None else "a seed diverged or ran out of memory"
-        rank = f"not ranked ({'at chance' if record.is_at_chance else reason}); best"
+        reason = (
+            "no result" if record.result.score is None else "a seed diverged or ran out of memory"
+        )
+        rank = f"not ranked ({'at chance' if record.result.is_at_chance else reason}); best"
         shown = order[: 2 * NEIGHBOURS + 1]
     protocol = "" if record.protocol == DEFAULT_PROTOCOL else f" and protocol {record.protocol}"
     data = " with the same data" if select_sections(record.changes, "task") else ""
@@ -207,15 +168,17 @@ def _describe_rank(
 
 def _list_references(record: RunRecord) -> Iterator[str]:
     """List the best trivial baseline, the best possible result and the published one."""
-    scores = record.positions
-    if record.best_baseline is not None:
-        name, value = record.best_baseline
-        yield f"best trivial baseline {_write(value, record)} {_unit(record)} ({name})"
-    if scores is None:
+    result = record.result
+    known = [
+        ("best trivial baseline", result.best_baseline),
+        ("best possible", result.best_possible),
+    ]
+    for what, found in known:
+        if found is not None:
+            name, value = found
+            yield f"{what} {result.measures[0].text(value)} {result.unit} ({name})"
+    if result.is_accuracy:
         yield describe_published(record)
-    elif scores.lowest_bits:
-        name, value = max(scores.lowest_bits.items(), key=lambda one: one[1])
-        yield f"best possible {_write(value, record)} {_unit(record)} ({name})"
 
 
 def _propose_command(

@@ -6,14 +6,12 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from lra.record.evaluation import EvaluationRecord
-from lra.record.run import RunRecord, choose_attempts
-from lra.record.scores import PositionScores, TestedRecord, unit_of
+from lra.goals.measure import ACCURACY, Measure
+from lra.record.run import RunRecord, TestedRecord, choose_attempts
 from lra.report.names import run_anchor
-from lra.runtime.tables import MISSING, rounded
 from lra.statistics import Interval, wilson_interval
 from tasks.base import BENCHMARK
 
@@ -24,8 +22,6 @@ FIVE = BENCHMARK[:-1]
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
 """Tasks of each average."""
 
-Result = RunRecord | EvaluationRecord
-"""The result of a run, or of its model's evaluation on other data."""
 IsOwn = Callable[[Any], bool]
 """Says whether a record is the user's own, rather than a shipped one."""
 Item = TypeVar("Item")
@@ -40,80 +36,9 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     return groups
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A number of a result, as tables and figures show it."""
-
-    name: str
-    """What the number is, with its unit, for a column or an axis."""
-    of: Callable[[TestedRecord], float | None]
-    """Returns the number of a result; None where there is none."""
-    digits: int = 2
-    lowest_is_best: bool = False
-    has_chance: bool = False
-    """Whether a result that is no better than one answer to all is called so."""
-    beneath: Callable[[TestedRecord], Mapping[str, float]] = lambda _: {}
-    """Returns numbers that stand beneath a table: those of trivial baselines, and bounds."""
-
-    def text(self, value: float | None, deviation: float | None = None) -> str:
-        """Write a value, with ± its standard deviation if it has one; a dash for None."""
-        texts = [rounded(one, self.digits) for one in (value, deviation) if one is not None]
-        return " ± ".join(texts) or MISSING
-
-    def rows_beneath(self, results: Sequence[TestedRecord]) -> dict[str, float]:
-        """Join what stands beneath a column of results; of several numbers the last counts."""
-        return {name: value for one in results for name, value in self.beneath(one).items()}
-
-
-def _bits_beneath(result: TestedRecord) -> Mapping[str, float]:
-    scores = result.positions or PositionScores()
-    trivial = {f"trivial baseline: {name}": bits for name, bits in scores.baseline_bits.items()}
-    return trivial | {f"lower bound: {name}": bits for name, bits in scores.lowest_bits.items()}
-
-
-ACCURACY = Measure(
-    "test accuracy in percent",
-    lambda result: result.test_accuracy,
-    has_chance=True,
-    beneath=lambda result: {f"trivial baseline: {n}": v for n, v in result.baselines.items()},
-)
-NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
-"""Accuracy where targets are positions, which is no measure of chance."""
-BITS = Measure(
-    "bits per token", lambda result: result.positions and result.positions.bits, digits=3,
-    lowest_is_best=True, beneath=_bits_beneath,
-)  # fmt: skip
-PERPLEXITY = Measure(
-    "perplexity", lambda result: result.positions and result.positions.perplexity,
-    lowest_is_best=True,
-)  # fmt: skip
-VALIDATION_LOSS = Measure(
-    "validation loss, nats", lambda result: result.positions and result.positions.val_loss,
-    digits=3, lowest_is_best=True,
-)  # fmt: skip
-
-
-def measures_of(results: Sequence[TestedRecord]) -> list[Measure]:
-    """Return what tables of results show: accuracy, or where targets are positions bits and
-    perplexity.
-    """
-    positions = [one.positions for one in results if one.positions is not None]
-    if not positions:
-        return [ACCURACY]
-    unit = unit_of(max((one.text_bytes for one in positions if one.text_bytes), default=None))
-    return [replace(BITS, name=f"bits per {unit}"), PERPLEXITY]
-
-
-def validation_of(results: Sequence[TestedRecord]) -> Measure:
-    """Measure what settings and checkpoints are chosen by."""
-    if all(one.positions is None for one in results):
-        return Measure("validation accuracy", lambda result: getattr(result, "val_accuracy", None))
-
-    def bits(result: TestedRecord) -> float | None:
-        loss = VALIDATION_LOSS.of(result)
-        return None if loss is None else loss / math.log(2)
-
-    return replace(VALIDATION_LOSS, name="validation bits per token", of=bits)
+def measures_of(records: Sequence[TestedRecord]) -> Sequence[Measure]:
+    """Return what tables of records show, the measure that they are ranked by first."""
+    return records[0].result.measures if records else [ACCURACY]
 
 
 @dataclass(frozen=True)
@@ -143,7 +68,7 @@ class Entry:
 
 
 def score(
-    results: Sequence[Result],
+    results: Sequence[TestedRecord],
     measure: Measure = ACCURACY,
     unfinished: Sequence[str] = (),
     *,
@@ -156,13 +81,15 @@ def score(
     number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of the
     user's own ended in whose place shipped results are counted.
     """
-    numbers = [value for one in results if (value := measure.of(one)) is not None]
+    found = [one.result for one in results]
+    numbers = [value for one in found if (value := measure.of(one)) is not None]
     mean = statistics.mean(numbers) if numbers else None
     deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
-    ends = Counter(one.status for one in results if one.test_accuracy is None)
-    at_chance = sum(one.is_at_chance for one in results) if measure.has_chance else 0
+    runs = [one for one in results if isinstance(one, RunRecord)]
+    ends = Counter(run.status for run in runs if run.result.test_total is None)
+    at_chance = sum(one.is_at_chance for one in found) if measure.has_chance else 0
     is_at_chance = 0 < at_chance == len(numbers)
-    faulty = sum(bool(one.test_non_finite) for one in results)
+    faulty = sum(bool(one.test_non_finite) for one in found)
     remarks = [word if count == 1 else f"{count} {word}" for word, count in sorted(ends.items())]
     remarks += [f"{faulty} with non-finite logits"] * bool(faulty)
     remarks += unfinished
@@ -175,10 +102,9 @@ def score(
     interval = None
     if mean is not None and deviation is not None:
         interval = mean - deviation, mean + deviation
-    totals = [one.test_examples for one in results if one.test_examples] if is_accuracy else []
+    totals = [one.test_examples for one in found if one.test_examples] if is_accuracy else []
     if mean is not None and deviation is None and totals:
         interval = wilson_interval(mean / 100, totals[0])
-    runs = [one for one in results if isinstance(one, RunRecord)]
     has_failed = any(run.has_failed for run in runs)
     return Entry(
         ", ".join([*texts, *remarks]) or None,
@@ -220,7 +146,7 @@ class Cell:
 
 def merit_of(runs: Sequence[RunRecord]) -> float:
     """Return the mean validation result of finished runs, the higher the better; -inf without."""
-    measure = validation_of(runs)
+    measure = runs[0].result.validation
     mean = score([run for run in runs if run.status == "done"], measure).value
     return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from lra.report.boards import Board, choose_from_grids, rows_at_preset
 from lra.report.data import Data
 from lra.report.tables.probes import probe_table, probes
-from lra.report.tables.results import accuracy_columns, position_table
+from lra.report.tables.results import accuracy_columns, measures_table
 from lra.report.tables.table import Table
 from lra.report.tables.terminal import wrap, write_table
 
@@ -46,8 +46,8 @@ def _describe_board(board: Board) -> str:
     count = _count(changed, "shipped row")
     more = [f"The report also has {count} with changed settings."] * bool(changed)
     board, title = replace(board, rows=rows), f"{board.name}: {board.measures[0].name}"
-    if board.of_positions:
-        table = position_table(board.sorted_by(board.tasks[0]))
+    if not board.is_of_accuracy:
+        table = measures_table(board.sorted_by(board.tasks[0]))
         return write_table(replace(table, title=f"{title}, best first"), *more)
     every = rows.values()
     own = [task for task in board.tasks if any(task in c and c[task].has_own for c in every)]

@@ -78,7 +78,7 @@ def runs_table(
         if one.record is not None:
             accuracy = one.record.val_accuracy if settings else None
             row["validation"] = "" if accuracy is None else f"{rounded(accuracy, 2)} %"
-            row["test"] = one.record.test_text
+            row["test"] = one.record.result.text
         elif time_left and one.state in OPEN:
             row["time left"] = time_left(one.run)
         rows.append(row)

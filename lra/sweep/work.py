@@ -191,6 +191,6 @@ class Work:
     def _end(self, run: PlannedRun, state: State, note: str) -> None:
         """Report the state in which a run has ended, and the result of one that is done."""
         record = run.folder.record() if state == "done" else None
-        result = f", test {record.test_text}" if record else ""
+        result = f", test {record.result.text}" if record else ""
         logger.info(f"{run.name}: {state}{result}{f' ({note})' if note else ''}")
         self._bar.update()

@@ -19,7 +19,7 @@ from common.errors import DataError, UserError
 from common.files import stream_atomically
 from common.untrusted import explain_errors, open_regular, read_regular
 from lra.record.run import PretrainingRecord
-from lra.record.schema import Count, RowLabel, fault_of
+from lra.schema import Count, RowLabel, fault_of
 from lra.train.run_record import SessionState
 from lra.train.state import TrainerState
 

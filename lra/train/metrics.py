@@ -13,8 +13,8 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from common.errors import KnownError
-from lra.record.schema import Amount, Positive
 from lra.runtime.distributed import ProcessGroup
+from lra.schema import Amount, Positive
 
 WARMUP_STEPS = 3
 """First steps of a session, which are left out of the measured speed."""

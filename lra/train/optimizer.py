@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 
 from common.errors import UserError
 from lra.config.schema import TrainConfig
-from lra.record.schema import Amount, Count
 from lra.runtime.environment import SavedTensor
+from lra.schema import Amount, Count
 from models.base import DecayingAt, Mixer
 
 logger = logging.getLogger(__name__)

@@ -21,8 +21,7 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.goals.scorer import Score
 from lra.record.run import PretrainingRecord, RunRecord
-from lra.record.schema import Status, fault_of
-from lra.record.scores import describe_data
+from lra.record.schema import Status
 from lra.runtime.console import is_launched
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
@@ -31,6 +30,7 @@ from lra.runtime.environment import (
     is_out_of_memory,
     keep_freed_memory,
 )
+from lra.schema import fault_of
 from lra.train.checkpoint import NEW_RUN, Identity, RunState
 from lra.train.internals import Internals
 from lra.train.metrics import Diverged
@@ -128,7 +128,7 @@ class Run:
         self.group.require_equal("data", {"data source": source, "data fingerprint": data})
         sizes = ", ".join(f"{count:,} {split}" for split, count in self.dataset.sizes.items())
         logger.info(f"data: {sizes} examples, {source}, in {self.dataset.folder}")
-        for line in describe_data(self.dataset):
+        for line in self.dataset.describe():
             logger.info(line)
         return {"hash": self.config.hash, "seed": self.seed, "source": source, "data": data}
 

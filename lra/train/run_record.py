@@ -15,7 +15,7 @@ from lra.config.schema import RunConfig
 from lra.goals.registry import scorer_of
 from lra.goals.scorer import Score
 from lra.record.run import PretrainingRecord
-from lra.record.schema import Amount, DataRecord, PrintableText, ShortText
+from lra.record.schema import DataRecord
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
     describe_machine,
@@ -25,8 +25,9 @@ from lra.runtime.environment import (
     versions,
 )
 from lra.runtime.repository import code_digest, git_state
+from lra.schema import Amount, PrintableText, ShortText
 from lra.train.trainer import Trainer
-from tasks.base import Dataset, TaskInfo, largest_class
+from tasks.base import Dataset, TaskInfo
 
 
 class SessionState(TypedDict):
@@ -114,12 +115,9 @@ class Session:
             "length": length,
             "micro_batch": trainer.gradient.micro_batch,
             "train_seconds": (pretrained.seconds if pretrained else 0.0) + trainer.metrics.seconds,
-            **scorer_of(self.info).describe(test, self.dataset, numbers),
-            "val_accuracy": numbers.get("val_accuracy"),
+            "result": scorer_of(self.info).describe(test, self.dataset, numbers),
             "selected_on": self.dataset.selected_on if best else None,
             "best_step": before + best["step"] if best else None,
-            "baselines": dict(self.dataset.baselines),
-            "largest_class": largest_class(self.dataset.splits["test"].labels),
             "data": DataRecord.model_validate(self.dataset),
         }
 

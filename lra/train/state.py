@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import nn
 from typing_extensions import TypedDict
 
-from lra.record.schema import Amount, Count, Percent, ShortText
 from lra.runtime.environment import RandomState, SavedTensor
+from lra.schema import Amount, Count, Percent, ShortText
 from lra.train.metrics import Loss, MetricsState
 from lra.train.optimizer import Moments, Plateau
 

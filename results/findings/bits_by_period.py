@@ -12,6 +12,7 @@ import math
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lra.goals.next_token import NextTokenResult
 from lra.record.run import read_runs
 from lra.report.styles import mixer_looks
 from results.findings.shared import FOLDER, save_figure
@@ -26,8 +27,8 @@ def load_bits() -> pd.Series:
     parts = pd.DataFrame(
         {"mixer": run.mixer, **part.model_dump()}
         for _, run in runs
-        if not run.changed and run.positions is not None
-        for part in run.positions.by_position
+        if not run.changed and isinstance(run.result, NextTokenResult)
+        for part in run.result.by_position
     )
     nats = (parts["loss"] - parts["ideal"]) * parts["targets"]
     sums = parts.assign(nats=nats).groupby(["field", "mixer", "value"])[["nats", "targets"]].sum()

@@ -231,7 +231,7 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
             "is_done": run.status == "done",
             "settings": group,
             "curve": _curve(data.metrics(run), most),
-            "measure": "val" if run.positions is None else "loss",
+            "measure": "val" if run.result.is_accuracy else "loss",
         }
     for r in data.bench:
         row = data.names.of_mixer(r)
@@ -268,8 +268,11 @@ def _curve(lines: Sequence[MetricsLine], most: int) -> dict[str, dict[str, list[
 
 def _write_facts(record: RunRecord | BenchRecord) -> dict[str, str]:
     """Write what a record has of the facts in words."""
-    tested = {f"test {record.task}": record.test_text} if isinstance(record, RunRecord) else {}
-    return tested | {text: _write(getattr(record, name, None)) for name, text in RUN_FACTS.items()}
+    known, tested = dict(record), {}
+    if isinstance(record, RunRecord):
+        known |= dict(record.result)
+        tested = {f"test {record.task}": record.result.text}
+    return tested | {text: _write(known.get(name)) for name, text in RUN_FACTS.items()}
 
 
 def _write(value: Any) -> str:

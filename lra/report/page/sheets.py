@@ -17,7 +17,7 @@ from lra.report.repeated import repeated_results, repeated_table
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_table, probes
-from lra.report.tables.results import accuracy_table, position_table, published_table
+from lra.report.tables.results import accuracy_table, measures_table, published_table
 from lra.report.tables.speeds import preset_speeds, speed_tables
 from lra.report.tables.table import Column, Entry, Table, text_column
 
@@ -46,7 +46,7 @@ def result_sheets(data: Data) -> Iterator[Sheet]:
 
     for board in sorted(data.boards, key=order):
         shown = choose_from_grids(board)
-        table = position_table(shown) if board.of_positions else _accuracy_table(data, shown)
+        table = measures_table(shown) if not board.is_of_accuracy else _accuracy_table(data, shown)
         columns = [newest(board)[1], *AVERAGES, *table.headings[1:]]
         sort = next(name for name in columns if name in table.headings)
         yield Sheet(table, [bubbles_of_board(data, shown), curves_of_board(shown)], sort)
@@ -94,7 +94,7 @@ def run_sheets(data: Data) -> Iterator[Sheet]:
             text_column(name, [str(getattr(run, name)) for run in runs])
             for name in ("preset", "protocol", "seed", "status")
         ),
-        text_column("result", [run.test_text or None for run in runs]),
+        text_column("result", [run.result.text or None for run in runs]),
         text_column("steps", [f"{run.steps:,} of {run.total_steps:,}" for run in runs]),
         text_column("device", [run.device for run in runs]),
     ]

@@ -9,13 +9,14 @@ from functools import partial
 
 import numpy as np
 
+from lra.goals.measure import ACCURACY, Measure
+from lra.goals.result import NO_PREDICTION, Predictions
 from lra.record.evaluation import EvaluationRecord, evaluation_order
-from lra.record.run import NO_PREDICTION
-from lra.record.run_files import Predictions
+from lra.record.run import TestedRecord
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import slugify
-from lra.report.scores import ACCURACY, Entry, Measure, Result, group_by, measures_of, score
+from lra.report.scores import Entry, group_by, measures_of, score
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Line, Table, fill_columns, number_entry, turn
 from lra.statistics import wilson_interval
@@ -46,8 +47,8 @@ def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
                 }
                 for row, found in evaluated.items()
             }
-            below = {AS_TRAINED: measure.rows_beneath(trained)}
-            below |= {one.label: measure.beneath(one) for one in labels}
+            below = {AS_TRAINED: measure.rows_beneath(one.result for one in trained)}
+            below |= {one.label: measure.beneath(one.result) for one in labels}
             columns = [Column(n, (), measure.digits, measure.lowest_is_best) for n in below]
             beneath = turn(below)
             named = [] if measure is ACCURACY else [measure.name]
@@ -65,7 +66,7 @@ def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
 
 def _evaluations_of(
     data: Data, board: Board, task: str
-) -> tuple[dict[str, dict[str, dict[str, Result]]], list[EvaluationRecord]]:
+) -> tuple[dict[str, dict[str, dict[str, TestedRecord]]], list[EvaluationRecord]]:
     """Group what the models of a column scored out of distribution, and as they were trained.
 
     Models are compared on the same examples. Where data of one label has several fingerprints,
@@ -84,7 +85,7 @@ def _evaluations_of(
         label: statistics.mode(one.data.fingerprint for one in same)
         for label, same in same_label.items()
     }
-    rows: dict[str, dict[str, dict[str, Result]]] = {}
+    rows: dict[str, dict[str, dict[str, TestedRecord]]] = {}
     labels: dict[str, EvaluationRecord] = {}
     for row, run, one in found:
         if one.data.fingerprint == main[one.label]:

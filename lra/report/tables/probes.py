@@ -138,7 +138,12 @@ def probe_table(probe: Probe) -> Table:
     """Tabulate the accuracy on each variant of a probe, and how many runs succeed."""
     cells = [found for row in probe.rows.values() for found in row.items()]
     known = {
-        name: {v: run.baselines[name] for v, c in cells for run in c.runs if name in run.baselines}
+        name: {
+            v: run.result.baselines[name]
+            for v, c in cells
+            for run in c.runs
+            if name in run.result.baselines
+        }
         for name in _BASELINES
     }
     beneath = {f"trivial baseline: {name}": numbers for name, numbers in known.items() if numbers}

@@ -8,18 +8,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from lra.config.settings_files import published_presets
-from lra.record.scores import TestedRecord
 from lra.report.boards import Board, Cells
 from lra.report.names import slugify
 from lra.report.published import PublishedRow
 from lra.report.scores import (
     AVERAGES,
     FIVE,
-    NEXT_TOKEN,
-    VALIDATION_LOSS,
     Cell,
     Entry,
-    Measure,
     average,
     group_by,
     half_interval,
@@ -121,13 +117,11 @@ def conditions_of(board: Board) -> str:
     return " ".join(parts)
 
 
-def position_table(board: Board) -> Table:
-    """Tabulate a board of next tokens, with trivial baselines and bounds beneath."""
-    (task,), measures = board.tasks, [*board.measures, NEXT_TOKEN, VALIDATION_LOSS]
-    scores = [run.positions for run in board.records if run.positions is not None]
-    bounds = dict.fromkeys(name for one in scores for name in one.lowest_bits)
-    measures += [_distance_to(bound) for bound in bounds]
-    beneath = turn({measure.name: measure.rows_beneath(board.records) for measure in measures})
+def measures_table(board: Board) -> Table:
+    """Tabulate all that a board of one task is measured by, with baselines and bounds beneath."""
+    (task,), results = board.tasks, [run.result for run in board.records]
+    measures = [*board.measures, *results[0].more_measures]
+    beneath = turn({measure.name: measure.rows_beneath(results) for measure in measures})
     rows: dict[str, dict[str, Entry]] = {}
     for row, cells in board.rows.items():
         cell = cells[task]
@@ -136,30 +130,15 @@ def position_table(board: Board) -> Table:
             entry = entries[measure.name]
             text = measure.text(entry.value, entry.deviation)
             entries[measure.name] = dataclasses.replace(entry, text=text, anchors=())
-        rows[row] = entries | _position_costs(cell)
+        rows[row] = entries | _costs(cell)
     columns = [Column(m.name, (), m.digits, m.lowest_is_best) for m in measures]
     columns += [Column(name, lowest_is_best=True) for name in ("parameters", "steps", "minutes")]
-    caption = (
-        f"Results on the test set. {OVER_N_SEEDS} Accuracy is that of the next token, and minutes "
-        f"are those of training. {conditions_of(board)}"
-    )
+    caption = f"Results on the test set. {OVER_N_SEEDS} {results[0].remark} {conditions_of(board)}"
     slug = slugify("bits", task, board.slug)
     return Table(slug, board.name, caption, fill_columns(columns, rows, beneath), len(beneath))
 
 
-def _distance_to(bound: str) -> Measure:
-    """Measure how far bits are above a bound."""
-
-    def distance(result: TestedRecord) -> float | None:
-        one = result.positions
-        if one is None or one.bits is None or bound not in one.lowest_bits:
-            return None
-        return one.bits - one.lowest_bits[bound]
-
-    return Measure(f"above {bound}", distance, 3, lowest_is_best=True)
-
-
-def _position_costs(cell: Cell) -> dict[str, Entry]:
+def _costs(cell: Cell) -> dict[str, Entry]:
     """Say what the runs of a row took, in the mean over seeds."""
     steps = statistics.mean(run.steps for run in cell.runs)
     seconds = [run.train_seconds for run in cell.runs if run.train_seconds is not None]

@@ -1,0 +1,42 @@
+"""Numbers of results, as tables, axes and screens show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lra.runtime.tables import MISSING, rounded
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a result."""
+
+    name: str
+    """What the number is, with its unit, for a column or an axis."""
+    of: Callable[[Any], float | None]
+    """Returns the number of a result of the goal; None where there is none."""
+    digits: int = 2
+    lowest_is_best: bool = False
+    has_chance: bool = False
+    """Whether a result that is no better than one answer to all is called so."""
+    beneath: Callable[[Any], Mapping[str, float]] = lambda _: {}
+    """Returns numbers that stand beneath a table: those of trivial baselines, and bounds."""
+
+    def text(self, value: float | None, deviation: float | None = None) -> str:
+        """Write a value, with ± its standard deviation if it has one; a dash for None."""
+        texts = [rounded(one, self.digits) for one in (value, deviation) if one is not None]
+        return " ± ".join(texts) or MISSING
+
+    def rows_beneath(self, results: Iterable[Any]) -> dict[str, float]:
+        """Join what stands beneath a column of results; of several numbers the last counts."""
+        return {name: value for one in results for name, value in self.beneath(one).items()}
+
+
+ACCURACY = Measure(
+    "test accuracy in percent",
+    lambda result: result.test_accuracy,
+    has_chance=True,
+    beneath=lambda result: {f"trivial baseline: {n}": v for n, v in result.baselines.items()},
+)

@@ -1,0 +1,231 @@
+"""What records hold of what a model scores; each goal has a form of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lra.goals.measure import ACCURACY, Measure
+from lra.runtime.tables import rounded
+from lra.schema import Count, Percent, PositiveCount, Record, ShortText
+from lra.statistics import Interval, is_at_chance, wilson_interval
+
+NO_PREDICTION = -1
+"""Class in predictions.csv of an example that the model gave no answer to."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of a model for every test example, in the order of the data."""
+
+    labels: np.ndarray
+    """(examples,) true classes; or, where some positions have labels, how many have."""
+    predictions: np.ndarray
+    """(examples,) predicted classes; NO_PREDICTION where the model gave none. Where some positions
+    have labels, how many were predicted right."""
+    metadata: dict[str, np.ndarray]
+    """Metadata fields by name, (examples,) numbers or strings each; length is among them."""
+    first_wrong: np.ndarray | None = None
+    """Where some positions have labels, (examples,) the first whose label was not predicted, or
+    NO_PREDICTION if there is none. Otherwise None."""
+
+    @property
+    def right(self) -> np.ndarray:
+        """Share of the labels of each example that were predicted: (examples,)."""
+        if self.first_wrong is None:
+            return self.labels == self.predictions
+        return self.predictions / self.labels
+
+    @property
+    def are_all_positions_scored(self) -> bool:
+        """Whether every position of every example has a label."""
+        is_scored = self.first_wrong is not None
+        return is_scored and np.array_equal(self.labels, self.metadata["length"])
+
+    def same_examples(self, other: Predictions) -> bool:
+        """Whether labels and metadata equal those of other predictions."""
+        return (
+            (self.first_wrong is None) == (other.first_wrong is None)
+            and np.array_equal(self.labels, other.labels)
+            and self.metadata.keys() == other.metadata.keys()
+            and all(np.array_equal(v, other.metadata[name]) for name, v in self.metadata.items())
+        )
+
+
+class Result(Record):
+    """What a model scores, and what that compares with; null stands for what was not measured."""
+
+    test_total: PositiveCount | None = None
+    """Targets of the test set: examples, or positions."""
+    test_non_finite: Count | None = None
+    """Targets whose logits are not finite, which count as wrong; null in older records."""
+    test_accuracy: Percent | None = None
+    """Accuracy on the test set in percent."""
+    test_correct: Count | None = None
+    val_accuracy: Percent | None = None
+    """Accuracy in percent at the best step."""
+    baselines: dict[ShortText, Percent] = Field(default_factory=dict)
+    """Test accuracy in percent of trivial baselines."""
+    largest_class: Percent | None = None
+    """Percent of the test set in its largest class: the highest score of one answer to all."""
+
+    prefix: ClassVar[str] = ""
+    """Start of the names of what this goal alone measures, in tables of runs."""
+    is_accuracy: ClassVar[bool] = True
+    """Whether results are ranked by accuracy, and share tables with those of other tasks."""
+    targets: ClassVar[str] = "examples"
+    """What has a target."""
+    counted: ClassVar[str] = ""
+    """Word after numbers of targets."""
+    of_what: ClassVar[str] = ""
+    """What boards of one task are called by, before the task's name."""
+    validation: ClassVar[Measure] = Measure("validation accuracy", lambda one: one.val_accuracy)
+    """What settings are chosen by."""
+    remark: ClassVar[str] = "Minutes are those of training."
+    """What a table of `more_measures` says of its columns."""
+
+    @model_validator(mode="after")
+    def _check_test(self) -> Self:
+        tested = self.test_accuracy, self.test_correct, self.test_total
+        accuracy, correct, total = tested
+        if accuracy is None or correct is None or total is None:
+            if tested != (None,) * 3 or self.test_non_finite:
+                raise ValueError(f"test accuracy, correct, total {tested}")
+            return self
+        if abs(self._expected_accuracy() - accuracy) > 1e-6:  # noqa: PLR2004
+            raise ValueError(f"test_accuracy is {accuracy}, expected {self._expected_accuracy()}")
+        if correct + (self.test_non_finite or 0) > total:
+            raise ValueError(f"more targets are right or not finite than there are: {total}")
+        return self
+
+    def _expected_accuracy(self) -> float:
+        return 100.0 * (self.test_correct or 0) / (self.test_total or 1)
+
+    @property
+    def measures(self) -> list[Measure]:
+        """What results are measured by, the one that they are ranked by first."""
+        return [ACCURACY]
+
+    @property
+    def more_measures(self) -> list[Measure]:
+        """What a table of one task shows beside them."""
+        return []
+
+    @property
+    def score(self) -> float | None:
+        """What results are ranked by."""
+        return self.test_accuracy
+
+    @property
+    def unit(self) -> str:
+        """The unit of scores."""
+        return "%"
+
+    @property
+    def text(self) -> str:
+        """What the model scored on the test set, as commands print it; empty if nothing."""
+        return "" if self.test_accuracy is None else f"{rounded(self.test_accuracy, 2)} %"
+
+    @property
+    def validation_text(self) -> str:
+        """What the best validation scored."""
+        return f"{rounded(self.val_accuracy or 0.0, 2)} %"
+
+    def describe_test(self) -> list[str]:
+        """Write what the model scored on the test set, in parts of a line."""
+        name, baseline = self.best_baseline or ("", 0.0)
+        accuracy, (low, high) = self.test_accuracy or 0.0, self.interval or (0.0, 100.0)
+        verdicts = ["at chance"] if self.is_at_chance else []
+        if name != "majority class" and accuracy < baseline:
+            verdicts.append("below a trivial baseline")
+        verdict = f", {' and '.join(verdicts)}" if verdicts else ""
+        return [
+            f"test accuracy {self.text}{verdict}",
+            f"({self.test_correct:,} of {self.test_total:,}{self.counted}; 95 % interval "
+            f"{rounded(low, 1)} to {rounded(high, 1)})",
+        ]
+
+    def describe_more(self) -> list[str]:
+        """Write what else was measured, in parts of a line; nothing without a test."""
+        return []
+
+    @property
+    def test_examples(self) -> int | None:
+        """Number of independent test results, by which intervals are calculated."""
+        return self.test_total
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the test accuracy in percent, of another test set."""
+        if self.test_accuracy is None or not self.test_examples:
+            return None
+        return wilson_interval(self.test_accuracy / 100, self.test_examples)
+
+    @property
+    def best_baseline(self) -> tuple[str, float] | None:
+        """The best trivial baseline and its score."""
+        return max(self.baselines.items(), key=lambda one: one[1], default=None)
+
+    @property
+    def best_possible(self) -> tuple[str, float] | None:
+        """The highest of the bounds that no model beats, and its score; None: not known."""
+        return None
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether the accuracy is no better than one answer to all."""
+        majority = self.baselines.get("majority class")
+        constant = majority if self.largest_class is None else self.largest_class
+        if constant is None or self.test_accuracy is None or not self.test_examples:
+            return False
+        return is_at_chance(self.test_accuracy, constant, self.test_examples)
+
+    def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
+        """Make predictions of the columns of predictions.csv.
+
+        Raises: KeyError or ValueError for columns that contradict each other or the result.
+        """
+        raise ValueError("predictions of this kind are not kept")
+
+    def check_counts(self, total: int, right: int) -> None:
+        """Raise a ValueError unless so many predictions, and so many right ones, were tested."""
+        if (total, right) != (self.test_total, self.test_correct):
+            raise ValueError(
+                f"{right} of {total} right, its record says {self.test_correct} of "
+                f"{self.test_total}"
+            )
+
+    def list_fields(self) -> dict[str, Any]:
+        """List what a table of runs has a column of, by the names of the columns."""
+        shared, found = Result.model_fields, self.model_dump(mode="json", exclude={"by_position"})
+        return {n if n in shared else self.prefix + n: value for n, value in found.items()}
+
+
+def take_whole_numbers(
+    columns: dict[str, np.ndarray], names: Sequence[str], limit: int
+) -> list[np.ndarray]:
+    """Take columns of whole numbers from NO_PREDICTION to below a limit; raises as `Result`."""
+    for name in names:
+        column = columns[name]
+        if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():
+            raise ValueError(f"{name}: not only whole numbers from {NO_PREDICTION} to {limit}")
+    return [columns.pop(name) for name in names]
+
+
+def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the content of a record of schema 2, whose results had no form of their own."""
+    found = dict(record)
+    result = {name: found.pop(name) for name in Result.model_fields if name in found}
+    positions, tokens = found.pop("positions", None), found.pop("tokens", None)
+    goal = "class"
+    if positions is not None:
+        goal = "next token"
+        result |= positions
+    elif tokens is not None:
+        goal = "labels"
+        result |= tokens
+    return {**found, "schema_version": 3, "result": {"goal": goal, **result}}
