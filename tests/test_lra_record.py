@@ -97,6 +97,16 @@ def test_records_of_schema_2_are_read(tmp_path: Path) -> None:
         assert load_record(path) == run
 
 
+def test_a_table_of_runs_names_goals_in_one_column(tmp_path: Path) -> None:
+    """What one goal alone measures has a column of its own."""
+    for number, run in enumerate((record(), next_token_run(1.5))):
+        save(tmp_path, run.model_copy(update={"run_id": f"{number}-s0"}))
+    frame = lra.records(tmp_path)
+    assert frame.set_index("goal")["positions.bits_per_byte"].dropna().to_dict() == {
+        "next token": 1.5
+    }
+
+
 def test_damaged_and_misplaced_records_are_named_and_left_out(
     loose: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lra.goals.result import NO_PREDICTION, Predictions, Result, take_whole_numbers
-from lra.goals.scorer import Add, Output, Score, Scorer, classification_losses
+from lra.goals.scorer import Add, Output, Score, Scorer
 from tasks.base import MOST_CLASSES
 from tasks.goals import ExampleClass
 
@@ -34,10 +34,6 @@ class ClassScorer(Scorer):
     """Cross-entropy and accuracy of classes of examples."""
 
     result = ClassResult
-
-    def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Scorer.losses`."""
-        return classification_losses(logits, labels)
 
     def keep(self, logits: Tensor, batch: Batch) -> tuple[Tensor, ...]:
         """See `Scorer.keep`: the losses and the predicted classes."""

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from lra.goals.result import Predictions, Result, take_whole_numbers
-from lra.goals.scorer import Add, Output, Score, Scorer, classification_losses, starts_of
+from lra.goals.scorer import Add, Output, Score, Scorer, starts_of
 from lra.runtime.tables import rounded
 from lra.schema import Count, PositiveCount, Record, ShortText
 from tasks.goals import PositionLabels
@@ -92,10 +92,6 @@ class LabelScorer(Scorer):
     """Cross-entropy of labels of positions, and their accuracy in the mean over segments."""
 
     result = LabelsResult
-
-    def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Scorer.losses`."""
-        return classification_losses(logits, labels)
 
     def keep(self, logits: Tensor, batch: Batch) -> tuple[Tensor, ...]:
         """See `Scorer.keep`: losses, whether predictions are right, and positions in the batch."""

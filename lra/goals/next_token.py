@@ -12,7 +12,7 @@ from pydantic import Field
 
 from lra.goals.measure import ACCURACY, Measure
 from lra.goals.result import Result
-from lra.goals.scorer import Add, Output, Score, Scorer, classification_losses, starts_of
+from lra.goals.scorer import Add, Output, Score, Scorer, starts_of
 from lra.runtime.tables import rounded
 from lra.schema import Amount, Count, PositiveCount, Record, ShortText
 
@@ -180,10 +180,6 @@ class TokenScorer(Scorer):
 
     result = NextTokenResult
     needs_finite_loss = True
-
-    def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Scorer.losses`."""
-        return classification_losses(logits, labels)
 
     def keep(self, logits: Tensor, batch: Batch) -> tuple[Tensor, ...]:
         """See `Scorer.keep`: losses, whether predictions are right, and what is a target."""

@@ -201,14 +201,18 @@ class Result(Record):
 
     def list_fields(self) -> dict[str, Any]:
         """List what a table of runs has a column of, by the names of the columns."""
-        shared, found = Result.model_fields, self.model_dump(mode="json", exclude={"by_position"})
+        found = self.model_dump(mode="json", exclude={"by_position"})
+        shared = {"goal", *Result.model_fields}
         return {n if n in shared else self.prefix + n: value for n, value in found.items()}
 
 
 def take_whole_numbers(
     columns: dict[str, np.ndarray], names: Sequence[str], limit: int
 ) -> list[np.ndarray]:
-    """Take columns of whole numbers from NO_PREDICTION to below a limit; raises as `Result`."""
+    """Take columns of whole numbers from NO_PREDICTION to below a limit out of all columns.
+
+    Raises: KeyError or ValueError for a column that is missing, or holds anything else.
+    """
     for name in names:
         column = columns[name]
         if column.dtype.kind != "i" or not ((column >= NO_PREDICTION) & (column < limit)).all():

@@ -81,9 +81,8 @@ class Scorer(abc.ABC):
         self.info = info
         self.goal: Goal = info.goal
 
-    @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the loss of each label.
+        """Compute the loss of each label: of classes the cross-entropy in nats.
 
         Args:
             logits: (labels, outputs).
@@ -91,6 +90,11 @@ class Scorer(abc.ABC):
         Returns: losses (labels,) float32, 0 where there is no target; and whether the prediction
             is right, (labels,) bool.
         """
+        from torch.nn import functional
+
+        logits = logits.float()
+        losses = functional.cross_entropy(logits, labels, reduction="none", ignore_index=NOT_SCORED)
+        return losses, logits.argmax(dim=-1) == labels
 
     @abc.abstractmethod
     def keep(self, logits: Tensor, batch: Batch) -> tuple[Tensor, ...]:
@@ -151,15 +155,6 @@ class Scorer(abc.ABC):
                 f"task {config.task_name} predicts {goal.what}, and model.tied_embeddings needs as "
                 f"many classes of positions as tokens; use --set model.tied_embeddings=false"
             )
-
-
-def classification_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute cross-entropies of classes in nats; see `Scorer.losses`."""
-    from torch.nn import functional
-
-    logits = logits.float()
-    losses = functional.cross_entropy(logits, labels, reduction="none", ignore_index=NOT_SCORED)
-    return losses, logits.argmax(dim=-1) == labels
 
 
 def starts_of(lengths: np.ndarray) -> np.ndarray:
