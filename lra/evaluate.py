@@ -19,7 +19,6 @@ from lra.api.trained import TrainedRun, load_finished
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, combine, list_changes, parse_alternatives
 from lra.config.schema import RunConfig
-from lra.goals.registry import scorer_of
 from lra.record.evaluation import (
     EvaluationRecord,
     evaluation_order,
@@ -118,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
             found = evaluate_on(trained, other)
             _report(found, found.save(trained.folder))
     width = terminal_width()
-    caption = "Test accuracy in percent; where every position is a target, bits and perplexity:"
+    caption = "Test accuracy in percent; of other goals, what is measured:"
     lines = [*wrap_words(caption, width), "", *_table(runs, width), ""]
     results_dir = results_dir_of(runs[0].folder)
     if results_dir is not None:
@@ -132,7 +131,7 @@ def _report(found: EvaluationRecord, path: Path) -> None:
     result = found.result
     beneath = {n: (one, v) for one in result.measures for n, v in one.beneath(result).items()}
     baselines = ", ".join(f"{name} {one.text(v)}" for name, (one, v) in beneath.items())
-    loss = "not finite" if found.loss is None else f"{found.loss:.4g} nats"
+    loss = "not finite" if found.loss is None else f"{found.loss:.4g}"
     logger.info(
         f"{found.mixer}, {found.label}: {result.text} of {result.test_total:,} {result.targets}, "
         f"loss {loss} ({baselines}); record: {path}"
@@ -217,7 +216,7 @@ def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
     evaluator = run.evaluator(model, batch_size, f"evaluating on {len(test)} examples")
     start = time.perf_counter()
     with run.config.mixer_component.explain_errors("the evaluation failed"):
-        score = evaluator.score(test, scorer := scorer_of(task.info))
+        score = evaluator.score(test, scorer := run.scorer_of(task.info))
     seconds = time.perf_counter() - start
     return EvaluationRecord(
         **record.model_dump(include={"run_id", "task", "mixer", "seed", "config_hash"}),

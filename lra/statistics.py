@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,20 @@ def is_at_chance(percent: float, constant: float, total: int) -> bool:
     """
     sigma = math.sqrt(constant * (100.0 - constant) / total)
     return percent < constant + CHANCE_SIGMA * sigma
+
+
+def bootstrap_interval(
+    score: Callable[[np.ndarray], float], examples: int, resamples: int
+) -> Interval:
+    """Return the 95 % interval of a score for another test set, by resamples of the examples.
+
+    Args:
+        score: takes the indices of resampled examples, (examples,).
+    """
+    draw = np.random.default_rng(0)
+    scores = [score(draw.integers(examples, size=examples)) for _ in range(resamples)]
+    low, high = np.percentile(scores, [2.5, 97.5])
+    return float(low), float(high)
 
 
 def mark_best(values: Sequence[float | None], margin: float | None) -> dict[int, str]:
@@ -78,13 +92,13 @@ class Comparison:
 
     seeds: int
     difference: float
-    """Test accuracy of the first mixer less that of the second, in percentage points, mean over
-    seeds."""
+    """Merit of the first mixer less that of the second, in percentage points, mean over seeds."""
     low: float
     high: float
     """Upper end of the 95 % interval that starts at `low`, see `compare`."""
     p_value: float
-    """Two-sided p-value: of McNemar's exact test for one seed, of a t-test for several."""
+    """Two-sided p-value: for one seed of McNemar's exact test, or of a bootstrap where differences
+    are more than 1, 0 and -1; of a t-test for several."""
 
     @property
     def is_noise(self) -> bool:
@@ -100,24 +114,33 @@ def compare(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Compar
     several seeds is for another test set and other seeds at once, see `_interval_over_seeds`.
 
     Args:
-        first, second: for each seed (examples,) whether a mixer is right, in the same order.
+        first, second: for each seed (examples,) what each adds to the mean that a mixer scores,
+            such as 1 where it is right and else 0, in the same order.
     """
-    differences = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
+    differences = np.array(first, dtype=np.float64) - np.array(second, dtype=np.float64)
     compare_one = _interval_over_examples if len(differences) == 1 else _interval_over_seeds
     return Comparison(len(differences), 100 * float(differences.mean()), *compare_one(differences))
 
 
 def _interval_over_examples(differences: np.ndarray) -> tuple[float, float, float]:
-    """Return the ends of a bootstrap interval over test examples, in points, and the p-value of
-    McNemar's exact test.
+    """Return the ends of a bootstrap interval over test examples, in points, and the p-value.
 
     Args:
-        differences: (1, examples) 1, 0 or -1.
+        differences: (1, examples).
     """
-    from scipy.stats import binomtest
+    from scipy.stats import binomtest, bootstrap
 
-    # There are few different values, so it suffices to draw how often each of them occurs.
     values, counts = np.unique(differences, return_counts=True)
+    if not np.isin(values, (-1, 0, 1)).all():
+        drawn = bootstrap(
+            tuple(differences), np.mean, n_resamples=RESAMPLES, batch=100, method="percentile",
+            rng=np.random.default_rng(0),
+        )  # fmt: skip
+        means = drawn.bootstrap_distribution
+        low, high = drawn.confidence_interval
+        p_value = min(1.0, 2 * float(min((means <= 0).mean(), (means >= 0).mean())))
+        return 100 * float(low), 100 * float(high), p_value
+    # There are few different values, so it suffices to draw how often each of them occurs.
     examples = differences.size
     draws = np.random.default_rng(0).multinomial(examples, counts / examples, size=RESAMPLES)
     low, high = np.percentile(100 * draws @ values / examples, [2.5, 97.5])
@@ -135,7 +158,7 @@ def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
     their examples explain add nothing.
 
     Args:
-        differences: (seeds, examples) 1, 0 or -1, of two seeds or more.
+        differences: (seeds, examples), of two seeds or more.
     """
     from scipy.stats import t
 

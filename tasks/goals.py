@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -26,10 +27,37 @@ class Goal(abc.ABC):
     """What is predicted, as messages call it."""
     of_positions: ClassVar[bool] = False
     """Whether positions have targets, which a batch may lack, rather than examples."""
-    columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of predictions.csv; none if nothing is kept of each example."""
+    noun: ClassVar[str] = "classes"
+    """What the outputs are."""
+    least_outputs: ClassVar[int] = 2
     unscored: ClassVar[float] = NOT_SCORED
     """Label where there is no target."""
+
+    @property
+    def described(self) -> str:
+        """How many of what a model predicts."""
+        return f"{self.outputs} {self.noun.removesuffix('s') if self.outputs == 1 else self.noun}"
+
+    @classmethod
+    def infer(cls, labels: Sequence[np.ndarray]) -> Self:
+        """Make the goal with as many outputs as the labels of all splits show."""
+        return cls(1 + max(int(one.max()) for one in labels))
+
+    @classmethod
+    def columns(cls, outputs: int) -> list[str]:
+        """Name the columns of predictions.csv; none if nothing is kept of each example."""
+        return []
+
+    def fitted(self, labels: np.ndarray) -> Goal:
+        """Return the goal with what it takes from the labels of the training split.
+
+        Raises: ValueError for labels that nothing can be learned from.
+        """
+        return self
+
+    def list_unseen(self, labels: np.ndarray) -> list[int]:
+        """List the outputs that no label of the training split stands for."""
+        return sorted({*range(self.outputs)} - {*np.unique(labels).tolist()})
 
     def is_target(self, labels: Tensor) -> Tensor:
         """Return which rows of a batch's labels are targets: (rows,) bool."""
@@ -48,7 +76,11 @@ class ExampleClass(Goal):
     """A class for each example: labels are (examples,) whole numbers."""
 
     what = "classes of examples"
-    columns = ("label", "prediction")
+
+    @classmethod
+    def columns(cls, outputs: int) -> list[str]:
+        """See `Goal.columns`."""
+        return ["label", "prediction"]
 
 
 class PositionLabels(Goal):
@@ -56,8 +88,11 @@ class PositionLabels(Goal):
 
     what = "labels of positions"
     of_positions = True
-    columns = ("targets", "correct", "first_wrong")
-    """How many labels, those predicted right, and the first position that was not, or -1."""
+
+    @classmethod
+    def columns(cls, outputs: int) -> list[str]:
+        """Name the numbers of labels and of right ones, and the first wrong position, or -1."""
+        return ["targets", "correct", "first_wrong"]
 
 
 class NextToken(Goal):
@@ -65,6 +100,80 @@ class NextToken(Goal):
 
     what = "the next token at each position"
     of_positions = True
+
+
+@dataclass(frozen=True)
+class ExampleNumbers(Goal):
+    """Numbers for each example: labels are (examples, outputs) float64."""
+
+    least_outputs = 1
+
+    @classmethod
+    def infer(cls, labels: Sequence[np.ndarray]) -> Self:
+        """See `Goal.infer`."""
+        return cls(labels[0].shape[1])
+
+    @classmethod
+    def columns(cls, outputs: int) -> list[str]:
+        """Name the labels of an example, and then its predictions."""
+        ends = [""] if outputs == 1 else [f"_{number}" for number in range(outputs)]
+        return [kind + end for kind in ("label", "prediction") for end in ends]
+
+    def is_target(self, labels: Tensor) -> Tensor:
+        """See `Goal.is_target`."""
+        return labels[:, 0].isfinite()
+
+    def check(self, labels: np.ndarray, examples: int) -> None:
+        """See `Goal.check`."""
+        if labels.dtype != np.float64 or labels.shape != (examples, self.outputs):
+            raise ValueError(
+                f"labels are {labels.dtype} {labels.shape}, expected {(examples, self.outputs)}"
+            )
+        if not np.isfinite(labels).all():
+            raise ValueError("labels are not all finite")
+
+
+@dataclass(frozen=True)
+class ExampleValues(ExampleNumbers):
+    """Real numbers for each example, in any unit: regression."""
+
+    means: tuple[float, ...] = ()
+    """Mean of each label over the training split; empty until it is known, as the next."""
+    deviations: tuple[float, ...] = ()
+    """Standard deviation of each label over the training split."""
+
+    what = "real numbers"
+    noun = "real numbers"
+
+    def fitted(self, labels: np.ndarray) -> ExampleValues:
+        """See `Goal.fitted`: takes means and deviations."""
+        means, deviations = labels.mean(axis=0), labels.std(axis=0)
+        constant = np.flatnonzero(labels.max(axis=0) == labels.min(axis=0))
+        if len(constant):
+            name = self.columns(self.outputs)[constant[0]]
+            raise ValueError(f"{name} is {labels[0, constant[0]]:g} in all training examples")
+        return replace(self, means=tuple(means.tolist()), deviations=tuple(deviations.tolist()))
+
+    def list_unseen(self, labels: np.ndarray) -> list[int]:
+        """See `Goal.list_unseen`."""
+        return []
+
+
+class ExampleLabels(ExampleNumbers):
+    """Several labels for each example, each 0 or 1."""
+
+    what = "several labels of examples"
+    noun = "labels"
+
+    def list_unseen(self, labels: np.ndarray) -> list[int]:
+        """See `Goal.list_unseen`."""
+        return np.flatnonzero(~labels.any(axis=0)).tolist()
+
+    def check(self, labels: np.ndarray, examples: int) -> None:
+        """See `Goal.check`."""
+        super().check(labels, examples)
+        if not np.isin(labels, (0, 1)).all():
+            raise ValueError("labels are not all 0 or 1")
 
 
 class InputValues(Goal):

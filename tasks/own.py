@@ -25,7 +25,7 @@ from pydantic import (
 from common.errors import DataError, format_value
 from tasks.base import MOST_CLASSES, SPLITS, Dataset, Task, TaskInfo, majority
 from tasks.cache import Cache, file_facts
-from tasks.goals import ExampleClass, Goal
+from tasks.goals import ExampleClass, ExampleNumbers, PositionLabels
 from tasks.preparation import Build, Preparation
 from tasks.returned import (
     build_split,
@@ -46,6 +46,10 @@ IN_TEST = "val examples that are in the test split, too"
 """Note on a data set: how many validation examples its test split has."""
 
 
+OwnGoal = InstanceOf[ExampleClass] | InstanceOf[PositionLabels] | InstanceOf[ExampleNumbers]
+"""Type of the goals whose labels `examples` can return."""
+
+
 def _list_paths(files: Any) -> list[Path] | None:
     one = isinstance(files, (str, Path))
     return None if files is None else [Path(path) for path in ([files] if one else files)]
@@ -62,7 +66,7 @@ class DeclaredInfo(BaseModel):
     channels: PositiveInt | None = None
     towers: Annotated[int, Field(ge=1, le=2)] | None = None
     grid: tuple[PositiveInt, PositiveInt] | None = None
-    goal: InstanceOf[Goal] | None = None
+    goal: OwnGoal | None = None
     data_files: Annotated[list[FilePath] | None, BeforeValidator(_list_paths)] = None
     """Files that `examples` reads."""
 
@@ -119,11 +123,12 @@ class OwnTask(Task):
             every, kind = self.drawn.values(), describe_kind(self.drawn["train"])
             if kind["channels"] is None:
                 kind["vocab_size"] = 1 + max(int(one.sequences.tokens.max()) for one in every)
-            kind["goal"] = kind["goal"](classes or 1 + max(int(one.labels.max()) for one in every))
+            labels = [one.labels for one in every]
+            kind["goal"] = kind["goal"](classes) if classes else kind["goal"].infer(labels)
             kind["max_length"] = max(int(one.lengths.max()) for one in every)
             known = {**kind, **known}
         info = TaskInfo(name=self.task_name, **{"goal": ExampleClass(classes or 1), **known})
-        if info.goal.outputs == 1:
+        if info.goal.outputs < info.goal.least_outputs:
             raise DataError(f"{self.task_name}: all labels are 0, expected at least two classes")
         if info.grid is not None and info.grid[0] * info.grid[1] != info.max_length:
             raise DataError(
@@ -142,7 +147,11 @@ class OwnTask(Task):
         try:
             with self.explain_errors(call):
                 returned = self.own.examples(split, rng)
-                return pack_examples(returned, reals=self.declared.channels is not None)
+                return pack_examples(
+                    returned,
+                    reals=self.declared.channels is not None,
+                    goal=self.declared.goal and type(self.declared.goal),
+                )
         except DataError as error:
             raise DataError(f"{self.task_name}: {call}: {error}") from None
 
@@ -168,7 +177,8 @@ class OwnTask(Task):
                     f"split has"
                 )
             try:
-                one.check(self.info)
+                one.check(info)
+                info.goal.fitted(train.labels)
             except ValueError as error:
                 raise DataError(f"{origin} is not as its class states: {error}") from None
             if not is_same(one, self.draw(split)):
@@ -237,9 +247,11 @@ class OwnTask(Task):
                 made.notes[f"{split} examples that are in the training split, too"] = count
         if count := self.count_known("val", "test"):
             made.notes[IN_TEST] = count
-        made.baselines["majority class"] = majority(
-            self.drawn["train"].labels, self.drawn["test"].labels
-        )
+        goal, train = self.info.goal, self.drawn["train"].labels
+        if not isinstance(goal, ExampleNumbers):
+            made.baselines["majority class"] = majority(train, self.drawn["test"].labels)
+        elif unseen := goal.list_unseen(train):
+            made.notes["labels that no training example has"] = len(unseen)
 
     def open_dataset(self, cache: Cache) -> Dataset:
         """See `Task.open_dataset`."""

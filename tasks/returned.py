@@ -9,7 +9,15 @@ import numpy as np
 
 from common.errors import DataError, format_value
 from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
-from tasks.goals import NOT_SCORED, ExampleClass, Goal, PositionLabels
+from tasks.goals import (
+    NOT_SCORED,
+    ExampleClass,
+    ExampleLabels,
+    ExampleNumbers,
+    ExampleValues,
+    Goal,
+    PositionLabels,
+)
 from tasks.splits import LabelledTokens, PackedSequences, Sequences
 
 LARGEST_TOKEN = 2**31 - 1
@@ -19,15 +27,17 @@ FORMS = (
 )
 
 
-def pack_examples(returned: object, *, reals: bool = False) -> PackedSequences:
+def pack_examples(
+    returned: object, *, reals: bool = False, goal: type[Goal] | None = None
+) -> PackedSequences:
     """Check and pack what `examples(split, rng)` returned.
-
-    Where sequences are of tokens, labels may be sequences, too, of a class or -1 for each position.
 
     Args:
         returned: (sequences, labels) or (sequences, labels, metadata).
         reals: whether whole numbers are real numbers, too, because the class states its channels.
-    Returns: a split of int32 tokens or float32 numbers, with int64 labels.
+        goal: what labels are for. None: real numbers are values, other sequences labels of
+            positions (a class or -1 for each), and whole numbers classes.
+    Returns: a split of int32 tokens or float32 numbers, with labels as the goal takes them.
     Raises: DataError saying what it is and what was expected.
     """
     if not isinstance(returned, tuple) or len(returned) not in (2, 3):
@@ -56,19 +66,39 @@ def pack_examples(returned: object, *, reals: bool = False) -> PackedSequences:
                 f"example {number // towers} has positions of shape {array.shape[1:]}, and example "
                 f"0 of {arrays[0].shape[1:]}; transpose arrays of shape (channels, length)"
             )
-    goal: type[Goal] = PositionLabels if any(map(_is_sequence, answers)) else ExampleClass
-    if goal is PositionLabels:
+    goal = goal or _infer_goal(answers)
+    if issubclass(goal, ExampleNumbers):
+        labels = _pack_numbers(answers, goal)
+    elif goal is PositionLabels:
         labels = _pack_position_labels(answers, arrays, towers)
     else:
         labels = _pack_labels(answers, "its labels", 0)
+    reserved = goal.columns(labels.shape[-1])
     return build_split(
         np.concatenate(arrays),
         np.array([len(array) for array in arrays]),
         labels,
-        _pack_metadata(returned[2], len(answers), goal.columns) if len(returned) > 2 else {},  # noqa: PLR2004
+        _pack_metadata(returned[2], len(answers), reserved) if len(returned) > 2 else {},  # noqa: PLR2004
         towers=towers,
         goal=goal,
     )
+
+
+def _infer_goal(answers: Sequence[Any]) -> type[Goal]:
+    """Tell from labels what they are for.
+
+    Raises: DataError for real numbers that are all whole, which may be classes.
+    """
+    arrays = [np.asarray(one) for one in answers]
+    if any(array.dtype.kind == "f" for array in arrays):
+        if all((array == np.floor(array)).all() for array in arrays):
+            raise DataError(
+                f"its labels are whole numbers of a real type, such as "
+                f"{format_value(arrays[0].tolist())}; give whole numbers for classes, or write "
+                f"goal = ExampleValues(1) (from tasks.goals) for real numbers"
+            )
+        return ExampleValues
+    return PositionLabels if any(map(_is_sequence, answers)) else ExampleClass
 
 
 def build_split(
@@ -82,13 +112,14 @@ def build_split(
 ) -> PackedSequences:
     """Build a split of sequences that are stored end to end, tower by tower of each example.
 
-    Labels are (examples,), or if positions have labels (positions,) with NOT_SCORED elsewhere.
+    Labels are as the goal takes them; if positions have labels (positions,), with NOT_SCORED
+    elsewhere.
     """
     sequences = Sequences(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
     if goal is PositionLabels:
         return LabelledTokens(sequences, labels, metadata)
     which = np.arange(len(lengths)).reshape(-1, towers)
-    return PackedSequences(sequences, labels, which, metadata)
+    return PackedSequences(sequences, labels, which, metadata, goal=goal)
 
 
 def describe_kind(examples: PackedSequences) -> dict[str, Any]:
@@ -99,7 +130,7 @@ def describe_kind(examples: PackedSequences) -> dict[str, Any]:
     return {
         "channels": tokens.shape[1] if tokens.ndim > 1 else None,
         "towers": examples.which.shape[1],
-        "goal": PositionLabels if isinstance(examples, LabelledTokens) else ExampleClass,
+        "goal": examples.goal,
     }
 
 
@@ -196,10 +227,27 @@ def _pack_labels(values: Sequence[Any], name: str, lowest: int) -> np.ndarray:
         if not isinstance(value, int) or not lowest <= value < MOST_CLASSES:
             raise DataError(
                 f"{name} include {format_value(value)}, expected whole numbers from {lowest} to "
-                f"{MOST_CLASSES - 1} of an integer type, one for each class; regression is not "
-                f"supported"
+                f"{MOST_CLASSES - 1} of an integer type, one for each class"
             )
     return array.astype(np.int64)
+
+
+def _pack_numbers(answers: Sequence[Any], goal: type[Goal]) -> np.ndarray:
+    """Return the numbers of all examples, (examples, outputs) float64."""
+    found: list[np.ndarray] = []
+    for number, answer in enumerate(answers):
+        array = _read_array(answer, f"the label of example {number}")
+        is_fit = array.dtype.kind in "iubf" and array.ndim < 2 and np.isfinite(array).all()  # noqa: PLR2004
+        row = array.astype(np.float64).reshape(-1) if is_fit else array
+        is_binary = goal is not ExampleLabels or (is_fit and np.isin(row, (0, 1)).all())
+        if not (is_fit and is_binary) or len(row) != len((found or [row])[0]) or not len(row):
+            numbers = "finite numbers" if is_binary else "0 or 1 for each label"
+            raise DataError(
+                f"the label of example {number} is {format_value(array.tolist())}, expected "
+                f"{numbers}, as many as of the other examples"
+            )
+        found.append(row)
+    return np.stack(found)
 
 
 def _pack_position_labels(

@@ -21,7 +21,7 @@ from torch import Tensor
 from common.tensors import send
 from tasks.base import Dataset, Split, TaskInfo
 from tasks.batch import Batch
-from tasks.goals import NOT_SCORED
+from tasks.goals import NOT_SCORED, ExampleClass, ExampleNumbers, Goal, PositionLabels
 
 MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""
@@ -111,10 +111,11 @@ class PackedSequences(Split):
 
     Args:
         sequences: the sequences of this split, or of all splits.
-        labels: (examples,) unsigned integers.
+        labels: (examples,) whole numbers, or what else the goal takes.
         which: (examples, towers) indices of each example's sequences; None where example i
             is sequence i.
         fields: see `Split.metadata`.
+        goal: what the labels are for.
     """
 
     stored = ("tokens",)
@@ -125,8 +126,11 @@ class PackedSequences(Split):
         labels: np.ndarray,
         which: np.ndarray | None = None,
         fields: Mapping[str, np.ndarray] | None = None,
+        *,
+        goal: type[Goal] = ExampleClass,
     ) -> None:
         self.sequences = sequences
+        self.goal = goal
         self.tokens = as_tensor(sequences.tokens)
         self.labels = labels
         self.which = np.arange(len(sequences.offsets) - 1)[:, None] if which is None else which
@@ -145,7 +149,11 @@ class PackedSequences(Split):
 
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
-        inputs, lengths, labels = self._gather(indices, self.labels[indices])
+        chosen = self.labels[indices]
+        if issubclass(self.goal, ExampleNumbers):
+            inputs, lengths = self._gather(indices)
+            return Batch.of_examples(inputs, lengths, send(as_tensor(chosen), inputs.device))
+        inputs, lengths, labels = self._gather(indices, chosen)
         return Batch.of_examples(inputs, lengths, labels)
 
     def _gather(self, indices: np.ndarray, *arrays: np.ndarray) -> tuple[Tensor, ...]:
@@ -187,7 +195,8 @@ class LabelledTokens(PackedSequences):
         self.position_labels = position_labels
         self._targets = np.flatnonzero(position_labels != NOT_SCORED)
         self._ends = np.searchsorted(self._targets, sequences.offsets)
-        super().__init__(sequences, position_labels[self._targets], fields=fields)
+        labels = position_labels[self._targets]
+        super().__init__(sequences, labels, fields=fields, goal=PositionLabels)
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""

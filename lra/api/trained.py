@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,8 @@ from lra.api.arguments import AnyPath, Indices, check_arguments
 from lra.api.recompose import find_changed_code, recompose
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
+from lra.goals.registry import scorer_of
+from lra.goals.scorer import Scorer
 from lra.record.packed import read_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, set_arithmetic
@@ -33,7 +35,7 @@ class TrainedRun:
 
     folder: Path
     record: RunRecord
-    """Result of the run: accuracy, speed, memory, status."""
+    """Result of the run: score, speed, memory, status."""
     config: RunConfig
     data_dir: Path
     """Folder of official files and caches."""
@@ -67,6 +69,10 @@ class TrainedRun:
                 f"--data-dir)"
             )
         return dataset
+
+    def scorer_of(self, info: TaskInfo) -> Scorer:
+        """Return what the goal of a task answers, with what the training took from its labels."""
+        return scorer_of(replace(info, goal=self.record.result.fitted(info.goal)))
 
     def load_model(self, info: TaskInfo) -> Classifier:
         """Load the best model for data that may differ from that of the training.
@@ -199,6 +205,8 @@ class TrainedRun:
     def predict(self, split: str = "test", indices: Indices = None) -> np.ndarray:
         """Predict the class of each example, or the next token or label of each scored position.
 
+        Real numbers are in the unit of the labels; of several labels these are probabilities.
+
         `(run.predict(split) == run.dataset.splits[split].labels).sum()` counts what is right, as
         the record does. For the whole test set of a task with classes of examples these are the
         predictions in predictions.csv.
@@ -206,7 +214,8 @@ class TrainedRun:
         Args:
             split: train, val or test.
             indices: indices of examples, (examples,) whole numbers. None: all examples.
-        Returns: (examples,) int64 in the order of `indices`; or (targets,), see `logits`.
+        Returns: (examples,) int64 in the order of `indices`; or (targets,), see `logits`; or, where
+            examples have numbers, (examples, outputs).
         Raises: UserError for an unknown split or index, and for logits that are not finite.
         """
         logits = self.logits(split, indices)
@@ -217,7 +226,7 @@ class TrainedRun:
                 f"{self.folder}: the logits of {wrong:,} of {len(logits):,} {what} are not finite, "
                 f"so they predict nothing; see logits()"
             )
-        return logits.argmax(axis=1)
+        return self.scorer_of(self.config.build_task().info).predict(logits)
 
 
 @check_arguments

@@ -33,7 +33,7 @@ from models.suite_promises import (
     check_saved_weights,
 )
 from tasks.base import Dataset, Task
-from tasks.goals import NextToken
+from tasks.goals import ExampleClass, ExampleValues, NextToken
 from tasks.own import OwnTask
 
 Check = Callable[[], object]
@@ -201,7 +201,8 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
         again = partial(_prepare_again, component.construct(options), folder, dataset)
         yield "a second preparation gives the same data", again
         yield "its data passes its own verification", lambda: "; ".join(task.verify(dataset))
-        yield "every class is in the training split", partial(_check_classes, task, dataset)
+        if not isinstance(task.info.goal, ExampleValues):
+            yield "every class is in the training split", partial(_check_classes, task, dataset)
         yield "batches hold the right examples", partial(_check_batches, task, dataset)
         small = TINY | (CAUSAL if isinstance(task.info.goal, NextToken) else {})
         chosen = (*changes, *list_changes(small, "lra.check"))
@@ -209,18 +210,20 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
 
 
 def _describe_own(task: OwnTask) -> str:
-    info, lengths = task.info, np.concatenate([one.lengths for one in task.drawn.values()])
+    lengths = np.concatenate([one.lengths for one in task.drawn.values()])
+    info, goal = task.info, task.info.goal
     inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
     pairs = "pairs of " if info.towers > 1 else ""
     return (
-        f"{info.goal.outputs} classes, {pairs}up to {info.max_length:,} positions, {inputs}; "
+        f"{goal.described}, {pairs}up to {info.max_length:,} positions, {inputs}; "
         f"lengths {lengths.min():,} to {lengths.max():,}"
     )
 
 
 def _describe_data(dataset: Dataset) -> str:
     sizes = ", ".join(f"{name} {count:,}" for name, count in dataset.sizes.items())
-    return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
+    baselines = (f"; {name} {value:.2f} %" for name, value in dataset.baselines.items())
+    return f"{sizes}{''.join(baselines)}"
 
 
 def _prepare_again(task: Task, folder: Path, dataset: Dataset) -> None:
@@ -250,9 +253,8 @@ def _check_known(task: OwnTask, split: str, other: str) -> str | None:
 
 
 def _check_classes(task: Task, dataset: Dataset) -> str | None:
-    present = np.unique(dataset.splits["train"].labels)
-    missing = sorted(set(range(task.info.goal.outputs)) - set(present.tolist()))
-    if missing and not task.info.goal.of_positions:
+    missing = task.info.goal.list_unseen(dataset.splits["train"].labels)
+    if missing and isinstance(task.info.goal, ExampleClass):
         raise DataError(f"classes {', '.join(map(str, missing[:5]))} are missing")
     # Not all bytes occur in a text.
     return f"except {len(missing):,} of {task.info.goal.outputs:,}" if missing else None
@@ -266,7 +268,7 @@ def _check_batches(task: Task, dataset: Dataset) -> None:
         inputs = torch.cat([one.inputs for one in single])
         labels = torch.cat([one.labels for one in single])
         if not task.info.goal.of_positions:
-            labels = torch.from_numpy(split.labels[chosen].astype(np.int64))
+            labels = torch.from_numpy(split.labels[chosen]).to(together.labels.dtype)
         if not (torch.equal(together.inputs, inputs) and torch.equal(together.labels, labels)):
             raise DataError(f"a batch of {name} differs from its examples one by one")
         if together.lengths.max(dim=1).values.tolist() != split.lengths[chosen].tolist():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lra.goals.result import NO_PREDICTION, Predictions, Result, take_whole_numbers
-from lra.goals.scorer import Add, Output, Score, Scorer
+from lra.goals.result import NO_PREDICTION, AccuracyResult, Predictions, take_whole_numbers
+from lra.goals.scorer import Add, Output, Score, Scorer, gather
 from tasks.base import MOST_CLASSES
 from tasks.goals import ExampleClass
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from tasks.base import Batch, Split
 
 
-class ClassResult(Result):
+class ClassResult(AccuracyResult):
     """The accuracy of classes of examples."""
 
     goal: Literal["class"] = "class"
 
     def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
         """See `Result.read_predictions`."""
-        labels, predicted = take_whole_numbers(columns, ExampleClass.columns, MOST_CLASSES)
-        self.check_counts(len(labels), int((labels == predicted).sum()))
-        return Predictions(labels, predicted, columns)
+        labels, predicted = take_whole_numbers(columns, ExampleClass.columns(1), MOST_CLASSES)
+        is_right = labels == predicted
+        self.check_counts(len(labels), int(is_right.sum()))
+        return Predictions(labels, is_right.astype(float), columns)
 
 
 class ClassScorer(Scorer):
@@ -43,12 +44,8 @@ class ClassScorer(Scorer):
 
     def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
         """See `Scorer.score`."""
-        own, own_loss = np.zeros(len(split), dtype=np.int64), 0.0
-        for one in outputs:
-            loss, predicted = one.kept
-            own[one.indices] = predicted.numpy() - NO_PREDICTION
-            own_loss += loss.sum().item()
-        predictions = add(own) + NO_PREDICTION
+        predictions = gather(outputs, 1, len(split), add)
+        own_loss = sum(one.kept[0].sum().item() for one in outputs)
         correct = int((predictions == split.labels).sum())
         loss = float(add(np.array([own_loss]))[0]) / len(split)
         accuracy = 100.0 * correct / len(split)
@@ -60,5 +57,5 @@ class ClassScorer(Scorer):
             numbers={"val_accuracy": accuracy, "val_loss": loss},
             text=f"accuracy {accuracy:.2f} %, loss {loss:.3f}",
             result={"test_accuracy": accuracy, "test_correct": correct},
-            predictions=dict(zip(ExampleClass.columns, (split.labels, predictions), strict=True)),
+            predictions={"label": split.labels, "prediction": predictions},
         )

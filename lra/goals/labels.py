@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from lra.goals.result import Predictions, Result, take_whole_numbers
+from lra.goals.result import AccuracyResult, Predictions, take_whole_numbers
 from lra.goals.scorer import Add, Output, Score, Scorer, starts_of
 from lra.runtime.tables import rounded
 from lra.schema import Count, PositiveCount, Record, ShortText
@@ -48,7 +48,7 @@ class SegmentScore(Record):
         return 100.0 * self.correct_examples / self.examples
 
 
-class LabelsResult(Result):
+class LabelsResult(AccuracyResult):
     """Token and sequence accuracy of labels of positions: means over the segments of a split."""
 
     goal: Literal["labels"] = "labels"
@@ -69,12 +69,16 @@ class LabelsResult(Result):
 
     def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
         """See `Result.read_predictions`."""
-        targets, correct, first_wrong = take_whole_numbers(columns, PositionLabels.columns, LONGEST)
+        names = PositionLabels.columns(1)
+        targets, correct, first_wrong = take_whole_numbers(columns, names, LONGEST)
         (lengths,) = take_whole_numbers({**columns}, ("length",), LONGEST)
         if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
             raise ValueError("an example has more labels than positions, or than right ones")
         self.check_counts(int(targets.sum()), int(correct.sum()))
-        return Predictions(targets, correct, columns, first_wrong)
+        are_all_scored = np.array_equal(targets, lengths)
+        return Predictions(
+            targets, correct / targets, columns, first_wrong if are_all_scored else None
+        )
 
     def describe_more(self) -> list[str]:
         """See `Result.describe_more`."""
@@ -127,7 +131,7 @@ class LabelScorer(Scorer):
             numbers={"val_accuracy": accuracy, "val_loss": loss / total},
             text=f"accuracy {accuracy:.2f} %, loss {loss / total:.3f}",
             result={"test_accuracy": accuracy, "test_correct": correct, "segments": segments},
-            predictions=dict(zip(PositionLabels.columns, outcomes.T, strict=True)),
+            predictions=dict(zip(PositionLabels.columns(1), outcomes.T, strict=True)),
         )
 
 

@@ -19,8 +19,9 @@ class Measure:
     """Returns the number of a result of the goal; None where there is none."""
     digits: int = 2
     lowest_is_best: bool = False
-    has_chance: bool = False
-    """Whether a result that is no better than one answer to all is called so."""
+    interval: Callable[[Any], tuple[float, float] | None] | None = None
+    """Returns the 95 % interval of the number, for another test set; None where it is not known.
+    Only what results are ranked by has one, and may be at chance."""
     beneath: Callable[[Any], Mapping[str, float]] = lambda _: {}
     """Returns numbers that stand beneath a table: those of trivial baselines, and bounds."""
 
@@ -37,6 +38,6 @@ class Measure:
 ACCURACY = Measure(
     "test accuracy in percent",
     lambda result: result.test_accuracy,
-    has_chance=True,
+    interval=lambda result: result.interval,
     beneath=lambda result: {f"trivial baseline: {n}": v for n, v in result.baselines.items()},
 )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from lra.goals.measure import ACCURACY, Measure
-from lra.goals.result import Result
+from lra.goals.result import AccuracyResult
 from lra.goals.scorer import Add, Output, Score, Scorer, starts_of
 from lra.runtime.tables import rounded
 from lra.schema import Amount, Count, PositiveCount, Record, ShortText
@@ -44,7 +43,7 @@ class PositionLoss(Record):
     """Mean loss of the best possible predictor; null where the law of the data is not known."""
 
 
-class NextTokenResult(Result):
+class NextTokenResult(AccuracyResult):
     """What a model needs for the next token: a loss, of which the accuracy is no good measure."""
 
     goal: Literal["next token"] = "next token"
@@ -66,6 +65,7 @@ class NextTokenResult(Result):
     prefix = "positions."
     targets = "positions"
     is_accuracy = False
+    compared = ""
     of_what = "next tokens of"
     validation = Measure(
         "validation bits per token", lambda one: one.val_loss and one.val_loss / math.log(2),
@@ -94,11 +94,6 @@ class NextTokenResult(Result):
         return self.loss / math.log(2)
 
     @property
-    def score(self) -> float | None:
-        """See `Result.score`: bits, of which fewer are better."""
-        return self.bits
-
-    @property
     def unit(self) -> str:
         """See `Result.unit`."""
         return f"bits per {unit_of(self.text_bytes)}"
@@ -117,9 +112,7 @@ class NextTokenResult(Result):
     @property
     def validation_text(self) -> str:
         """See `Result.validation_text`."""
-        if self.val_loss is None:
-            return super().validation_text
-        return f"{self.val_loss / math.log(2):.3f} bits per token"
+        return f"{self.validation.text(self.validation.of(self))} bits per token"
 
     def describe_test(self) -> list[str]:
         """See `Result.describe_test`."""
@@ -141,13 +134,13 @@ class NextTokenResult(Result):
         return max(self.lowest_bits.items(), key=lambda one: one[1], default=None)
 
     @property
-    def best_baseline(self) -> tuple[str, float] | None:
-        """See `Result.best_baseline`."""
-        return min(self.baseline_bits.items(), key=lambda one: one[1], default=None)
+    def trivial_scores(self) -> Mapping[str, float]:
+        """See `Result.trivial_scores`: bits."""
+        return self.baseline_bits
 
 
 PERPLEXITY = Measure("perplexity", lambda one: one.perplexity, lowest_is_best=True)
-NEXT_TOKEN = replace(ACCURACY, name="accuracy, %", has_chance=False)
+NEXT_TOKEN = Measure("accuracy, %", ACCURACY.of, beneath=ACCURACY.beneath)
 """Accuracy of next tokens, which is no measure of chance."""
 VALIDATION_LOSS = Measure(
     "validation loss, nats", lambda one: one.val_loss, digits=3, lowest_is_best=True

@@ -13,6 +13,7 @@ from lra.goals.measure import ACCURACY, Measure
 from lra.runtime.tables import rounded
 from lra.schema import Count, Percent, PositiveCount, Record, ShortText
 from lra.statistics import Interval, is_at_chance, wilson_interval
+from tasks.goals import Goal
 
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""
@@ -23,34 +24,20 @@ class Predictions:
     """Predictions of a model for every test example, in the order of the data."""
 
     labels: np.ndarray
-    """(examples,) true classes; or, where some positions have labels, how many have."""
-    predictions: np.ndarray
-    """(examples,) predicted classes; NO_PREDICTION where the model gave none. Where some positions
-    have labels, how many were predicted right."""
+    """(examples, ...) what is kept of the true labels."""
+    merits: np.ndarray
+    """(examples,) share of the labels of each example that were predicted, or what else it adds to
+    the measure that mixers are compared by: the mean over examples is that measure."""
     metadata: dict[str, np.ndarray]
     """Metadata fields by name, (examples,) numbers or strings each; length is among them."""
     first_wrong: np.ndarray | None = None
-    """Where some positions have labels, (examples,) the first whose label was not predicted, or
-    NO_PREDICTION if there is none. Otherwise None."""
-
-    @property
-    def right(self) -> np.ndarray:
-        """Share of the labels of each example that were predicted: (examples,)."""
-        if self.first_wrong is None:
-            return self.labels == self.predictions
-        return self.predictions / self.labels
-
-    @property
-    def are_all_positions_scored(self) -> bool:
-        """Whether every position of every example has a label."""
-        is_scored = self.first_wrong is not None
-        return is_scored and np.array_equal(self.labels, self.metadata["length"])
+    """Where all positions have labels, (examples,) the first whose label was not predicted, or
+    NO_PREDICTION. Otherwise None."""
 
     def same_examples(self, other: Predictions) -> bool:
         """Whether labels and metadata equal those of other predictions."""
         return (
-            (self.first_wrong is None) == (other.first_wrong is None)
-            and np.array_equal(self.labels, other.labels)
+            np.array_equal(self.labels, other.labels)
             and self.metadata.keys() == other.metadata.keys()
             and all(np.array_equal(v, other.metadata[name]) for name, v in self.metadata.items())
         )
@@ -63,6 +50,116 @@ class Result(Record):
     """Targets of the test set: examples, or positions."""
     test_non_finite: Count | None = None
     """Targets whose logits are not finite, which count as wrong; null in older records."""
+
+    prefix: ClassVar[str] = ""
+    """Start of the names of what this goal alone measures, in tables of runs."""
+    is_accuracy: ClassVar[bool] = False
+    """Whether results are ranked by accuracy, and share tables with those of other tasks."""
+    targets: ClassVar[str] = "examples"
+    """What has a target."""
+    of_what: ClassVar[str] = ""
+    """What boards of one task are called by, before the task's name."""
+    compared: ClassVar[str] = ""
+    """What two mixers are compared by, in percent; empty if predictions are not kept."""
+    chance: ClassVar[str] = "at chance"
+    """What a result is called that is no better than the best answer that heeds no input."""
+    validation: ClassVar[Measure]
+    """What settings are chosen by."""
+    loss_name: ClassVar[str] = "validation loss, nats"
+    remark: ClassVar[str] = "Minutes are those of training."
+    """What a table of `more_measures` says of its columns."""
+
+    @property
+    def measures(self) -> list[Measure]:
+        """What results are measured by, the one that they are ranked by first."""
+        return []
+
+    @property
+    def more_measures(self) -> list[Measure]:
+        """What a table of one task shows beside them."""
+        return []
+
+    @property
+    def score(self) -> float | None:
+        """What results are ranked by."""
+        return self.measures[0].of(self)
+
+    @property
+    def unit(self) -> str:
+        """The unit of scores."""
+        return "%"
+
+    @property
+    def text(self) -> str:
+        """What the model scored on the test set, as commands print it; empty if nothing."""
+        return ""
+
+    @property
+    def validation_text(self) -> str:
+        """What the best validation scored."""
+        value = self.validation.of(self)
+        return f"{self.validation.text(value)} {self.unit}"
+
+    def describe_test(self) -> list[str]:
+        """Write what the model scored on the test set, in parts of a line."""
+        return [f"test {self.text}"]
+
+    def describe_more(self) -> list[str]:
+        """Write what else was measured, in parts of a line; nothing without a test."""
+        return []
+
+    @property
+    def test_examples(self) -> int | None:
+        """Number of independent test results, by which intervals are calculated."""
+        return self.test_total
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the score, for another test set."""
+        return None
+
+    @property
+    def trivial_scores(self) -> Mapping[str, float]:
+        """Scores of trivial baselines, by name."""
+        return {}
+
+    @property
+    def best_baseline(self) -> tuple[str, float] | None:
+        """The best trivial baseline and its score."""
+        best = min if self.measures[0].lowest_is_best else max
+        return best(self.trivial_scores.items(), key=lambda one: one[1], default=None)
+
+    @property
+    def best_possible(self) -> tuple[str, float] | None:
+        """The highest of the bounds that no model beats, and its score; None: not known."""
+        return None
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether the score is no better than that of an answer that heeds no input."""
+        return False
+
+    def fitted(self, goal: Goal) -> Goal:
+        """Return a goal with what training took from its labels; see `Goal.fitted`."""
+        return goal
+
+    def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
+        """Make predictions of the columns of predictions.csv.
+
+        Raises: KeyError or ValueError for columns that contradict each other or the result.
+        """
+        raise ValueError("predictions of this kind are not kept")
+
+    def list_fields(self) -> dict[str, Any]:
+        """List what a table of runs has a column of, by the names of the columns."""
+        found = self.model_dump(mode="json", exclude={"by_position"})
+        shared = {"goal", *AccuracyResult.model_fields}
+        return {n if n in shared else self.prefix + n: value for n, value in found.items()}
+
+
+class AccuracyResult(Result):
+    """What a model scores where predictions are right or wrong."""
+
     test_accuracy: Percent | None = None
     """Accuracy on the test set in percent."""
     test_correct: Count | None = None
@@ -73,20 +170,11 @@ class Result(Record):
     largest_class: Percent | None = None
     """Percent of the test set in its largest class: the highest score of one answer to all."""
 
-    prefix: ClassVar[str] = ""
-    """Start of the names of what this goal alone measures, in tables of runs."""
-    is_accuracy: ClassVar[bool] = True
-    """Whether results are ranked by accuracy, and share tables with those of other tasks."""
-    targets: ClassVar[str] = "examples"
-    """What has a target."""
+    is_accuracy = True
+    compared = "test accuracy"
     counted: ClassVar[str] = ""
     """Word after numbers of targets."""
-    of_what: ClassVar[str] = ""
-    """What boards of one task are called by, before the task's name."""
-    validation: ClassVar[Measure] = Measure("validation accuracy", lambda one: one.val_accuracy)
-    """What settings are chosen by."""
-    remark: ClassVar[str] = "Minutes are those of training."
-    """What a table of `more_measures` says of its columns."""
+    validation = Measure("validation accuracy", lambda one: one.val_accuracy)
 
     @model_validator(mode="after")
     def _check_test(self) -> Self:
@@ -107,39 +195,19 @@ class Result(Record):
 
     @property
     def measures(self) -> list[Measure]:
-        """What results are measured by, the one that they are ranked by first."""
+        """See `Result.measures`."""
         return [ACCURACY]
 
     @property
-    def more_measures(self) -> list[Measure]:
-        """What a table of one task shows beside them."""
-        return []
-
-    @property
-    def score(self) -> float | None:
-        """What results are ranked by."""
-        return self.test_accuracy
-
-    @property
-    def unit(self) -> str:
-        """The unit of scores."""
-        return "%"
-
-    @property
     def text(self) -> str:
-        """What the model scored on the test set, as commands print it; empty if nothing."""
+        """See `Result.text`."""
         return "" if self.test_accuracy is None else f"{rounded(self.test_accuracy, 2)} %"
 
-    @property
-    def validation_text(self) -> str:
-        """What the best validation scored."""
-        return f"{rounded(self.val_accuracy or 0.0, 2)} %"
-
     def describe_test(self) -> list[str]:
-        """Write what the model scored on the test set, in parts of a line."""
+        """See `Result.describe_test`."""
         name, baseline = self.best_baseline or ("", 0.0)
         accuracy, (low, high) = self.test_accuracy or 0.0, self.interval or (0.0, 100.0)
-        verdicts = ["at chance"] if self.is_at_chance else []
+        verdicts = [self.chance] if self.is_at_chance else []
         if name != "majority class" and accuracy < baseline:
             verdicts.append("below a trivial baseline")
         verdict = f", {' and '.join(verdicts)}" if verdicts else ""
@@ -149,47 +217,26 @@ class Result(Record):
             f"{rounded(low, 1)} to {rounded(high, 1)})",
         ]
 
-    def describe_more(self) -> list[str]:
-        """Write what else was measured, in parts of a line; nothing without a test."""
-        return []
-
-    @property
-    def test_examples(self) -> int | None:
-        """Number of independent test results, by which intervals are calculated."""
-        return self.test_total
-
     @property
     def interval(self) -> Interval | None:
-        """The 95 % interval of the test accuracy in percent, of another test set."""
+        """See `Result.interval`: in percent."""
         if self.test_accuracy is None or not self.test_examples:
             return None
         return wilson_interval(self.test_accuracy / 100, self.test_examples)
 
     @property
-    def best_baseline(self) -> tuple[str, float] | None:
-        """The best trivial baseline and its score."""
-        return max(self.baselines.items(), key=lambda one: one[1], default=None)
-
-    @property
-    def best_possible(self) -> tuple[str, float] | None:
-        """The highest of the bounds that no model beats, and its score; None: not known."""
-        return None
+    def trivial_scores(self) -> Mapping[str, float]:
+        """See `Result.trivial_scores`."""
+        return self.baselines
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether the accuracy is no better than one answer to all."""
+        """See `Result.is_at_chance`: whether the accuracy is no better than one answer to all."""
         majority = self.baselines.get("majority class")
         constant = majority if self.largest_class is None else self.largest_class
         if constant is None or self.test_accuracy is None or not self.test_examples:
             return False
         return is_at_chance(self.test_accuracy, constant, self.test_examples)
-
-    def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
-        """Make predictions of the columns of predictions.csv.
-
-        Raises: KeyError or ValueError for columns that contradict each other or the result.
-        """
-        raise ValueError("predictions of this kind are not kept")
 
     def check_counts(self, total: int, right: int) -> None:
         """Raise a ValueError unless so many predictions, and so many right ones, were tested."""
@@ -198,12 +245,6 @@ class Result(Record):
                 f"{right} of {total} right, its record says {self.test_correct} of "
                 f"{self.test_total}"
             )
-
-    def list_fields(self) -> dict[str, Any]:
-        """List what a table of runs has a column of, by the names of the columns."""
-        found = self.model_dump(mode="json", exclude={"by_position"})
-        shared = {"goal", *Result.model_fields}
-        return {n if n in shared else self.prefix + n: value for n, value in found.items()}
 
 
 def take_whole_numbers(
@@ -220,10 +261,25 @@ def take_whole_numbers(
     return [columns.pop(name) for name in names]
 
 
+def take_real_numbers(
+    columns: dict[str, np.ndarray], names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Take columns of labels, and as many of predictions, out of all columns.
+
+    Returns: labels and predictions, (examples, outputs) both.
+    Raises: KeyError or ValueError for a column that is missing, or holds anything else.
+    """
+    found = np.stack([columns.pop(name) for name in names], axis=1)
+    if found.dtype.kind not in "if" or not np.isfinite(found).all():
+        raise ValueError(f"{', '.join(names)}: not only finite numbers")
+    labels, predictions = np.split(found.astype(np.float64), 2, axis=1)
+    return labels, predictions
+
+
 def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the content of a record of schema 2, whose results had no form of their own."""
     found = dict(record)
-    result = {name: found.pop(name) for name in Result.model_fields if name in found}
+    result = {name: found.pop(name) for name in AccuracyResult.model_fields if name in found}
     positions, tokens = found.pop("positions", None), found.pop("tokens", None)
     goal = "class"
     if positions is not None:

@@ -60,7 +60,7 @@ class Output(NamedTuple):
     counts: np.ndarray
     """(examples,) labels of each."""
     kept: tuple[Tensor, ...]
-    """(labels,) each; see `Scorer.keep`."""
+    """(labels, ...) each; see `Scorer.keep`."""
 
 
 class Scorer(abc.ABC):
@@ -98,7 +98,7 @@ class Scorer(abc.ABC):
 
     @abc.abstractmethod
     def keep(self, logits: Tensor, batch: Batch) -> tuple[Tensor, ...]:
-        """Choose what the score needs of a batch: the losses first, (labels,) each."""
+        """Choose what the score needs of a batch: (labels, ...) each."""
 
     @abc.abstractmethod
     def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
@@ -107,6 +107,10 @@ class Scorer(abc.ABC):
         Args:
             outputs: of this process, on the CPU.
         """
+
+    def predict(self, logits: np.ndarray) -> np.ndarray:
+        """Predict what logits (labels, outputs) stand for: classes (labels,)."""
+        return logits.argmax(axis=1)
 
     def describe(self, score: Score | None, dataset: Dataset, best: Mapping[str, float]) -> Any:
         """Make the result of a record, of the class `result`.
@@ -120,13 +124,14 @@ class Scorer(abc.ABC):
 
     def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
         """List the fields of a result but for those of a validation."""
-        return {
+        found: dict[str, Any] = {
             "test_total": score and score.total,
             "test_non_finite": score and score.non_finite,
-            **(score.result if score else {}),
-            "baselines": dict(dataset.baselines),
-            "largest_class": largest_class(dataset.splits["test"].labels),
         }
+        if self.has_accuracy:
+            found["baselines"] = dict(dataset.baselines)
+            found["largest_class"] = largest_class(dataset.splits["test"].labels)
+        return {**found, **(score.result if score else {})}
 
     def contradictions(self, config: RunConfig, given: Set[str]) -> Iterator[str]:
         """List the contradictions between settings and the goal.
@@ -155,6 +160,18 @@ class Scorer(abc.ABC):
                 f"task {config.task_name} predicts {goal.what}, and model.tied_embeddings needs as "
                 f"many classes of positions as tokens; use --set model.tied_embeddings=false"
             )
+
+
+def gather(outputs: Sequence[Output], number: int, examples: int, add: Add) -> np.ndarray:
+    """Gather one of the tensors that are kept of each example: (examples, ...), in their order."""
+    found: np.ndarray | None = None
+    for one in outputs:
+        kept = one.kept[number].numpy()
+        if found is None:
+            found = np.zeros((examples, *kept.shape[1:]), kept.dtype)
+        found[one.indices] = kept
+    assert found is not None
+    return add(found)
 
 
 def starts_of(lengths: np.ndarray) -> np.ndarray:

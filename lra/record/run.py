@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from common.errors import UserError
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
 from lra.goals.registry import AnyResult
-from lra.goals.result import upgrade
+from lra.goals.result import AccuracyResult, upgrade
 from lra.record.packed import pack_faults
 from lra.record.schema import (
     DataRecord,
@@ -81,7 +81,8 @@ class TestedRecord(MeasuredRecord):
     @property
     def test_accuracy(self) -> float | None:
         """Accuracy on the test set in percent; None where it was not measured."""
-        return self.result.test_accuracy
+        result = self.result
+        return result.test_accuracy if isinstance(result, AccuracyResult) else None
 
 
 class RunRecord(TestedRecord):
@@ -181,7 +182,8 @@ class RunRecord(TestedRecord):
     @property
     def val_accuracy(self) -> float | None:
         """Accuracy in percent at the best step; None before the first validation."""
-        return self.result.val_accuracy
+        result = self.result
+        return result.val_accuracy if isinstance(result, AccuracyResult) else None
 
     def flags(self, changes: Mapping[str, Any] | None = None) -> list[str]:
         """Write the flags of run_task.py that repeat the run, with changes of its settings."""

@@ -83,13 +83,14 @@ class Board:
     @property
     def slug(self) -> str:
         """The name of the board in files and links."""
-        return slugify(self.preset, self.protocol, self.reason)
+        tasks = [] if self.is_of_accuracy else self.tasks
+        return slugify(*tasks, self.preset, self.protocol, self.reason)
 
     def trivial_baselines(self) -> dict[str, dict[str, float]]:
         """Return accuracies of trivial baselines in percent, by name and then by task."""
         found: dict[str, dict[str, float]] = {}
         for record in self.records:
-            for name, accuracy in record.result.baselines.items():
+            for name, accuracy in record.result.trivial_scores.items():
                 found.setdefault(name, {})[record.task] = accuracy
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 

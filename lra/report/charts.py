@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lra.goals.measure import ACCURACY, Measure
+from lra.goals.result import Result
 from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.scores import AVERAGES, Cell
@@ -186,14 +187,18 @@ def _place(column: Column, rows: Sequence[int], y: str) -> Point | None:
     return {y: best.value, "low": low, "high": high, "own": best.is_own}
 
 
+def validation_title(result: Result) -> str:
+    """Name what curves of validations show: accuracies, or losses."""
+    return "validation accuracy, %" if result.is_accuracy else result.loss_name
+
+
 def curves_of_board(board: Board) -> Chart:
     """Describe the learning curves of a board, whose points the page takes from its runs."""
-    y = "loss" if not board.is_of_accuracy else "val"
-    score = "validation loss, nats" if not board.is_of_accuracy else "validation accuracy, %"
+    y = "val" if board.is_of_accuracy else "loss"
     titles = {
         "step": "optimizer steps",
         "minutes": "minutes of training and validation",
-        y: score,
+        y: validation_title(board.records[0].result),
         "train": "accuracy on training examples, %",
     }
     panels = [board.measures[0].name] if not board.is_of_accuracy else board.tasks

@@ -14,15 +14,15 @@ from lra.report.tables.terminal import wrap, write_table
 from lra.runtime.tables import rounded
 from lra.statistics import RESAMPLES, SIGNIFICANCE, Comparison, compare
 
-_DIFFERENCE = "difference of test accuracy in percentage points"
 _NOISE = (
     "A difference is within noise if its 95 % interval includes 0 or if p is above "
     f"{SIGNIFICANCE:g}."
 )
 _ONE_SEED = (
     f"The 95 % interval of one seed is from {RESAMPLES:,} bootstrap resamples of the test "
-    "examples, and p is from McNemar's exact test. Neither covers the spread over seeds: the "
-    "verdict is about this pair of runs."
+    "examples, and p is from McNemar's exact test or, where an example is more than right or "
+    "wrong, from those resamples. Neither covers the spread over seeds: the verdict is about this "
+    "pair of runs."
 )
 _SEVERAL_SEEDS = (
     "The 95 % interval of several seeds covers both the test examples and the spread over seeds: "
@@ -39,8 +39,8 @@ def _compare_cells(data: Data, first: Cell, second: Cell) -> Comparison | str:
         return "have no seed in common that is finished and has predictions.csv"
     if not one[seeds[0]].same_examples(other[seeds[0]]):
         return "were tested on different examples"
-    right = [[found[seed].right == 1 for seed in seeds] for found in (one, other)]
-    return compare(right[0], right[1])
+    merits = [[found[seed].merits for seed in seeds] for found in (one, other)]
+    return compare(merits[0], merits[1])
 
 
 def describe_comparisons(data: Data, given: Sequence[str]) -> str:
@@ -48,7 +48,7 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
 
     Raises: UserError if a mixer has no runs, fewer than two are named, or nothing can be compared.
     """
-    boards = [board for board in data.boards if board.is_of_accuracy]
+    boards = [board for board in data.boards if board.records[0].result.compared]
     known = {row for board in boards for row in board.rows}
     names = [complete(name, known, "mixer among the runs", "--compare") for name in given]
     first, *others = dict.fromkeys(names)
@@ -64,7 +64,8 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
                 left_out.append(f"{task} ({board.name}): {first} and {other} {found}")
             else:
                 better = first if found.difference > 0 else other
-                title = f"{first} less {other}. {board.name}: {_DIFFERENCE}"
+                what = f"difference of {board.records[0].result.compared} in percentage points"
+                title = f"{first} less {other}. {board.name}: {what}"
                 tables.setdefault(title, []).append((task, better, found))
     if not tables:
         reason = "; ".join(left_out) or "they have no runs on the same data"

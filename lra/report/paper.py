@@ -22,7 +22,7 @@ from lra.report.scores import AVERAGES, mean_over
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import evaluation_tables
 from lra.report.tables.latex import write_table
-from lra.report.tables.results import RANKS, accuracy_columns, conditions_of
+from lra.report.tables.results import RANKS, accuracy_columns, conditions_of, measures_table
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.report.tables.terminal import Notes
 from lra.runtime.tables import rounded
@@ -57,14 +57,14 @@ def write_paper(
 
     The width is in points of TeX. Without published rows, they are those of the mixers shown.
 
-    Raises: UserError for rows or columns that are not there, and for runs without accuracies.
+    Raises: UserError for rows or columns that are not there, and for runs of probes alone.
     """
-    boards = [board for board in data.boards if board.is_of_accuracy]
+    boards = data.boards
     if not boards and data.records:
         others = ", ".join(sorted({record.task for record in data.records}))
         raise UserError(
-            f"--paper writes no tables of probes and next tokens, and all runs are of {others}; "
-            f"python report.py without --paper shows them"
+            f"--paper writes no tables of probes, and all runs are of {others}; python report.py "
+            f"without --paper shows them"
         )
     methods = {name for board in boards for name in board.rows}
     tasks = {task for board in boards for task in board.tasks}
@@ -77,11 +77,19 @@ def write_paper(
         if not (board.is_main or board.own_rows):
             left_out.append(f"  {board.name}: {', '.join(board.rows)} (not your own)")
             continue
-        slug = f"accuracy-{board.slug}"
         part = _choose_rows(board, row_words, column_words)
-        latex, shown = _tabulate(
-            part, row_words, column_words, slug=slug, digits=precision, published=published
-        )
+        slug = f"accuracy-{board.slug}"
+        if board.is_of_accuracy:
+            latex, shown = _tabulate(
+                part, row_words, column_words, slug=slug, digits=precision, published=published
+            )
+        elif part.rows:
+            table = measures_table(part, has_costs=False)
+            slug, shown = table.slug, part
+            groups = {"": len(part.rows), "trivial baselines": table.beneath}
+            latex = write_table(table, groups, {})
+        else:
+            continue
         if shown.rows:
             files[f"tables/{slug}.tex"] = latex.encode()
             figures += _make_figures(data, shown)
@@ -94,14 +102,8 @@ def write_paper(
             f"--columns {columns}: no result of --rows {rows} is there; --rows {VARIANTS} chooses "
             f"rows with changed settings"
         )
-    for what, others in {
-        "Results in bits instead of accuracies": [
-            r for r in data.records if not r.result.is_accuracy
-        ],
-        "Probes": [r for r in data.records if r.task in PROBES and r.result.is_accuracy],
-    }.items():
-        names = ", ".join(sorted({record.task for record in others}))
-        left_out += [f"  {what}: {names}"] if others else []
+    others = sorted({run.task for run in data.records if run.task in PROBES})
+    left_out += [f"  Probes: {', '.join(others)}"] if others else []
     lines = [
         *(["Left out:", *left_out] if left_out else []),
         f"Saved to {out}: tables in LaTeX ({len(files)}), figures in PDF ({len(figures)}).",
@@ -210,7 +212,7 @@ def _tabulate(
     groups = {"": len(rows), "trivial baselines": len(kept) - len(rows), PUBLISHED: len(published)}
     sources = {row.method: row.source for row in published}
     table = Table(slug, board.name, caption, [first, *columns])
-    return write_table(table, groups, sources, digits), shown
+    return write_table(table, groups, sources), shown
 
 
 def _published_entry(row: PublishedRow, name: str, digits: int) -> Entry:
@@ -231,7 +233,7 @@ def _make_figures(data: Data, board: Board) -> list[Figure]:
         f"{board.name}. Axes and area of circles: {'; '.join(titles)}. Bars: standard deviations "
         f"over seeds or, for a single seed, 95 % intervals."
     )
-    figures = [Figure(f"bubbles-{board.slug}", "Accuracy over its cost", what, bubbles, styles)]
+    figures = [Figure(f"bubbles-{board.slug}", bubbles.title, what, bubbles, styles)]
     for table in evaluation_tables(data, board):
         figures += figures_of_table(table, styles)
     return [one for one in figures if len({point["row"] for point in one.drawn_points}) > 1]

@@ -154,7 +154,8 @@ def _describe_rank(
         reason = (
             "no result" if record.result.score is None else "a seed diverged or ran out of memory"
         )
-        rank = f"not ranked ({'at chance' if record.result.is_at_chance else reason}); best"
+        reason = record.result.chance if record.result.is_at_chance else reason
+        rank = f"not ranked ({reason}); best"
         shown = order[: 2 * NEIGHBOURS + 1]
     protocol = "" if record.protocol == DEFAULT_PROTOCOL else f" and protocol {record.protocol}"
     data = " with the same data" if select_sections(record.changes, "task") else ""

@@ -15,8 +15,6 @@ from lra.report.names import run_anchor
 from lra.statistics import Interval, wilson_interval
 from tasks.base import BENCHMARK
 
-AT_CHANCE = "at chance"
-"""Remark on a number that is at chance."""
 FIVE = BENCHMARK[:-1]
 """The tasks of the average without Path-X."""
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
@@ -56,6 +54,8 @@ class Entry:
     interval: Interval | None = None
     remarks: Sequence[str] = ()
     """What else is known of this number, such as "2 diverged"."""
+    chance: str = ""
+    """What it is called if all its runs are at chance; see `lra.goals.result.Result`."""
     examples: int = 0
     """Test examples that an accuracy was measured on, the fewest of its runs; 0: not known."""
     seeds: int = 0
@@ -77,7 +77,7 @@ def score(
 ) -> Entry:
     """Say what results score that differ in seed alone: mean ± standard deviation (n), remarks.
 
-    The interval is mean ± standard deviation; of one seed the 95 % interval of its accuracy. A
+    The interval is mean ± standard deviation; of one seed the 95 % interval of its score. A
     number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of the
     user's own ended in whose place shipped results are counted.
     """
@@ -87,24 +87,25 @@ def score(
     deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
     runs = [one for one in results if isinstance(one, RunRecord)]
     ends = Counter(run.status for run in runs if run.result.test_total is None)
-    at_chance = sum(one.is_at_chance for one in found) if measure.has_chance else 0
+    at_chance = sum(one.is_at_chance for one in found) if measure.interval else 0
     is_at_chance = 0 < at_chance == len(numbers)
+    chance = found[0].chance if at_chance else ""
     faulty = sum(bool(one.test_non_finite) for one in found)
     remarks = [word if count == 1 else f"{count} {word}" for word, count in sorted(ends.items())]
     remarks += [f"{faulty} with non-finite logits"] * bool(faulty)
     remarks += unfinished
     if at_chance and not is_at_chance:
-        remarks.insert(0, f"{at_chance} of {len(numbers)} {AT_CHANCE}")
+        remarks.insert(0, f"{at_chance} of {len(numbers)} {chance}")
     text = measure.text(mean, deviation if shows_spread else None)
     text += f" (n={len(numbers)})" * shows_spread
-    is_accuracy = measure is ACCURACY
-    texts = [f"{AT_CHANCE}: {text}" if is_at_chance else text] * bool(numbers)
+    texts = [f"{chance}: {text}" if is_at_chance else text] * bool(numbers)
     interval = None
     if mean is not None and deviation is not None:
         interval = mean - deviation, mean + deviation
-    totals = [one.test_examples for one in found if one.test_examples] if is_accuracy else []
-    if mean is not None and deviation is None and totals:
-        interval = wilson_interval(mean / 100, totals[0])
+    elif measure.interval is not None:
+        interval = next((end for one in found if (end := measure.interval(one))), None)
+    accuracies = found if measure is ACCURACY else []
+    totals = [one.test_examples for one in accuracies if one.test_examples]
     has_failed = any(run.has_failed for run in runs)
     return Entry(
         ", ".join([*texts, *remarks]) or None,
@@ -112,7 +113,8 @@ def score(
         bool(numbers) and not is_at_chance and not has_failed,
         deviation,
         interval,
-        [*[AT_CHANCE] * is_at_chance, *remarks],
+        [*[chance] * is_at_chance, *remarks],
+        chance if is_at_chance else "",
         min(totals, default=0),
         len(numbers),
         [run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")],
@@ -181,10 +183,15 @@ def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
 
 
 def half_interval(entries: Iterable[Entry]) -> float | None:
-    """Return half of the 95 % interval of an accuracy near the middle of a column, in percent."""
-    known = [(one.value, one.examples) for one in entries if one.value is not None and one.examples]
+    """Return half of the 95 % interval of a score near the middle of a column.
+
+    Of accuracies it is that of their test examples, else the median over rows of one seed.
+    """
+    entries = [one for one in entries if one.value is not None]
+    known = [(one.value, one.examples) for one in entries if one.examples]
     if not known:
-        return None
+        ends = [one.interval for one in entries if one.interval and one.deviation is None]
+        return statistics.median((high - low) / 2 for low, high in ends) if ends else None
     values, totals = zip(*known, strict=True)
     low, high = wilson_interval(statistics.median(values) / 100, min(totals))
     return (high - low) / 2

@@ -12,7 +12,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import warn_of_packs
 from lra.report.data import Data
 from lra.report.screen import summarize
-from lra.runtime.tables import MISSING, cut, plain_table, rounded
+from lra.runtime.tables import MISSING, cut, plain_table
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, varied_settings
 from lra.train.stopping import StopRequest
 from lra.train.training_time import estimate_time
@@ -76,8 +76,8 @@ def runs_table(
     for one, settings in zip(states, varied, strict=True):
         row = {"run": one.run.name, "settings": settings, "state": one.state}
         if one.record is not None:
-            accuracy = one.record.val_accuracy if settings else None
-            row["validation"] = "" if accuracy is None else f"{rounded(accuracy, 2)} %"
+            is_validated = settings and one.record.best_step is not None
+            row["validation"] = one.record.result.validation_text if is_validated else ""
             row["test"] = one.record.result.text
         elif time_left and one.state in OPEN:
             row["time left"] = time_left(one.run)

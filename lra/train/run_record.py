@@ -115,7 +115,7 @@ class Session:
             "length": length,
             "micro_batch": trainer.gradient.micro_batch,
             "train_seconds": (pretrained.seconds if pretrained else 0.0) + trainer.metrics.seconds,
-            "result": scorer_of(self.info).describe(test, self.dataset, numbers),
+            "result": scorer_of(self.info, self.dataset).describe(test, self.dataset, numbers),
             "selected_on": self.dataset.selected_on if best else None,
             "best_step": before + best["step"] if best else None,
             "data": DataRecord.model_validate(self.dataset),

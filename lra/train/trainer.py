@@ -81,7 +81,7 @@ class Trainer:
         self.model = classifier(config, info).to(device)
         self.model.train()
         self.optimizer = build_optimizer(self.model, train)
-        self.scorer = scorer_of(info)
+        self.scorer = scorer_of(info, dataset)
         self.gradient = Gradient(self.model, config, self.scorer, group)
         self.plateau = Plateau(factor=1.0, best=None, waited=0)
         lengths = dataset.splits["train"].lengths

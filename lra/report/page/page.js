@@ -441,7 +441,7 @@ function showRuns(title, names) {
     points = y ? curvesOf("step", y, names) : [];
   const titles = {
     x: { title: "optimizer steps" },
-    y: { title: y === "val" ? "validation accuracy, %" : "validation loss, nats" },
+    y: { title: runs[0].measured },
   };
   $("runs-chart").replaceChildren(make("div"));
   if (points.length) draw($("runs-chart").firstChild, "lines", points, titles);

@@ -23,13 +23,12 @@ from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine, to_frame
-from lra.report.charts import Point
+from lra.report.charts import Point, validation_title
 from lra.report.data import Data
 from lra.report.drawing import NAMES, SPECIFICATIONS
 from lra.report.names import bench_anchor, mixer_of, run_anchor
 from lra.report.page.sheets import Sheet, View, make_views
 from lra.report.published import PublishedRow
-from lra.report.scores import AT_CHANCE
 from lra.report.styles import BASELINE, assign_styles
 from lra.report.tables.table import FACTS, Column
 from lra.runtime.tables import rounded
@@ -174,12 +173,12 @@ def _write_column(column: Column) -> list[dict[str, Any]]:
         deviation = ""
         if entry.deviation is not None:
             deviation = f"±\N{NO-BREAK SPACE}{rounded(entry.deviation, column.digits)}"
-        is_chance = AT_CHANCE in entry.remarks
-        classes = [marks.get(i), "own" * entry.is_own, "chance" * is_chance, "text" * is_text]
+        is_chance = "chance" * bool(entry.chance)
+        classes = [marks.get(i), "own" * entry.is_own, is_chance, "text" * is_text]
         small = ", ".join(filter(None, [deviation, *entry.remarks]))
         found = {
             "text": rounded(entry.value or 0.0, column.digits) if entry.seeds else entry.text,
-            "small": small.replace(AT_CHANCE, "chance"),
+            "small": small.replace("at chance", "chance"),
             "classes": " ".join(filter(None, classes)),
             "runs": [*entry.anchors],
         }
@@ -232,6 +231,7 @@ def describe_runs(data: Data, out: Path) -> dict[str, Any]:
             "settings": group,
             "curve": _curve(data.metrics(run), most),
             "measure": "val" if run.result.is_accuracy else "loss",
+            "measured": validation_title(run.result),
         }
     for r in data.bench:
         row = data.names.of_mixer(r)

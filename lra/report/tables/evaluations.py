@@ -177,7 +177,7 @@ def _group_lengths(first: Predictions) -> Groups:
     groups = pd.qcut(lengths, BINS, labels=False, duplicates="drop") if has_many else lengths
     return {
         " to ".join(dict.fromkeys(f"{end:,}" for end in (inside.min(), inside.max()))): (
-            float(inside.mean()), lambda one, places=inside.index: one.right[places]
+            float(inside.mean()), lambda one, places=inside.index: one.merits[places]
         )
         for _, inside in lengths.groupby(groups) if len(inside) >= FEWEST
     }  # fmt: skip
@@ -185,7 +185,7 @@ def _group_lengths(first: Predictions) -> Groups:
 
 def _list_prefixes(first: Predictions) -> Groups:
     """List lengths that double; an example that is shorter than one counts whole."""
-    if not first.are_all_positions_scored:
+    if first.first_wrong is None:
         return {}
     longest = int(first.metadata["length"].max())
 

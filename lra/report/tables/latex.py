@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lra.report.scores import AT_CHANCE
 from lra.report.tables.table import Column, Table
 from lra.report.tables.terminal import Notes, short_text
 from lra.runtime.tables import rounded
@@ -56,20 +55,18 @@ def breakable(text: str) -> str:
     return r"\allowbreak ".join(map(escape, parts)).replace(r" \%", r"~\%")
 
 
-def write_table(
-    table: Table, groups: Mapping[str, int], comments: Mapping[str, str], digits: int
-) -> str:
+def write_table(table: Table, groups: Mapping[str, int], comments: Mapping[str, str]) -> str:
     """Write a table with a rule above each group of rows, as `FIT` takes it.
 
     Args:
         table: the table. Its caption says of how many seeds most numbers are; others have a note.
         groups: numbers of rows by the heading above them; that of the first group is empty.
         comments: by name of a row, a comment before it, such as its source.
-        digits: decimals of numbers.
     """
     names, *columns = table.columns
-    notes = Notes(columns, {AT_CHANCE: r"$\dagger$"})
-    cells = [_write_cells(column, notes, digits) for column in columns]
+    chances = {entry.chance: r"$\dagger$" for c in columns for entry in c.entries if entry.chance}
+    notes = Notes(columns, chances)
+    cells = [_write_cells(column, notes) for column in columns]
     rows = [
         (f"% {comments[name]}\n" if name in comments else "")
         + " & ".join([escape(name), *(column[i] for column in cells)])
@@ -92,8 +89,9 @@ def write_table(
     return f"{FIT}\\fittable{{\\caption{{{caption}}}\\label{{tab:{table.slug}}}}}{{%\n{tabular}}}\n"
 
 
-def _write_cells(column: Column, notes: Notes, digits: int) -> list[str]:
+def _write_cells(column: Column, notes: Notes) -> list[str]:
     """Write the entries of a column, with digits of equal value below each other."""
+    digits = column.digits
     numbers = [
         short_text(entry) or EN_DASH if entry.value is None else rounded(entry.value, digits)
         for entry in column.entries

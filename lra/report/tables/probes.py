@@ -139,10 +139,10 @@ def probe_table(probe: Probe) -> Table:
     cells = [found for row in probe.rows.values() for found in row.items()]
     known = {
         name: {
-            v: run.result.baselines[name]
+            v: run.result.trivial_scores[name]
             for v, c in cells
             for run in c.runs
-            if name in run.result.baselines
+            if name in run.result.trivial_scores
         }
         for name in _BASELINES
     }

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from lra.config.settings_files import published_presets
 from lra.report.boards import Board, Cells
-from lra.report.names import slugify
 from lra.report.published import PublishedRow
 from lra.report.scores import (
     AVERAGES,
@@ -31,6 +30,7 @@ from lra.report.tables.table import (
     text_column,
     turn,
 )
+from lra.report.tables.terminal import Notes
 from tasks.base import BENCHMARK
 
 OVER_N_SEEDS = "Each number is the mean ± standard deviation over n seeds."
@@ -117,10 +117,13 @@ def conditions_of(board: Board) -> str:
     return " ".join(parts)
 
 
-def measures_table(board: Board) -> Table:
-    """Tabulate all that a board of one task is measured by, with baselines and bounds beneath."""
+def measures_table(board: Board, *, has_costs: bool = True) -> Table:
+    """Tabulate what a board of one task is measured by, with baselines and bounds beneath.
+
+    With costs it has further measures, and what the runs took.
+    """
     (task,), results = board.tasks, [run.result for run in board.records]
-    measures = [*board.measures, *results[0].more_measures]
+    measures = [*board.measures, *(results[0].more_measures if has_costs else ())]
     beneath = turn({measure.name: measure.rows_beneath(results) for measure in measures})
     rows: dict[str, dict[str, Entry]] = {}
     for row, cells in board.rows.items():
@@ -132,10 +135,12 @@ def measures_table(board: Board) -> Table:
             entries[measure.name] = dataclasses.replace(entry, text=text, anchors=())
         rows[row] = entries | _costs(cell)
     columns = [Column(m.name, (), m.digits, m.lowest_is_best) for m in measures]
-    columns += [Column(name, lowest_is_best=True) for name in ("parameters", "steps", "minutes")]
-    caption = f"Results on the test set. {OVER_N_SEEDS} {results[0].remark} {conditions_of(board)}"
-    slug = slugify("bits", task, board.slug)
-    return Table(slug, board.name, caption, fill_columns(columns, rows, beneath), len(beneath))
+    costs = ("parameters", "steps", "minutes") if has_costs else ()
+    columns += [Column(name, lowest_is_best=True) for name in costs]
+    columns = fill_columns(columns, rows, beneath)
+    remarks = [OVER_N_SEEDS, results[0].remark] if has_costs else [Notes(columns[1:]).seeds]
+    caption = " ".join(["Results on the test set.", *remarks, conditions_of(board)])
+    return Table(f"results-{board.slug}", board.name, caption, columns, len(beneath))
 
 
 def _costs(cell: Cell) -> dict[str, Entry]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tasks.base import Batch, Split
 
 
-class ValueScorer(Scorer):
+class InputScorer(Scorer):
     """Mean absolute error of inputs."""
 
     result = Result

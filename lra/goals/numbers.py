@@ -1,0 +1,185 @@
+"""What goals of numbers of examples have in common: no prediction is right or wrong."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import Field, FiniteFloat
+
+from lra.goals.measure import Measure
+from lra.goals.result import Result
+from lra.goals.scorer import Add, Output, Score, Scorer, gather
+from lra.runtime.tables import rounded
+from lra.schema import ShortText
+from lra.statistics import Interval, bootstrap_interval
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.base import Batch, Dataset, Split
+
+Scores = dict[ShortText, FiniteFloat]
+"""Scores by the name of the measure, that which results are ranked by first."""
+
+
+class NumbersResult(Result):
+    """Scores of a test, and those of a trivial baseline."""
+
+    scores: Scores = Field(default_factory=dict)
+    """Empty also if a prediction is not finite."""
+    low: FiniteFloat | None = None
+    """Lower end of the 95 % interval of the first score, by a bootstrap of the test examples."""
+    high: FiniteFloat | None = None
+    baseline: Scores = Field(default_factory=dict)
+    """What the trivial baseline scores on the test set."""
+
+    baseline_name: ClassVar[str]
+    named: ClassVar[Mapping[str, bool]]
+    """The names of the measures, and whether the lowest is best."""
+
+    def digits_of(self, name: str) -> int:
+        """Return with how many decimals a measure is written."""
+        return 3
+
+    @property
+    def measures(self) -> list[Measure]:
+        """See `Result.measures`."""
+        first, *_ = self.named
+        return [
+            Measure(
+                name,
+                lambda one, name=name: one.scores.get(name),
+                digits=self.digits_of(name),
+                lowest_is_best=lowest_is_best,
+                interval=(lambda one: one.interval) if name == first else None,
+                beneath=lambda one, name=name: one.list_beneath(name),
+            )
+            for name, lowest_is_best in self.named.items()
+        ]
+
+    def list_beneath(self, name: str) -> dict[str, float]:
+        """List what stands beneath a column of a measure."""
+        row = f"trivial baseline: {self.baseline_name}"
+        return {row: self.baseline[name]} if name in self.baseline else {}
+
+    @property
+    def unit(self) -> str:
+        """See `Result.unit`."""
+        return next(iter(self.named))
+
+    @property
+    def text(self) -> str:
+        """See `Result.text`."""
+        parts = [f"{one.name} {one.text(self.scores[one.name])}" for one in self.measures
+                 if one.name in self.scores]  # fmt: skip
+        return ", ".join(parts) or "not all predictions are finite" * (self.test_total is not None)
+
+    def describe_test(self) -> list[str]:
+        """See `Result.describe_test`."""
+        parts = [f"test {self.text}{f', {self.chance}' if self.is_at_chance else ''}"]
+        if self.interval is not None:
+            low, high = (rounded(end, 3) for end in self.interval)
+            of = f"95 % interval of {self.unit} {low} to {high}"
+            parts.append(f"({self.test_total:,} examples; {of})")
+        return parts
+
+    @property
+    def interval(self) -> Interval | None:
+        """See `Result.interval`."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def trivial_scores(self) -> Mapping[str, float]:
+        """See `Result.trivial_scores`."""
+        return {self.baseline_name: self.baseline[self.unit]} if self.baseline else {}
+
+    @property
+    def is_at_chance(self) -> bool:
+        """See `Result.is_at_chance`: whether the interval reaches down to the baseline."""
+        return self.low is not None and self.low <= max(0.0, self.baseline.get(self.unit, 0.0))
+
+    def check_scores(self, scores: Mapping[str, float]) -> None:
+        """Raise a ValueError unless these are the scores."""
+        for name in self.named:
+            if name not in self.scores or not math.isclose(
+                scores[name], self.scores[name], rel_tol=1e-6, abs_tol=1e-9
+            ):
+                raise ValueError(
+                    f"{name} is {scores[name]}, its record says {self.scores.get(name)}"
+                )
+
+    def list_fields(self) -> dict[str, Any]:
+        """See `Result.list_fields`: each score has a column."""
+        found = super().list_fields()
+        for name in ("scores", "baseline"):
+            start = self.prefix + "baseline." * (name == "baseline")
+            found |= {start + key: v for key, v in found.pop(self.prefix + name).items()}
+        return found
+
+
+class NumbersScorer(Scorer):
+    """Gathers predictions, and scores them together."""
+
+    has_accuracy = False
+    needs_finite_loss = True
+    validated: ClassVar[str]
+    """What validations call the first score."""
+    resamples: ClassVar[int] = 1000
+    """Resamples of the test examples, for the interval of the first score."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def measure(labels: np.ndarray, predictions: np.ndarray) -> Scores:
+        """Score predictions, (examples, outputs) both."""
+
+    @abc.abstractmethod
+    def predict_trivially(self, train: np.ndarray) -> np.ndarray:
+        """Predict from training labels, (examples, outputs), alone: (outputs,)."""
+
+    def merit(self, scores: Scores, loss: float) -> float:
+        """Return what the best model has most of, in percent."""
+        return 100.0 * math.exp(-loss)
+
+    def keep(self, logits: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+        """See `Scorer.keep`: losses, and logits (examples, outputs)."""
+        return self.losses(logits, batch.labels)[0], logits.float()
+
+    def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
+        """See `Scorer.score`."""
+        losses, logits = (gather(outputs, i, len(split), add) for i in range(2))
+        labels, predictions = split.labels, self.predict(logits)
+        is_finite, loss = np.isfinite(logits).all(axis=1), float(losses.mean(dtype=np.float64))
+        scores = self.measure(labels, predictions) if is_finite.all() else {}
+        first = next(iter(scores.items()), (self.validated, math.nan))
+        columns = self.goal.columns(self.goal.outputs)
+        return Score(
+            total=len(split),
+            loss=loss,
+            non_finite=int((~is_finite).sum()),
+            merit=self.merit(scores, loss),
+            numbers={self.validated: first[1], "val_loss": loss},
+            text=f"{first[0]} {first[1]:.3f}, loss {loss:.3f}",
+            result={"scores": scores},
+            predictions=dict(zip(columns, [*labels.T, *predictions.T], strict=True)),
+        )
+
+    def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
+        found = super()._list_facts(score, dataset)
+        labels = dataset.splits["test"].labels
+        trivial = self.predict_trivially(dataset.splits["train"].labels)
+        found["baseline"] = self.measure(labels, np.broadcast_to(trivial, labels.shape))
+        if score is not None and score.result["scores"]:
+            half = len(score.predictions) // 2
+            predictions = np.stack([*score.predictions.values()][half:], axis=1)
+
+            def score_drawn(drawn: np.ndarray) -> float:
+                return next(iter(self.measure(labels[drawn], predictions[drawn]).values()))
+
+            found["low"], found["high"] = bootstrap_interval(
+                score_drawn, len(labels), self.resamples
+            )
+        return found
