@@ -21,26 +21,16 @@ def copy_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tenso
     """
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
-    return separate(send(join(tensors), device), tensors)
-
-
-def join(tensors: Sequence[Tensor]) -> Tensor:
-    """Write tensors of any types and shapes one after another: (bytes,) uint8."""
     import torch
     from torch.nn import functional
 
     rows = [tensor.contiguous().flatten().view(torch.uint8) for tensor in tensors]
-    return torch.cat([functional.pad(row, (0, -len(row) % ALIGNMENT)) for row in rows])
-
-
-def separate(joined: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the parts of what `join` made of tensors of these types and shapes, as views."""
-    results, start = [], 0
-    for tensor in tensors:
-        size = tensor.numel() * tensor.element_size()
-        part = joined[start : start + size].view(tensor.dtype)
+    joined = torch.cat([functional.pad(row, (0, -len(row) % ALIGNMENT)) for row in rows])
+    copied, results, start = send(joined, device), [], 0
+    for tensor, row in zip(tensors, rows, strict=True):
+        part = copied[start : start + len(row)].view(tensor.dtype)
         results.append(part.view(tensor.shape))
-        start += size + -size % ALIGNMENT
+        start += len(row) + -len(row) % ALIGNMENT
     return results
 
 

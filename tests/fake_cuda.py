@@ -385,7 +385,6 @@ def use_fake_cuda() -> Iterator[FakeCuda]:
         "stream": lambda _: contextlib.nullcontext(),
         "CUDAGraph": lambda: _Graph(mode),
         "graph": lambda graph, **_: mode.uncounted(),
-        "graph_pool_handle": lambda: (0, 0),
         "get_sync_debug_mode": lambda: 0,
         "set_sync_debug_mode": mode.set_sync_debug_mode,
         "memory_allocated": lambda device=None: 0,
@@ -454,7 +453,7 @@ def random_split(info: TaskInfo, examples: int) -> Split:
 def count_case(
     mode: FakeCuda, task: str, mixer: str, overrides: list[str]
 ) -> dict[str, dict[str, int]]:
-    """Count the second step of a run, a validation, and a captured step.
+    """Count the second step of a run, a validation, and a step of a run with CUDA graphs.
 
     Raises: RuntimeError if tensors of an operation are on different devices.
     """
@@ -468,7 +467,7 @@ def count_case(
     for _ in range(step_graph.WARMUP_STEPS):
         trainer.train_step()
         trainer.step = 0  # the same batch again
-    return {**counted, "captured": mode.count(trainer.train_step)}
+    return {**counted, "graphed": mode.count(trainer.train_step)}
 
 
 def build_trainer(task: str, mixer: str, overrides: list[str]) -> Trainer:

@@ -102,7 +102,6 @@ def use_recorded_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.stream", lambda chosen: contextlib.nullcontext())
     monkeypatch.setattr("torch.cuda.CUDAGraph", RecordedGraph)
     monkeypatch.setattr("torch.cuda.graph", _capture)
-    monkeypatch.setattr("torch.cuda.graph_pool_handle", object)
     monkeypatch.setattr("torch.cuda.get_sync_debug_mode", lambda: 0)
     monkeypatch.setattr("torch.cuda.set_sync_debug_mode", lambda mode: None)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (1, 1))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from conftest import tiny_settings
 from lra.classifier import packing
+from lra.config.schema import RunConfig
 from lra.train.gradient import Gradient
 from lra.train.trainer import Trainer
 from models.linear import Linear
@@ -26,12 +27,15 @@ RANDOM_DIRECTIONS = [
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    config = resolve("listops", "tnn", preset="quick", overrides=tiny_settings())
-    return config.build_task().prepare(tmp_path_factory.mktemp("data"))
+    return config_of().build_task().prepare(tmp_path_factory.mktemp("data"))
+
+
+def config_of(*changes: str, mixer: str = "tnn") -> RunConfig:
+    return resolve("listops", mixer, preset="quick", overrides=tiny_settings(*changes))
 
 
 def trainer_of(dataset: Dataset, *changes: str, mixer: str = "tnn") -> Trainer:
-    config = resolve("listops", mixer, preset="quick", overrides=tiny_settings(*changes))
+    config = config_of(*changes, mixer=mixer)
     return Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
 
 
@@ -47,9 +51,9 @@ def after_steps(trainer: Trainer, prepare: Callable[[], None] = lambda: None) ->
 def test_computing_activations_again_changes_no_number(dataset: Dataset, norm: str) -> None:
     """Nor running statistics, nor what dropout draws."""
     changes = [f"model.norm={norm}", "model.dropout=0.3", "model.depth=2"]
-    usual = trainer_of(dataset, *changes)
-    again = trainer_of(dataset, *changes, "train.checkpoint_activations=true")
-    assert again.config.hash == usual.config.hash
+    other = "train.checkpoint_activations=true"
+    assert config_of(*changes, other).hash == config_of(*changes).hash
+    usual, again = trainer_of(dataset, *changes), trainer_of(dataset, *changes, other)
     wanted = after_steps(usual)
     for name, value in after_steps(again).items():
         assert torch.equal(value, wanted[name]), name
@@ -72,8 +76,8 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
         return backward(self, *arguments)
 
     monkeypatch.setattr(Gradient, "backward", try_pass)
-    batch = dataset.splits["train"].batch(range(trainer.order.full_batch))
-    for name, value in after_steps(trainer, lambda: trainer.gradient.fit_memory(batch)).items():
+    split = dataset.splits["train"]
+    for name, value in after_steps(trainer, lambda: trainer.gradient.fit_memory(split)).items():
         assert torch.equal(value, wanted[name]), name
     assert trainer.model.checkpoint_activations is expected
     assert tried == 4 * [trainer.train_config.batch_size]

@@ -9,6 +9,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,16 +20,18 @@ import torch
 import lra.train.trainer
 from common.errors import UserError
 from fake_cuda import random_split
-from lra.classifier import layouts
 from lra.classifier.classifier import Classifier
+from lra.config.schema import RunConfig
 from lra.train import step_graph
-from lra.train.graphs import build_step_graphs, find_obstacle
+from lra.train.step_graph import StepGraph, build_step
 from lra.train.trainer import Trainer
 from models.fast import delta_rule
 from recorded_graph import RecordedGraph, use_recorded_graphs
 from requested import resolve
 from run_checks import assert_same, timeless
-from tasks.base import Dataset
+from tasks.base import Dataset, Split, TaskInfo
+from tasks.goals import NOT_SCORED, PositionLabels
+from tasks.splits import LabelledTokens, Sequences
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -41,17 +44,28 @@ SETTINGS = (
 STEPS = 8
 
 
+def resolve_run(mixer: str, *changes: str, task: str = "image") -> RunConfig:
+    return resolve(task, mixer, preset="quick", overrides=[*SETTINGS, *changes])
+
+
+def build_split(info: TaskInfo, seed: int = 0, labels: int = 6) -> Split:
+    """Draw nine examples; where chosen positions have labels, each has so many of 40."""
+    if not isinstance(info.goal, PositionLabels):
+        return random_split(info, 9)
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(1, info.vocab_size, 9 * 40).astype(np.uint8)
+    chosen = rng.permuted(np.arange(40) < np.full((9, 1), labels), axis=1).flatten()
+    classes = np.where(chosen, rng.integers(0, info.goal.outputs, 9 * 40), NOT_SCORED)
+    return LabelledTokens(Sequences(tokens, 40 * np.arange(10)), classes)
+
+
 def build_trainer(
-    mixer: str,
-    *changes: str,
-    device: torch.device = CPU,
-    task: str = "image",
-    classifier: type[Classifier] = Classifier,
+    mixer: str, *changes: str, device: torch.device = CPU, task: str = "image"
 ) -> Trainer:
     """Build a trainer whose epochs are two full batches and one of a single example."""
-    config = resolve(task, mixer, preset="quick", overrides=[*SETTINGS, *changes])
+    config = resolve_run(mixer, *changes, task=task)
     info = config.build_task().info
-    split = random_split(info, 9)
+    split = build_split(info)
     dataset = Dataset(
         splits={"train": split, "val": split},
         source="generated",
@@ -59,26 +73,27 @@ def build_trainer(
         baselines={},
         folder=Path(),
     )
-    return Trainer(config, info, dataset, seed=0, device=device, classifier=classifier)
+    return Trainer(config, info, dataset, seed=0, device=device)
 
 
 def build_graphed_trainer(mixer: str, *changes: str, task: str = "image") -> Trainer:
     """Build the same trainer, whose steps are graphs, as on a GPU."""
-    trainer = build_trainer(mixer, "train.cuda_graphs=true", *changes, task=task)
+    changes = ("train.cuda_graphs=true", *changes)
+    config = resolve_run(mixer, *changes, task=task)
+    trainer = build_trainer(mixer, *changes, task=task)
     trainer.gradient.device = CUDA
-    trainer.step_graphs = build_step_graphs(
-        trainer.config, trainer.gradient, trainer.optimizer, trainer.dataset.splits["train"],
-        trainer.order, total_steps=trainer.total_steps,
-    )  # fmt: skip
+    split = trainer.dataset.splits["train"]
+    trainer.make_step = build_step(
+        config, trainer.gradient, trainer.optimizer, split, trainer.total_steps
+    )
     trainer.gradient.device = CPU
     return trainer
 
 
 def count_replays(trainer: Trainer) -> int:
-    """Count the replays of all graphs."""
-    assert trainer.step_graphs is not None
-    graphs = [shape.graph for shape in trainer.step_graphs.shapes.values()]
-    return sum(cast("RecordedGraph", graph).replays for graph in graphs if graph is not None)
+    """Count the replays of the graph."""
+    graph = getattr(trainer.make_step, "graph", None)
+    return 0 if graph is None else cast("RecordedGraph", graph).replays
 
 
 def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
@@ -115,18 +130,21 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize(
-    ("mixer", "changes"),
+    ("task", "mixer", "changes"),
     [
-        ("tnn", []),
-        ("linear", ["mixer.feature=favor", "mixer.redraw_steps=2"]),
-        ("tnn", ["train.micro_batch=2", "train.precision=bf16"]),
+        ("image", "tnn", []),
+        ("image", "linear", ["mixer.feature=favor", "mixer.redraw_steps=2"]),
+        ("image", "tnn", ["train.micro_batch=2", "train.precision=bf16"]),
+        ("image", "s4d", ["model.pooling=cls", "model.causal=false"]),
+        ("lm", "conv", ["task.sequence_length=32"]),
+        ("groups", "linear", ["train.micro_batch=2"]),
     ],
 )
-def test_replayed_steps_equal_ordinary_ones(mixer: str, changes: list[str]) -> None:
+def test_replayed_steps_equal_ordinary_ones(task: str, mixer: str, changes: list[str]) -> None:
     """Losses, norms, rates and states, with schedule, clipping and dropout, bit for bit."""
-    usual = build_trainer(mixer, *changes)
+    usual = build_trainer(mixer, *changes, task=task)
     expected = train(usual, STEPS)
-    graphed = build_graphed_trainer(mixer, *changes)
+    graphed = build_graphed_trainer(mixer, *changes, task=task)
     assert train(graphed, STEPS) == expected
     assert len({step["loss"] for step in expected}) == STEPS
     assert count_replays(graphed) >= 2  # of five or six full batches, three are warm-up
@@ -134,35 +152,24 @@ def test_replayed_steps_equal_ordinary_ones(mixer: str, changes: list[str]) -> N
 
 
 @pytest.mark.usefixtures("recorded")
-@pytest.mark.parametrize(
-    ("task", "mixer", "changes"),
-    [
-        ("listops", "tnn", ["train.micro_batch=2"]),
-        ("listops", "s4d", ["model.pooling=cls", "model.causal=false"]),
-        ("retrieval", "transformer", ["task.sequence_length=200"]),
-        ("languages", "linear", []),
-        ("lm", "conv", ["task.sequence_length=32"]),
-    ],
-)
-def test_batches_of_several_lengths_take_the_same_steps(
-    task: str, mixer: str, changes: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("steps", [2, STEPS])
+def test_batches_with_other_numbers_of_labels_take_ordinary_steps(
+    steps: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Replayed steps equal fixed ones bit for bit, and packed ones within rounding."""
-    monkeypatch.setattr(layouts, "MOST_LAYOUTS", 2)
-    changes = [f"model.norm={'batch' if task == 'listops' else 'layer'}", *changes]
-    graphed = build_graphed_trainer(mixer, *changes, task=task)
-    found = train(graphed, 2 * STEPS)
-    assert count_replays(graphed) >= 4
-    monkeypatch.setattr(step_graph, "WARMUP_STEPS", 99)
-    fixed = build_graphed_trainer(mixer, *changes, task=task)
-    assert train(fixed, 2 * STEPS) == found
-    assert_same(timeless(fixed.state_dict()), timeless(graphed.state_dict()))
-
-    changes.append("model.dropout=0")
-    fixed = build_graphed_trainer(mixer, *changes, task=task)
-    packed = build_trainer(mixer, *changes, task=task)
-    for step, other in zip(train(fixed, 4), train(packed, 4), strict=True):
-        assert step == pytest.approx(other, rel=1e-3, abs=1e-5)
+    """If they come before the capture, a line says why there is none."""
+    logged: list[list[dict[str, float]]] = []
+    replays: list[int] = []
+    for build in (build_trainer, build_graphed_trainer):
+        trainer = build("linear", task="groups")
+        logged.append(train(trainer, steps))
+        replays.append(count_replays(trainer))
+        other = {"train": build_split(trainer.scorer.info, seed=1, labels=7)}
+        trainer.dataset = replace(trainer.dataset, splits=other)
+        logged[-1] += train(trainer, 3)
+    assert logged[0] == logged[1]
+    assert count_replays(trainer) == replays[1]
+    is_said = any("in their numbers of targets" in record.message for record in caplog.records)
+    assert is_said == (steps == 2) == (replays[1] == 0)
 
 
 @pytest.mark.usefixtures("recorded")
@@ -187,35 +194,44 @@ def test_checkpoints_and_validations_hold() -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_a_model_that_waits_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    forward = Classifier.compute_packed
+    forward = Classifier.forward
 
     def read(self: Classifier, *arguments: Any) -> torch.Tensor:
         logits = forward(self, *arguments)
         return logits if logits.sum().item() < 1e9 else -logits
 
-    monkeypatch.setattr(Classifier, "compute_packed", read)
+    monkeypatch.setattr(Classifier, "forward", read)
     trainer = build_graphed_trainer("mean")
     with pytest.raises(UserError, match=r"cannot be captured .*train\.cuda_graphs=false"):
         train(trainer, STEPS)
 
 
 @pytest.mark.usefixtures("recorded")
-def test_a_model_that_waits_is_trained_by_ordinary_steps(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("waits", "reason"),
+    [
+        (True, "a step of this model waits for the GPU"),
+        (False, "memory does not suffice for the activations of a graph and of other steps"),
+    ],
+)
+def test_a_step_that_must_not_be_captured_stays_ordinary(
+    waits: bool, reason: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    forward, modes = Classifier.compute_packed, [0]
+    forward, modes = Classifier.forward, [0]
     monkeypatch.setattr("torch.cuda.set_sync_debug_mode", modes.append)
 
     def wait(self: Classifier, *arguments: Any) -> torch.Tensor:
-        if modes[-1] == "warn":
+        if waits and modes[-1] == "warn":
             warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
         return forward(self, *arguments)
 
-    monkeypatch.setattr(Classifier, "compute_packed", wait)
+    monkeypatch.setattr(Classifier, "forward", wait)
+    if not waits:
+        monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: 1)
     trainer = build_graphed_trainer("mean")
     train(trainer, STEPS)
     assert not count_replays(trainer)
-    message = "training steps are not CUDA graphs: a step of this model waits for the GPU"
+    message = f"training steps are not CUDA graphs: {reason}"
     assert [record.message for record in caplog.records].count(message) == 1
 
 
@@ -227,21 +243,15 @@ def test_a_capture_keeps_the_memory_that_it_reads() -> None:
     assert {one.data_ptr() for one in kept.storages} == {x.data_ptr(), table.data_ptr()}
 
 
-class Unpacked(Classifier):
-    """A classifier that computes in its own way."""
-
-    def forward(self, inputs: Any, lengths: Any, scored: Any = None) -> torch.Tensor:
-        return super().forward(inputs, lengths, scored)
-
-
 @pytest.mark.parametrize(
     ("task", "changes", "reason"),
     [
-        ("listops", [], None),
+        ("image", [], None),
+        ("listops", [], "examples have several lengths"),
         ("image", ["train.micro_batch=3"], "micro-batches of 3 do not divide a batch of 4 evenly"),
         ("image", ["train.micro_batch=2"], None),
         ("image", ["train.checkpoint_activations=true"], "blocks that are computed again"),
-        ("image", ["train.cuda_graphs=auto"], "each of 1 shapes of batches would repeat 12 times"),
+        ("image", ["train.cuda_graphs=auto"], "a run of 12 steps is too short"),
         ("image", ["train.cuda_graphs=auto", "train.steps=20"], None),
     ],
 )
@@ -250,40 +260,29 @@ def test_what_cannot_be_a_graph_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     use_recorded_graphs(monkeypatch)
-    with caplog.at_level(logging.INFO, logger="lra.train.graphs"):
-        graphs = build_graphed_trainer("mean", *changes, task=task).step_graphs
-    assert (graphs is None) == (reason is not None)
+    with caplog.at_level(logging.INFO, logger="lra.train.step_graph"):
+        trainer = build_graphed_trainer("mean", *changes, task=task)
+    assert isinstance(trainer.make_step, StepGraph) == (reason is None)
     lines = [r.message for r in caplog.records if r.message.startswith("training steps are ")]
     if "train.cuda_graphs=auto" not in changes:
         assert lines.pop(0) == "training steps are not CUDA graphs: the device is not CUDA"
-    (line,) = lines
-    assert (reason or "training steps are CUDA graphs: ") in line
-
-
-def test_a_model_with_a_forward_pass_of_its_own_is_no_graph() -> None:
-    trainer = build_trainer("mean", classifier=Unpacked)
-    trainer.gradient.device = CUDA
-    train = trainer.dataset.splits["train"]
-    found = find_obstacle(trainer.config, trainer.gradient, train, trainer.order)
-    assert found == "the model packs batches by itself"
+    if reason is not None:
+        assert f"training steps are not CUDA graphs: {reason}" in lines.pop(0)
+    assert not lines
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("task", ["image", "listops", "retrieval", "languages"])
+@pytest.mark.parametrize("task", ["image", "groups"])
 @pytest.mark.parametrize("mixer", ["tnn", "s4", "delta"])
-def test_gpu_graphs_equal_ordinary_steps(
-    mixer: str, task: str, precision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_graphs_equal_ordinary_steps(mixer: str, task: str, precision: str) -> None:
     """Without dropout; rounded learning rates and sums in another order differ a little."""
-    monkeypatch.setattr(layouts, "MOST_LAYOUTS", 2)
     changes = (f"train.precision={precision}", "model.dropout=0")
     usual = build_trainer(mixer, *changes, "train.cuda_graphs=false", device=CUDA, task=task)
     expected = train(usual, 2 * STEPS)
     graphed = build_trainer(mixer, *changes, "train.cuda_graphs=true", device=CUDA, task=task)
     found = train(graphed, 2 * STEPS)
-    assert graphed.step_graphs is not None
-    assert any(shape.graph is not None for shape in graphed.step_graphs.shapes.values())
+    assert isinstance(graphed.make_step, StepGraph) and graphed.make_step.graph is not None
     tolerance = 1e-3 if precision == "fp32" else 3e-2
     for step, other in zip(found, expected, strict=True):
         assert step == pytest.approx(other, rel=tolerance, abs=tolerance)

@@ -79,11 +79,6 @@ class MLP(nn.Module):
 CHANNEL_MIXERS = {"glu": GLU, "mlp": MLP}
 
 
-def normalize(norm: nn.Module, x: Tensor, packing: Packing) -> Tensor:
-    """Apply a norm to packed positions, (positions, dim); statistics count the real ones only."""
-    return norm(x, packing.real) if isinstance(norm, BatchNorm) else norm(x)
-
-
 class Residual(nn.Module):
     """A residual connection: norm, sublayer, dropout and sum, or the norm after the sum.
 
@@ -100,8 +95,8 @@ class Residual(nn.Module):
     def forward(self, sublayer: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
         """Add a sublayer's output: x (positions, dim), packed -> the same shape."""
         if self.prenorm:
-            return self._joined(x, sublayer(normalize(self.norm, x, packing)), packing)
-        return normalize(self.norm, self._joined(x, sublayer(x), packing), packing)
+            return self._joined(x, sublayer(self.norm(x)), packing)
+        return self.norm(self._joined(x, sublayer(x), packing))
 
     def _joined(self, x: Tensor, result: Tensor, packing: Packing) -> Tensor:
         if not self.is_gated:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from common.errors import UserError
-from lra.classifier.block import NORMS, Block, build_layers, normalize
+from lra.classifier.block import NORMS, Block, build_layers
 from lra.classifier.packing import Packing, pack
 from lra.config.schema import RunConfig
 from models.base import GridModule, RecurrentMixer
@@ -58,10 +58,6 @@ class Embedding(nn.Module):
             self.sinusoidal = sinusoidal_positions(input_length(config, info), dim)
         self.dropout = Dropout(config.model.embedding_dropout)
 
-    def add_cls(self, lengths: Tensor) -> Tensor:
-        """Return the lengths of sequences, of any shape, with CLS."""
-        return lengths if self.cls is None else lengths + 1
-
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Packing]:
         """Embed packed sequences.
 
@@ -70,17 +66,13 @@ class Embedding(nn.Module):
             lengths: (sequences,) on the CPU.
         Returns: (positions', dim) and its packing; with CLS each sequence has one more position.
         """
-        packing = pack(self.add_cls(lengths), inputs.device)
-        return self.embed(inputs, packing), packing
-
-    def embed(self, inputs: Tensor, packing: Packing) -> Tensor:
-        """Embed packed sequences, see `forward`; the packing is that of the result."""
+        packing = pack(lengths if self.cls is None else lengths + 1, inputs.device)
         x, position = self.encode(inputs), packing.position
         if self.cls is not None:
             is_cls = position == 0
             row = torch.where(is_cls, 0, torch.cumsum(~is_cls, 0))
             x = torch.cat([self.cls.to(x.dtype)[None], x]).index_select(0, row)
-        return self.dropout(self.locate(x, position))
+        return self.dropout(self.locate(x, position)), packing
 
     def encode(self, inputs: Tensor) -> Tensor:
         """Embed tokens (...), or real values (..., channels): (..., dim)."""
@@ -194,24 +186,15 @@ class Classifier(nn.Module):
         Returns: (batch, classes) logits; (positions, classes) if positions have targets.
         """
         x, packing = self.embedding(inputs, lengths.flatten())
-        return self._read(x, packing, scored)
-
-    def compute_packed(
-        self, inputs: Tensor, packing: Packing, scored: Tensor | None = None
-    ) -> Tensor:
-        """Compute the logits of a batch whose packing, CLS included, is there; see `forward`."""
-        return self._read(self.embedding.embed(inputs, packing), packing, scored)
-
-    def _read(self, x: Tensor, packing: Packing, scored: Tensor | None) -> Tensor:
         again = self.checkpoint_activations and torch.is_grad_enabled()
         for block in self.blocks:
             x = block.checkpointed(x, packing) if again else block(x, packing)
         if self.norm is not None:
-            x = normalize(self.norm, x, packing)
+            x = self.norm(x)
         if self.goal.of_positions:
             return self.output(x if scored is None else x.index_select(0, scored))
         features = packing.reduce(functools.partial(pool, how=self.pooling), x)
-        return self.classify(features, len(packing.lengths) // self.towers)
+        return self.classify(features, len(lengths))
 
     def classify(self, features: Tensor, examples: int) -> Tensor:
         """Join the towers and apply the head: (sequences, dim) -> (examples, classes)."""

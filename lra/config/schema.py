@@ -144,9 +144,9 @@ class TrainConfig(Section):
     """Whether a GPU computes the same bits each time, so that a resumed run equals an uninterrupted
     one; it takes longer. It has no effect on a CPU, which always does."""
     cuda_graphs: bool | Literal["auto"] = "auto"
-    """Whether a GPU launches whole training steps as CUDA graphs, for batches of a few shapes. The
-    results are the same. Where steps cannot be graphs, a line says why. auto: if each shape repeats
-    often enough."""
+    """Whether a GPU launches whole training steps as CUDA graphs, where all examples have one
+    length. The results are the same. Where steps cannot be graphs, a line says why. auto: if the
+    run has at least 20 steps."""
     evaluate_every: PositiveInt | None = None
     """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
 

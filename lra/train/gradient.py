@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +19,8 @@ from lra.runtime.environment import (
     reset_peak_memory,
     restore_random_state,
 )
-from lra.train.fixed_batch import FixedBatch, FixedPart
-from tasks.base import Batch
+from tasks.base import Split
+from tasks.batch import Batch
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Gradient:
         counts = [weight * batch.target_counts[a:b].sum().item() for a, b, weight in parts]
         return round(self.group.sums_of([sum(counts)])[0])
 
-    def compute(self, batch: Batch | FixedBatch, examples: int, targets: int | Tensor) -> Tensor:
+    def compute(self, batch: Batch, examples: int, targets: int) -> Tensor:
         """Compute the clipped gradient of a batch; see `backward`.
 
         Returns: (3,) this process's part of the loss and of the right predictions, and the norm.
@@ -71,13 +72,13 @@ class Gradient:
         )
         return torch.stack([*sums, norm])
 
-    def backward(self, batch: Batch | FixedBatch, examples: int, targets: int | Tensor) -> Tensor:
+    def backward(self, batch: Batch, examples: int, targets: int) -> Tensor:
         """Accumulate the gradient of the mean loss over a batch's targets, in micro-batches.
 
         Args:
             batch: this process's examples of it.
             examples: in the whole batch.
-            targets: in the whole batch, at least 1; a tensor () where it is on the device.
+            targets: in the whole batch, at least 1.
         Returns: (2,) float32 on the device, this process's part of the loss and of the number of
             right predictions. Without any target the loss is 0.
         """
@@ -88,7 +89,7 @@ class Gradient:
             is_last = number == len(passes)
             with self.group.gradients_synchronized(self.parallel, is_last):
                 with autocast_of(self.train_config.precision, self.device):
-                    logits = self._compute_logits(part)
+                    logits = self.parallel(*part.model_inputs)
                 losses, is_right = self.scorer.losses(logits, part.labels)
                 loss = losses.sum() * weight / targets
                 # Gradients are averaged over processes, so their sum needs this factor.
@@ -97,14 +98,17 @@ class Gradient:
             sums[1] += weight * is_right.sum()
         return sums
 
-    def _compute_logits(self, part: Batch | FixedPart) -> Tensor:
-        if isinstance(part, FixedPart):
-            return self.model.compute_packed(part.inputs, part.packing, part.scored)
-        return self.parallel(*part.model_inputs)
+    def fit_memory(self, split: Split) -> None:
+        """Let blocks be computed again in the backward pass if the longest examples do not fit.
 
-    def fit_memory(self, batch: Batch) -> None:
-        """Let blocks be computed again in the backward pass if a batch does not fit otherwise."""
+        It is tried if checkpoint_activations is auto.
+        """
+        # With several processes, one that tries alone would wait for the gradients of the others.
+        if self.train_config.checkpoint_activations != "auto" or self.group.world_size > 1:
+            return
         device = self.device
+        longest = np.argsort(-split.lengths, kind="stable")[: self.micro_batch]
+        batch = split.batch(longest).to(device)
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
         drawn = random_state(device)
         try:

@@ -1,15 +1,14 @@
-"""Training steps that a GPU launches as a whole, as CUDA graphs: one for each layout of batches."""
+"""Training steps that a GPU launches as a whole, as a CUDA graph."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -17,151 +16,170 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from common.errors import UserError
-from lra.classifier.classifier import Classifier
-from lra.classifier.layouts import Layout, find_layout
+from common.tensors import send
+from lra.config.schema import RunConfig
 from lra.runtime.environment import is_out_of_memory
-from lra.train.fixed_batch import FixedBatch, copy_numbers
+from lra.train.gradient import Gradient
+from tasks.base import Split
 from tasks.batch import Batch
 
 logger = logging.getLogger(__name__)
 
 WARMUP_STEPS = 3
-"""Ordinary steps of a layout before its capture, in which libraries, tables and the optimizer's
-moments are set up."""
-LEAST_REPEATS = 20
-"""Steps of each layout from which on captures, which take as long as several steps, are worth it.
-"""
+"""Ordinary steps before the capture, in which libraries, tables and the optimizer's moments are set
+up."""
+LEAST_STEPS = 20
+"""Steps of a run from which on a capture, which takes as long as several steps, is worth it."""
+
+MakeStep = Callable[[Batch, int, int], Tensor]
+"""Makes a training step, of this process's examples and the numbers of examples and targets in the
+whole batch. It returns what `Gradient.compute` does."""
 
 
-@dataclass
-class _Shape:
-    """The steps of one layout."""
-
-    batch: FixedBatch
-    steps: int = 0
-    graph: torch.cuda.CUDAGraph | None = None
-    """The captured step; None before the capture."""
-    numbers: Tensor | None = None
-    """What the captured step computes."""
-    read: list[Any] = field(default_factory=list)
-    """Memory that the captured step reads, which nothing else may own any longer."""
-
-
-class StepGraphs:
-    """Training steps that are captured once for each layout, and replayed for its other batches.
-
-    A replay repeats the kernels of the capture on the same memory. What changes between steps is
-    therefore copied there first: the batch and the learning rates. All graphs share a pool of
-    memory, as they never run at the same time.
+def build_step(
+    config: RunConfig,
+    gradient: Gradient,
+    optimizer: torch.optim.Optimizer,
+    split: Split,
+    total_steps: int,
+) -> MakeStep:
+    """Build what makes the steps of a run: a `StepGraph`, or a line says why it is none.
 
     Args:
-        make_step: computes a batch's gradient, makes the optimizer's step, and returns numbers of
-            the step on the device. It must not wait for the device or copy from the CPU.
-        model: the model that it trains.
-        optimizer: the one that `make_step` uses; no state may be loaded into it after a capture.
-        layouts: the layouts of batches, CLS included.
-        part_size: examples of a forward pass.
-        most_targets: most targets of a forward pass, where some positions have targets.
+        split: the training examples.
+    """
+
+    def make_step(batch: Batch, examples: int, targets: int) -> Tensor:
+        numbers = gradient.compute(batch, examples, max(1, targets))
+        optimizer.step()
+        return numbers
+
+    wanted = config.train.cuda_graphs
+    if not wanted or (wanted == "auto" and gradient.device.type != "cuda"):
+        return make_step
+    log = logger.info if wanted == "auto" else logger.warning
+    if (reason := find_obstacle(config, gradient, split, total_steps)) is not None:
+        log(f"training steps are not CUDA graphs: {reason}")
+        return make_step
+    return StepGraph(make_step, optimizer, min(config.train.batch_size, len(split)), log)
+
+
+def find_obstacle(
+    config: RunConfig, gradient: Gradient, split: Split, total_steps: int
+) -> str | None:
+    """Say why the steps of a run cannot be CUDA graphs, or None if they can."""
+    part, full = gradient.micro_batch, min(config.train.batch_size, len(split))
+    obstacles = {
+        "the device is not CUDA": gradient.device.type != "cuda",
+        "several processes train together": gradient.group.world_size > 1,
+        "log.internals measures ordinary steps": config.log.internals,
+        "schedule onecycle changes beta1 at each step": config.train.schedule == "onecycle",
+        "examples have several lengths": split.lengths.min() < split.lengths.max(),
+        f"micro-batches of {part} do not divide a batch of {full} evenly":
+            full % min(part, full) > 0,
+        "blocks that are computed again set the state of random numbers during a step":
+            gradient.model.checkpoint_activations,
+        f"a run of {total_steps} steps is too short for a capture to pay off":
+            config.train.cuda_graphs == "auto" and total_steps < LEAST_STEPS,
+    }  # fmt: skip
+    return next((text for text, holds in obstacles.items() if holds), None)
+
+
+class StepGraph:
+    """Training steps that are captured once, and replayed for each batch like the first full one.
+
+    A replay repeats the kernels of the capture on the same memory. What changes between steps is
+    therefore copied there first: the batch and the learning rates. Lengths and numbers of labels
+    and targets are those of the capture, so batches with others take ordinary steps.
+
+    Args:
+        make_step: makes an ordinary step on the device, with the optimizer. It must not wait for
+            the device or copy from the CPU.
+        optimizer: no state may be loaded into it after the capture.
+        full_batch: examples of a full batch.
+        log: writes a line that says why steps are no graphs.
     """
 
     def __init__(
         self,
-        make_step: Callable[[FixedBatch], Tensor],
-        model: Classifier,
+        make_step: MakeStep,
         optimizer: torch.optim.Optimizer,
-        *,
-        layouts: Sequence[Layout],
-        part_size: int,
-        most_targets: int | None = None,
+        full_batch: int,
+        log: Callable[[str], None],
     ) -> None:
         self.make_step = make_step
-        self.model = model
         self.optimizer = optimizer
-        self.layouts = list(layouts)
-        self.part_size = part_size
-        self.most_targets = most_targets
-        self.shapes: dict[Layout, _Shape] = {}
-        """By layout, what its batches have in common."""
+        self.full_batch = full_batch
+        self.log = log
+        self.graph: torch.cuda.CUDAGraph | None = None
+        """The captured step; None before the capture."""
+        self._is_possible = True
+        self._warm_steps = 0
+        self._batch: Batch | None = None
+        """The memory that full batches are copied to."""
+        self._targets = 0
         self._stream = torch.cuda.Stream()
-        self._pool: Any = None
         groups = optimizer.param_groups
         self._rates = groups[0]["params"][0].new_zeros(len(groups), dtype=torch.float32)
 
-    def __call__(self, batch: Batch, targets: int) -> Tensor | None:
-        """Make a step for a full batch on the device, which has so many targets.
+    def __call__(self, batch: Batch, examples: int, targets: int) -> Tensor:
+        """Make a step; see `MakeStep`.
 
-        Returns: the numbers of `make_step`; None, without a step, for a batch that no layout holds.
         Raises: UserError for a model whose step cannot be captured.
         """
-        layout = self._find_layout(batch)
-        if layout is None:
-            return None
-        if layout not in self.shapes:
-            fixed = FixedBatch(self.model, batch, layout, self.part_size, self.most_targets)
-            self.shapes[layout] = _Shape(fixed)
-        shape = self.shapes[layout]
-        shape.batch.fill(batch, targets)
-        shape.steps += 1
-        if shape.graph is None:
-            return self._warm_up(shape)
-        assert shape.numbers is not None
-        copy_numbers([group["lr"] for group in self.optimizer.param_groups], self._rates)
-        shape.graph.replay()
-        return shape.numbers.clone()
+        if not self._is_possible or examples < self.full_batch:
+            return self.make_step(batch, examples, targets)
+        if self._batch is None:
+            self._batch, self._targets = _clone(batch), targets
+        held = self._batch
+        if targets != self._targets or not _have_same_shape(batch, held):
+            if self.graph is None:
+                self._give_up("batches differ in lengths or in their numbers of targets")
+            return self.make_step(batch, examples, targets)
+        held.inputs.copy_(batch.inputs)
+        held.labels.copy_(batch.labels)
+        if held.scored is not None and batch.scored is not None:
+            held.scored.copy_(batch.scored)
+        if self.graph is None:
+            return self._warm_up(held)
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        self._rates.copy_(send(torch.tensor(rates, dtype=torch.float32), self._rates.device))
+        self.graph.replay()
+        return self._numbers.clone()
 
-    def _find_layout(self, batch: Batch) -> Layout | None:
-        if self.most_targets is not None and len(batch.labels) > self.most_targets:
-            counts = batch.label_counts.view(-1, self.part_size).sum(dim=1)
-            if int(counts.max()) > self.most_targets:
-                return None
-        lengths = self.model.embedding.add_cls(batch.lengths)
-        return find_layout(self.layouts, sort_parts(lengths.numpy(), self.part_size))
+    def _give_up(self, reason: str) -> None:
+        self._is_possible, self._batch = False, None
+        self.log(f"training steps are not CUDA graphs: {reason}")
 
-    def _warm_up(self, shape: _Shape) -> Tensor:
+    def _warm_up(self, batch: Batch) -> Tensor:
         """Make an ordinary step on the stream of the capture; after the last one, capture it."""
-        is_last = shape.steps >= WARMUP_STEPS
+        self._warm_steps += 1
+        is_last = self._warm_steps >= WARMUP_STEPS
         current = torch.cuda.current_stream()
         self._stream.wait_stream(current)
         with (
             torch.cuda.stream(self._stream),
             _note_waits() if is_last else contextlib.nullcontext([]) as waits,
         ):
-            numbers = self.make_step(shape.batch)
+            numbers = self.make_step(batch, len(batch), self._targets)
         current.wait_stream(self._stream)
-        if is_last and (reason := self._find_obstacle(waits)) is not None:
-            logger.warning(f"training steps are not CUDA graphs: {reason}")
-            self.layouts.clear()
+        if is_last and (reason := _find_obstacle_of_step(waits)) is not None:
+            self._give_up(reason)
         elif is_last:
-            # Tables that the model caches are there now; other layouts may displace them later.
-            self._capture(shape)
+            # Tables that the model caches are there now; others may displace them later.
+            self._capture(batch)
         return numbers
 
-    def _find_obstacle(self, waits: list[str]) -> str | None:
-        """Say why a step that was made cannot be captured."""
-        if waits:
-            return "a step of this model waits for the GPU"
-        held = torch.cuda.memory_allocated()
-        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - held
-        if 2 * (torch.cuda.max_memory_allocated() - held) > free:
-            return "memory does not suffice for the activations of a graph and of other steps"
-        return None
-
-    def _capture(self, shape: _Shape) -> None:
+    def _capture(self, batch: Batch) -> None:
         """Record the kernels of a step without running them."""
         graph, kept = torch.cuda.CUDAGraph(), _KeepRead()
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
         try:
             with (
                 _capturable(self.optimizer, self._rates),
-                torch.cuda.graph(
-                    graph,
-                    pool=self._pool,
-                    stream=self._stream,
-                    capture_error_mode="thread_local",
-                ),
+                torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
                 kept,
             ):
-                shape.numbers = self.make_step(shape.batch)
+                self._numbers = self.make_step(batch, len(batch), self._targets)
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
@@ -170,18 +188,35 @@ class StepGraphs:
                 f"train.cuda_graphs: a step of this model cannot be captured ({what}); use --set "
                 f"train.cuda_graphs=false"
             ) from error
-        shape.graph, shape.read = graph, kept.storages
+        self.graph, self._read = graph, kept.storages
+        logger.info("training steps are a CUDA graph from now on")
 
 
-def sort_parts(lengths: np.ndarray, part_size: int) -> np.ndarray:
-    """Sort the lengths of a batch, (examples, towers), for `find_layout`.
+def _clone(batch: Batch) -> Batch:
+    """Copy what a batch has on the device."""
+    inputs, labels, scored = batch.inputs.clone(), batch.labels.clone(), batch.scored
+    scored = None if scored is None else scored.clone()
+    return replace(batch, inputs=inputs, labels=labels, scored=scored)
+
+
+def _have_same_shape(a: Batch, b: Batch) -> bool:
+    """Whether the examples of two batches have equal lengths and numbers of labels, in order."""
+    return torch.equal(a.lengths, b.lengths) and torch.equal(a.label_counts, b.label_counts)
+
+
+def _find_obstacle_of_step(waits: list[str]) -> str | None:
+    """Say why a step that was made cannot be captured.
 
     Args:
-        part_size: examples of each part.
-    Returns: (parts, sequences) lengths, in falling order.
+        waits: see `_note_waits`.
     """
-    parts = lengths.reshape(-1, part_size * lengths.shape[1])
-    return -np.sort(-parts, axis=1)
+    if waits:
+        return "a step of this model waits for the GPU"
+    held = torch.cuda.memory_allocated()
+    free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - held
+    if 2 * (torch.cuda.max_memory_allocated() - held) > free:
+        return "memory does not suffice for the activations of a graph and of other steps"
+    return None
 
 
 class _KeepRead(TorchDispatchMode):

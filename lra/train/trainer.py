@@ -6,9 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
@@ -26,7 +24,6 @@ from lra.runtime.environment import (
 from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator
 from lra.train.gradient import Gradient
-from lra.train.graphs import build_step_graphs
 from lra.train.metrics import Diverged, Step, StepMetrics
 from lra.train.optimizer import (
     Plateau,
@@ -38,9 +35,10 @@ from lra.train.optimizer import (
     update_plateau,
 )
 from lra.train.state import Best, TrainerState, load_weights
+from lra.train.step_graph import build_step
 from lra.train.training_time import RunLength
 from models.base import Mixer
-from tasks.base import Batch, Dataset, TaskInfo
+from tasks.base import Dataset, TaskInfo
 from tasks.batch import BatchOrder
 from tasks.splits import put_on_device
 
@@ -70,9 +68,7 @@ class Trainer:
             device, tf32=train.tf32, kernels=train.kernels, deterministic=train.deterministic
         )
         self.group = group
-        self.config = config
         self.train_config = train
-        self.info = info
         self.device = device
         if device.type == "cuda":
             most = RESIDENT_FRACTION * torch.cuda.mem_get_info(device)[0]
@@ -84,24 +80,19 @@ class Trainer:
         self.scorer = scorer_of(info, dataset)
         self.gradient = Gradient(self.model, config, self.scorer, group)
         self.plateau = Plateau(factor=1.0, best=None, waited=0)
-        lengths = dataset.splits["train"].lengths
-        self.order = BatchOrder(lengths, train.batch_size, seed=seed, bucketing=train.bucketing)
+        split = dataset.splits["train"]
+        self.order = BatchOrder(
+            split.lengths, train.batch_size, seed=seed, bucketing=train.bucketing
+        )
         self.length = RunLength(train, self.order.batches_per_epoch)
         self.best: Best | None = None
         self.step = 0
         self.validated_step, self.validated_seconds = 0, 0.0
         self.metrics = StepMetrics(group)
-        # With several processes, one that tries alone would wait for the gradients of the others.
-        is_single_gpu = device.type == "cuda" and group.world_size == 1
-        if is_single_gpu and train.checkpoint_activations == "auto":
-            longest = np.argsort(-lengths, kind="stable")[: self.gradient.micro_batch]
-            self.gradient.fit_memory(dataset.splits["train"].batch(longest).to(device))
+        if device.type == "cuda":
+            self.gradient.fit_memory(split)
         self.mixers = [m for m in self.model.modules() if isinstance(m, Mixer)]
-        self.step_graphs = build_step_graphs(
-            config, self.gradient, self.optimizer, dataset.splits["train"], self.order,
-            total_steps=self.total_steps,
-        )  # fmt: skip
-        """Makes the steps of full batches if they are CUDA graphs."""
+        self.make_step = build_step(config, self.gradient, self.optimizer, split, self.total_steps)
         group.seed_rank(seed, self.step)
 
     @property
@@ -122,28 +113,17 @@ class Trainer:
         set_rate_factor(self.optimizer, factor, scheduled_beta1(*progress))
         indices = self.order.at(self.step)
         own = self.group.local_indices(indices, self.gradient.micro_batch)
-        split = self.dataset.splits["train"]
-        batch = split.batch(own).to(self.device)
+        batch = self.dataset.splits["train"].batch(own).to(self.device)
         targets = self.gradient.count_targets(batch, len(indices))
         have_changed = [mixer.begin_step() for mixer in self.mixers]
         if any(have_changed):
             self.group.share_buffers(self.model)
         is_counted = self.step < COUNTED_STEPS
         with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
-            numbers = self._make_step(batch, len(indices), targets)
+            numbers = self.make_step(batch, len(indices), targets)
         self.step += 1
         flops = None if counter is None else float(counter.total)
         self.metrics.add(Step(self.step, factor * self.train_config.lr, targets, numbers, flops))
-
-    def _make_step(self, batch: Batch, examples: int, targets: int) -> Tensor:
-        """Compute a gradient and make an optimizer step, as a CUDA graph if that is possible."""
-        if self.step_graphs is not None and examples == self.order.full_batch:
-            numbers = self.step_graphs(batch, targets)
-            if numbers is not None:
-                return numbers
-        numbers = self.gradient.compute(batch, examples, max(1, targets))
-        self.optimizer.step()
-        return numbers
 
     def read(self) -> None:
         """Read the numbers of the steps since the last call; see `StepMetrics.read`.
