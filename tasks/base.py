@@ -79,11 +79,6 @@ class Split(abc.ABC):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
-    def tower_lengths(self) -> np.ndarray:
-        """(examples, towers) int64, positions of each sequence; splits of pairs override it."""
-        return self.lengths[:, None]
-
     def metadata(self) -> dict[str, np.ndarray]:
         """Return fields by which the report breaks results down, each (examples,), by name."""
         return dict(self.fields)
@@ -101,10 +96,6 @@ class Split(abc.ABC):
     @abc.abstractmethod
     def assemble(self, indices: np.ndarray) -> Batch:
         """Assemble a batch of valid indices, (batch,) int64; see `batch`."""
-
-    def count_targets(self, indices: np.ndarray) -> int | None:
-        """Count the targets of the examples at indices, (batch,); None if only a batch tells."""
-        return None
 
     def check(self, info: TaskInfo) -> None:
         """Raise a ValueError unless the examples are as the task describes them."""

@@ -146,15 +146,6 @@ class BatchOrder:
             self._epoch, self._batches = epoch, self.epoch(epoch)
         return self._batches[position]
 
-    def sample(self, count: int) -> np.ndarray:
-        """Take the first batches of full size: (at most count, batch) indices of examples."""
-        found: list[np.ndarray] = []
-        for epoch in range(-(-count // self.batches_per_epoch)):
-            found += [batch for batch in self.epoch(epoch) if len(batch) == self.full_batch]
-            if len(found) >= count:
-                break
-        return np.stack(found[:count])
-
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """List the batches of an epoch: every example once; the last batch may be smaller."""
         order = permutation(self.seed, 2 * epoch, len(self.lengths))

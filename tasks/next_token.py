@@ -80,10 +80,6 @@ class TokenWindows(Split):
         inputs = take(self.tokens, where)
         return Batch(inputs, sizes[:, None], labels, sizes, torch.from_numpy(targets))
 
-    def count_targets(self, indices: np.ndarray) -> int:
-        """See `Split.count_targets`."""
-        return int((self.lengths[indices] - self.skipped[indices]).sum())
-
 
 def windows(
     total: int, length: int, stride: int | None = None

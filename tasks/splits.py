@@ -137,11 +137,6 @@ class PackedSequences(Split):
         self.lengths = sequences.lengths[self.which].max(axis=1)
         self.fields = fields or {}
 
-    @property
-    def tower_lengths(self) -> np.ndarray:
-        """See `Split.tower_lengths`."""
-        return self.sequences.lengths[self.which]
-
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
         super().check(info)
@@ -220,10 +215,6 @@ class LabelledTokens(PackedSequences):
         inputs, sizes, labels, scored = self._gather(indices, self.labels[which], scored)
         each = torch.from_numpy(counts)
         return Batch(inputs, sizes, labels, each, each, scored)
-
-    def count_targets(self, indices: np.ndarray) -> int:
-        """See `Split.count_targets`."""
-        return int((self._ends[indices + 1] - self._ends[indices]).sum())
 
 
 def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Dataset:

@@ -38,11 +38,6 @@ class NextInputs(Split):
         self.unscored = goal.unscored
         self.lengths = split.lengths
 
-    @property
-    def tower_lengths(self) -> np.ndarray:
-        """See `Split.tower_lengths`."""
-        return self.split.tower_lengths
-
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         batch = self.split.assemble(indices)

@@ -71,7 +71,7 @@ def test_the_loss_is_the_mean_over_labels(own: str, dataset: Dataset, micro_batc
     targets = trainer.gradient.count_targets(batch, 12)
     loss, correct = trainer.gradient.backward(batch, 12, targets)
     logits = trainer.model(batch.inputs, batch.lengths, batch.scored).detach()
-    assert targets == len(batch.labels) == dataset.splits["train"].count_targets(np.arange(12))
+    assert targets == len(batch.labels)
     assert float(loss) == pytest.approx(float(functional.cross_entropy(logits, batch.labels)))
     assert int(correct) == int((logits.argmax(dim=1) == batch.labels).sum())
 

@@ -45,11 +45,6 @@ class SyntheticSplit(Split):
         labels = examples * self.labels_each
         self.labels = rng.integers(0, info.goal.outputs, size=labels)
 
-    @property
-    def tower_lengths(self) -> np.ndarray:
-        """See `Split.tower_lengths`."""
-        return np.repeat(self.lengths[:, None], self.info.towers, axis=1)
-
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         info = self.info
