@@ -89,12 +89,12 @@ def _infer_goal(answers: Sequence[Any]) -> type[Goal]:
 
     Raises: DataError for real numbers that are all whole, which may be classes.
     """
-    arrays = [np.asarray(one) for one in answers]
-    if any(array.dtype.kind == "f" for array in arrays):
-        if all((array == np.floor(array)).all() for array in arrays):
+    arrays = [_read_array(one, "one of its labels") for one in answers]
+    if reals := [array for array in arrays if array.dtype.kind == "f"]:
+        if all((array == np.floor(array)).all() for array in reals):
             raise DataError(
                 f"its labels are whole numbers of a real type, such as "
-                f"{format_value(arrays[0].tolist())}; give whole numbers for classes, or write "
+                f"{format_value(reals[0].tolist())}; give whole numbers for classes, or write "
                 f"goal = ExampleValues(1) (from tasks.goals) for real numbers"
             )
         return ExampleValues

@@ -66,5 +66,40 @@ class Last:
         return sequences, [[-1] * (len(s) - 1) + [int(s.sum()) % 3] for s in sequences]
 '''
 
-OWN_TASKS = {"Parity": PARITY, "Same": SAME, "Waves": WAVES, "Images": IMAGES, "Last": LAST}
-"""Tokens, pairs with metadata, real numbers and a grid, by the name of the class."""
+LEVELS = '''
+class Levels:
+    """How high is each of two noisy sequences, in the mean?"""
+
+    def __init__(self, *, length: int = 16, train: int = 200):
+        self.length, self.train = length, train
+
+    def examples(self, split, rng):
+        count = self.train if split == "train" else 60
+        levels = rng.normal(size=(count, 2))
+        noise = rng.normal(size=(count, self.length, 2))
+        return levels[:, None] + noise, [1e6, 0] + [300, 0.02] * levels
+'''
+
+TAGS = '''
+from tasks.goals import ExampleLabels
+
+
+class Tags:
+    """Which of the tokens 1 to 3 occur?"""
+
+    goal = ExampleLabels(3)
+
+    def __init__(self, *, length: int = 12, train: int = 200):
+        self.length, self.train = length, train
+
+    def examples(self, split, rng):
+        count = self.train if split == "train" else 60
+        sequences = rng.integers(0, 12, (count, self.length))
+        return sequences, [[token in s for token in (1, 2, 3)] for s in sequences]
+'''
+
+OWN_TASKS = {
+    "Parity": PARITY, "Same": SAME, "Waves": WAVES, "Images": IMAGES, "Last": LAST,
+    "Levels": LEVELS, "Tags": TAGS,
+}  # fmt: skip
+"""Each kind of inputs and of labels, by the name of the class."""

@@ -46,7 +46,12 @@ def test_every_kind_of_task_runs(name: str) -> None:
     assert (record.task, record.task_from) == (name, f"own.py:{name}")
     assert (path.parent / "task.py").read_text() == OWN_TASKS[name]
     header = (path.parent / "predictions.csv").read_text().splitlines()[0]
-    outcome = "targets,correct,first_wrong" if name == "Last" else "label,prediction"
+    outcomes = {
+        "Last": "targets,correct,first_wrong",
+        "Levels": "label_0,label_1,prediction_0,prediction_1",
+        "Tags": "label_0,label_1,label_2,prediction_0,prediction_1,prediction_2",
+    }
+    outcome = outcomes.get(name, "label,prediction")
     assert header == f"{outcome},length" + (",first,sum" if name == "Same" else "")
     if name == "Same":
         assert report.main([]) == 0
@@ -145,9 +150,15 @@ RETURNED = {
     "return rng.integers(0, 2, (9, 4, 3)), [0] * 9": "if the class states its channels",
     "return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]": "transpose arrays of shape",
     "return [([1], [2], [3])] * 2, [0, 1]": "are tuples of two sequences, and some are not",
-    "return [[1], [2]], [0., .25]": "its labels include 0.25, expected whole numbers from 0 to 999",
-    "return [[1], [2]], [0., float('nan')]": "its labels include nan, expected whole numbers",
-    "return [[1, 2]] * 2, [[0, 1], [0, float('nan')]]": "labels of example 1 include nan, expect",
+    "return [[1], [2]], [0., 1.]": "whole numbers of a real type, such as 0.0; give whole numbers",
+    "return [[1], [2]], [0., float('nan')]": "the label of example 1 is nan, expected finite",
+    "return [[1], [2]], [[.1, 2], [.2, float('inf')]]": "the label of example 1 is [0.2, inf]",
+    "return [[1, 2]] * 2, [[.1, 1], [.2]]": "example 1 is [0.2], expected finite numbers, as many",
+    "return [[1], [2]], [.5, 'a']": "the label of example 1 is 'a'",
+    "return [[1, 2]] * 2, [[0, 1], [0, -2]]": "labels of example 1 include -2, expect",
+    DRAW + "return s, s[:, 0] * 0 + .5": "its train split is not as its class states: label is 0.5",
+    DRAW + "return s, s[:, 0] / (1 + (split == 'train')) ": "whole numbers of a real type",
+    DRAW + "return s, s[:, 0] / 2 if split == 'train' else s[:, 0]": "'goal': 'ExampleClass'} and",
     DRAW + "return s, s.sum(1) * 0": "all labels are 0",
     "return [[1, 2], [2, 1]], [[0], [1]]": "or labels of shape (examples,) for one each",
     DRAW + "return s, s[:, 0], {'a': [1]}": "its metadata 'a' is int64 (1,)",
@@ -161,7 +172,9 @@ STATED = {
     "towers = 2": "'towers': 1, 'goal': 'ExampleClass'} and",
     "data_files = '.'": "its attribute data_files is '.': Path does not point to a file",
     "num_classes = 1": "its attribute num_classes is 1",
-    "goal = 'labels'": "its attribute goal is 'labels': Input should be an instance of Goal",
+    "goal = 'labels'": "its attribute goal is 'labels': Input should be an instance of Exa",
+    "from tasks.goals import ExampleLabels; goal = ExampleLabels(2)": "as many as of the other",
+    "from tasks.goals import NextToken; goal = NextToken(2)": "its attribute goal is NextToken(",
     "grid = (2, 2)": "a grid of 2 by 2 has other than 5 positions",
     "num_classes, max_length, vocab_size = 2, 5, 1": "as its class states: token 1 is outside",
     "def __init__(self, *, data_seed=0): ...": "already has an option data_seed",

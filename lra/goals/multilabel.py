@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from pydantic import FiniteFloat
 
 from lra.goals.measure import Measure
 from lra.goals.numbers import NumbersResult, NumbersScorer, Scores
 from lra.goals.result import Predictions, take_real_numbers
-from lra.schema import Percent
 from tasks.goals import ExampleLabels
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PRECISION, F1 = "mean average precision, %", "F1, %"
 
 
 class MultilabelResult(NumbersResult):
@@ -25,22 +23,18 @@ class MultilabelResult(NumbersResult):
     """
 
     goal: Literal["example labels"] = "example labels"
-    val_average_precision: Percent | None = None
-    """Mean average precision on the validation set in percent, at the best step."""
+    val_average_precision: FiniteFloat | None = None
+    """Mean average precision on the validation set, at the best step."""
 
     prefix = "labels."
     of_what = "labels of"
     compared = "labels predicted right"
     chance = "no better than frequencies"
     baseline_name = "frequency of each label"
-    named = {PRECISION: False, F1: False}  # noqa: RUF012 (pydantic makes a class variable of it)
+    named = {"average_precision": "mean average precision", "f1": "F1"}  # noqa: RUF012
     validation = Measure(
-        "validation mean average precision, %", lambda one: one.val_average_precision
+        "validation mean average precision", lambda one: one.val_average_precision, digits=3
     )
-
-    def digits_of(self, name: str) -> int:
-        """See `NumbersResult.digits_of`."""
-        return 2
 
     def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
         """See `Result.read_predictions`: merits are shares of the labels predicted right."""
@@ -69,7 +63,7 @@ class MultilabelScorer(NumbersScorer):
 
     def merit(self, scores: Scores, loss: float) -> float:
         """See `NumbersScorer.merit`: mean average precision."""
-        return scores.get(PRECISION, 0.0)
+        return 100 * scores.get("average_precision", 0.0)
 
     def predict(self, logits: np.ndarray) -> np.ndarray:
         """See `Scorer.predict`: probabilities of the labels, (examples, outputs)."""
@@ -90,4 +84,4 @@ class MultilabelScorer(NumbersScorer):
         precisions = [float(average_precision_score(*pair)) for pair in pairs]
         f1 = [float(f1_score(true, p >= 0.5)) for true, p in pairs]  # noqa: PLR2004
         count = max(1, len(pairs))
-        return {PRECISION: 100 * sum(precisions) / count, F1: 100 * sum(f1) / count}
+        return {"average_precision": sum(precisions) / count, "f1": sum(f1) / count}

@@ -38,45 +38,52 @@ class NumbersResult(Result):
     """What the trivial baseline scores on the test set."""
 
     baseline_name: ClassVar[str]
-    named: ClassVar[Mapping[str, bool]]
-    """The names of the measures, and whether the lowest is best."""
+    named: ClassVar[Mapping[str, str]]
+    """What tables call the scores."""
+    errors: ClassVar[tuple[str, ...]] = ()
+    """Those of which the lowest is best."""
 
-    def digits_of(self, name: str) -> int:
+    def digits_of(self, key: str) -> int:
         """Return with how many decimals a measure is written."""
         return 3
 
     @property
     def measures(self) -> list[Measure]:
         """See `Result.measures`."""
-        first, *_ = self.named
-        return [
-            Measure(
-                name,
-                lambda one, name=name: one.scores.get(name),
-                digits=self.digits_of(name),
-                lowest_is_best=lowest_is_best,
-                interval=(lambda one: one.interval) if name == first else None,
-                beneath=lambda one, name=name: one.list_beneath(name),
-            )
-            for name, lowest_is_best in self.named.items()
-        ]
+        return [self._measure(key) for key in self.named]
 
-    def list_beneath(self, name: str) -> dict[str, float]:
+    def _measure(self, key: str) -> Measure:
+        is_first = key == next(iter(self.named))
+        return Measure(
+            self.named[key],
+            lambda one: one.scores.get(key),
+            digits=self.digits_of(key),
+            lowest_is_best=key in self.errors,
+            interval=(lambda one: one.interval) if is_first else None,
+            beneath=lambda one: one.list_beneath(key),
+        )
+
+    def list_beneath(self, key: str) -> dict[str, float]:
         """List what stands beneath a column of a measure."""
         row = f"trivial baseline: {self.baseline_name}"
-        return {row: self.baseline[name]} if name in self.baseline else {}
+        return {row: self.baseline[key]} if key in self.baseline else {}
 
     @property
     def unit(self) -> str:
-        """See `Result.unit`."""
-        return next(iter(self.named))
+        """See `Result.unit`: the name of the first score, which has no other."""
+        return self.measures[0].name
 
     @property
     def text(self) -> str:
         """See `Result.text`."""
-        parts = [f"{one.name} {one.text(self.scores[one.name])}" for one in self.measures
-                 if one.name in self.scores]  # fmt: skip
-        return ", ".join(parts) or "not all predictions are finite" * (self.test_total is not None)
+        if not self.scores:
+            return "" if self.test_total is None else "not measured: not all logits are finite"
+        return ", ".join(f"{one.name} {one.text(one.of(self))}" for one in self.measures)
+
+    @property
+    def validation_text(self) -> str:
+        """See `Result.validation_text`."""
+        return f"{self.unit} {self.validation.text(self.validation.of(self))}"
 
     def describe_test(self) -> list[str]:
         """See `Result.describe_test`."""
@@ -95,12 +102,13 @@ class NumbersResult(Result):
     @property
     def trivial_scores(self) -> Mapping[str, float]:
         """See `Result.trivial_scores`."""
-        return {self.baseline_name: self.baseline[self.unit]} if self.baseline else {}
+        first = next(iter(self.named))
+        return {self.baseline_name: self.baseline[first]} if self.baseline else {}
 
     @property
     def is_at_chance(self) -> bool:
         """See `Result.is_at_chance`: whether the interval reaches down to the baseline."""
-        return self.low is not None and self.low <= max(0.0, self.baseline.get(self.unit, 0.0))
+        return self.low is not None and self.low <= max(0.0, *self.trivial_scores.values(), 0.0)
 
     def check_scores(self, scores: Mapping[str, float]) -> None:
         """Raise a ValueError unless these are the scores."""
@@ -154,15 +162,15 @@ class NumbersScorer(Scorer):
         labels, predictions = split.labels, self.predict(logits)
         is_finite, loss = np.isfinite(logits).all(axis=1), float(losses.mean(dtype=np.float64))
         scores = self.measure(labels, predictions) if is_finite.all() else {}
-        first = next(iter(scores.items()), (self.validated, math.nan))
+        first = next(iter(scores.values()), math.nan)
         columns = self.goal.columns(self.goal.outputs)
         return Score(
             total=len(split),
             loss=loss,
             non_finite=int((~is_finite).sum()),
             merit=self.merit(scores, loss),
-            numbers={self.validated: first[1], "val_loss": loss},
-            text=f"{first[0]} {first[1]:.3f}, loss {loss:.3f}",
+            numbers={self.validated: first, "val_loss": loss},
+            text=f"{self.validated.removeprefix('val_')} {first:.3f}, loss {loss:.3f}",
             result={"scores": scores},
             predictions=dict(zip(columns, [*labels.T, *predictions.T], strict=True)),
         )

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tasks.base import Dataset, TaskInfo
 
-R2, RMSE = "R2", "root mean squared error"
-
 
 class RegressionResult(NumbersResult):
     """R2 and root mean squared error, each the mean over the labels of an example."""
@@ -40,13 +38,14 @@ class RegressionResult(NumbersResult):
     compared = "explained variance (R2)"
     chance = "no better than the mean"
     baseline_name = "mean of the training labels"
-    named = {R2: False, RMSE: True}  # noqa: RUF012 (pydantic makes a class variable of it)
+    named = {"r2": "R2", "rmse": "root mean squared error"}  # noqa: RUF012 (a class variable)
+    errors = ("rmse",)
     validation = Measure("validation R2", lambda one: one.val_r2, digits=3)
     loss_name = "validation loss, variances of the labels"
 
-    def digits_of(self, name: str) -> int:
+    def digits_of(self, key: str) -> int:
         """See `NumbersResult.digits_of`: errors have four digits of a label's deviation."""
-        if name == R2:
+        if key == "r2":
             return 3
         return max(0, 3 - math.floor(math.log10(min(self.deviations, default=1.0))))
 
@@ -98,7 +97,7 @@ class RegressionScorer(NumbersScorer):
         errors, variances = ((labels - predictions) ** 2).mean(axis=0), labels.var(axis=0)
         exact, is_constant = (errors == 0).astype(float), variances == 0
         r2 = np.where(is_constant, exact, 1 - errors / np.where(is_constant, 1, variances))
-        return {R2: float(r2.mean()), RMSE: float(np.sqrt(errors).mean())}
+        return {"r2": float(r2.mean()), "rmse": float(np.sqrt(errors).mean())}
 
     def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
         found = super()._list_facts(score, dataset)
