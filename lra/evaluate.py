@@ -129,8 +129,8 @@ def run(options: argparse.Namespace) -> int:
 def _report(found: EvaluationRecord, path: Path) -> None:
     """Log the score of an evaluation, beside those of trivial baselines."""
     result = found.result
-    beneath = {n: (one, v) for one in result.measures for n, v in one.beneath(result).items()}
-    baselines = ", ".join(f"{name} {one.text(v)}" for name, (one, v) in beneath.items())
+    first = result.measures[0]
+    baselines = ", ".join(f"{name} {first.text(v)}" for name, v in first.beneath(result).items())
     loss = "not finite" if found.loss is None else f"{found.loss:.4g}"
     logger.info(
         f"{found.mixer}, {found.label}: {result.text} of {result.test_total:,} {result.targets}, "

@@ -138,7 +138,9 @@ def _interval_over_examples(differences: np.ndarray) -> tuple[float, float, floa
         )  # fmt: skip
         means = drawn.bootstrap_distribution
         low, high = drawn.confidence_interval
-        p_value = min(1.0, 2 * float(min((means <= 0).mean(), (means >= 0).mean())))
+        # The data itself counts as a resample, so that no p-value is 0.
+        p_value = 2 * (1 + float(min((means <= 0).sum(), (means >= 0).sum()))) / (1 + len(means))
+        p_value = min(1.0, p_value)
         return 100 * float(low), 100 * float(high), p_value
     # There are few different values, so it suffices to draw how often each of them occurs.
     examples = differences.size

@@ -96,7 +96,7 @@ def test_intervals_are_as_wide_as_theory_says() -> None:
     assert found.high - found.low == pytest.approx(100 * (high - low) / 10, rel=0.1)
     assert found.difference == pytest.approx(100 * differences.mean())
     assert 0 < found.p_value < 1
-    assert compare([np.abs(differences)], [np.zeros(400)]).p_value == 0
+    assert compare([np.abs(differences)], [np.zeros(400)]).p_value == 2 / 10_001
 
 
 @pytest.mark.usefixtures("own_folder")
@@ -125,14 +125,14 @@ def test_from_a_file_to_tables(name: str, capsys: pytest.CaptureFixture[str]) ->
     frame = lra.records()
     own = frame[frame.task == name]
     assert own[f"{result.prefix}{next(iter(scores))}"].notna().all() and len(own) == 2
-    assert own.test_accuracy.isna().all()
+    assert "test_accuracy" not in own
 
     assert report.main([]) == 0
     assert result.measures[0].name in capsys.readouterr().out
     assert result.measures[0].name in Path("results/report/index.html").read_text()
     assert report.main(["--compare", "conv", "mean"]) == 0
     assert result.compared in capsys.readouterr().out
-    assert report.main(["--paper", "paper", "--rows", "mixers,variants,baselines"]) == 0
+    assert report.main(["--paper", "--out", "paper", "--rows", "variants,baselines"]) == 0
     (latex,) = Path("paper/tables").glob("results-*.tex")
     assert result.measures[0].name in latex.read_text()
     asked = ["--run", str(folders[0]), "--device", "cpu", "--lengths", "40"]

@@ -84,9 +84,11 @@ def write_paper(
                 part, row_words, column_words, slug=slug, digits=precision, published=published
             )
         elif part.rows:
-            table = measures_table(part, has_costs=False)
-            slug, shown = table.slug, part
-            groups = {"": len(part.rows), "trivial baselines": table.beneath}
+            table, shown = measures_table(part, has_costs=False), part
+            count = len(part.rows)
+            if BASELINES not in row_words:
+                table = table.with_rows(range(count))
+            slug, groups = table.slug, {"": count, "trivial baselines and bounds": table.beneath}
             latex = write_table(table, groups, {})
         else:
             continue

@@ -77,7 +77,7 @@ def place_beside(
         far = distances[:, number]
         nearer = (distances < far[:, None]).sum(axis=1)
         ways = np.copysign(np.clip(np.abs(shifts) - half, 0, None), shifts)
-        crossed = np.array([*bubbles[:number], *bubbles[number + 1 :], *rest])
+        crossed = np.array([*bubbles[:number], *bubbles[number + 1 :], *rest]).reshape(-1, 4)
         leaders = spots[number, :2] + ways[:, None] * _ALONG
         inside = np.abs(leaders[:, :, None] - crossed[:, :2]) < crossed[:, 2:]
         covered += 4 * inside.all(axis=3).sum(axis=(1, 2))

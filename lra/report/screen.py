@@ -57,10 +57,9 @@ def _describe_board(board: Board) -> str:
     columns = [names, *(column for column in columns if not own or column.name in own)]
     # An own task has no results of the shipped mixers.
     shown = [i for i in range(len(names.entries)) if any(c.entries[i].text for c in columns[1:])]
-    columns = [replace(c, entries=[c.entries[i] for i in shown]) for c in columns]
-    below = sum(i >= len(rows) for i in shown)
+    below = len(names.entries) - len(rows)
     table = Table("", f"{title}, best on {first} first", "", columns, below)
-    return write_table(table, *more)
+    return write_table(table.with_rows(shown), *more)
 
 
 def _count(number: int, noun: str) -> str:

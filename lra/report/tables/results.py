@@ -139,6 +139,7 @@ def measures_table(board: Board, *, has_costs: bool = True) -> Table:
     columns += [Column(name, lowest_is_best=True) for name in costs]
     columns = fill_columns(columns, rows, beneath)
     remarks = [OVER_N_SEEDS, results[0].remark] if has_costs else [Notes(columns[1:]).seeds]
+    remarks += [RANKS] if any(column.marks for column in columns) else []
     caption = " ".join(["Results on the test set.", *remarks, conditions_of(board)])
     return Table(f"results-{board.slug}", board.name, caption, columns, len(beneath))
 

@@ -140,6 +140,14 @@ class Table:
             if (entry := column.entries[i]).text is not None
         ]
 
+    def with_rows(self, chosen: Sequence[int]) -> Table:
+        """Return the table of some rows, the last of which are those of no mixer."""
+        columns = [
+            dataclasses.replace(c, entries=[c.entries[i] for i in chosen]) for c in self.columns
+        ]
+        below = sum(i >= len(self.methods) for i in chosen)
+        return dataclasses.replace(self, columns=columns, beneath=below)
+
     def without_empty_columns(self) -> Table:
         """Return the table of the columns that say anything."""
         return dataclasses.replace(self, columns=[c for c in self.columns if not c.is_empty])
