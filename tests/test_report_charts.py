@@ -116,6 +116,12 @@ def test_names_of_bubbles_cover_nothing() -> None:
         assert abs(x - a) > 22 + radius or abs(y - b) > 6 + radius
 
 
+def test_a_bubble_alone_has_its_name() -> None:
+    points: list[dict[str, Any]] = [{"row": "tnn", "size": 1.0, "x": 1.0, "y": 1.0}]
+    place_beside(points, (False, True), (400, 400), 200.0)
+    assert points[0]["name"] == "tnn"
+
+
 def test_names_without_room_are_left_out() -> None:
     points: list[dict[str, Any]] = [
         {"row": f"long-name-{k}", "size": 1.0, "x": k % 6, "y": k // 6, "own": k == 8}
