@@ -96,7 +96,6 @@ class SweepOptions:
     per_device: int = 1
     gpus_per_run: int = 1
     cluster: Mapping[str, Any] = field(default_factory=dict)
-    ray_address: str | None = None
 
     @property
     def states(self) -> tuple[State, ...]:

@@ -27,10 +27,7 @@ def write_command(arguments: Sequence[str], processes: int = 1) -> list[str]:
 
 
 def start_run(
-    command: Sequence[str],
-    log: Path,
-    variables: Mapping[str, str] | None = None,
-    folder: Path | None = None,
+    command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start the process of a run, which stops when this process has ended.
 
@@ -38,12 +35,11 @@ def start_run(
         command: see `write_command`.
         log: file that the output is appended to.
         variables: variables of its environment that differ from those of this process.
-        folder: its working directory. None: that of this process.
     """
     with open_to_append(log) as file:
         # In a session of its own: Ctrl-C reaches only this process, which asks the run to stop.
         return subprocess.Popen(
             [*command, "--stop-with", str(os.getpid())],
             stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
-            env={**os.environ, **(variables or {})}, cwd=folder,
+            env={**os.environ, **(variables or {})},
         )  # fmt: skip

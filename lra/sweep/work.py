@@ -6,43 +6,19 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from subprocess import Popen
 
 from common.errors import DataError, describe_os_error
 from common.progress import progress
 from lra.runtime.cli import HELD
-from lra.sweep.plan import OPEN, PlannedRun, State, SweepOptions, note_failure, write_failure
+from lra.sweep.plan import PlannedRun, State, SweepOptions, note_failure, write_failure
 from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
 
-AGAIN = -1000
-"""In place of an exit code: the run was interrupted, and must resume from its last checkpoint."""
 SECONDS_BETWEEN_POLLS = 0.05
 SECONDS_BETWEEN_TRIES = 2.0
 """Pause before the sweep checks again whether runs of other processes have ended."""
-MOST_LOSSES = 3
-"""Times in a row that a run may be interrupted without having saved anything new."""
-
-
-class Attempt(Protocol):
-    """A process, here or elsewhere, that works on a run."""
-
-    def poll(self) -> int | None:
-        """Return its exit code, or `AGAIN`; None while it works.
-
-        Raises: UserError if no run can work there; OSError or DataError if the folder of this one
-            cannot be read or written.
-        """
-        ...
-
-    def terminate(self) -> None:
-        """Ask the run to save and to end at its next step."""
-        ...
-
-    def kill(self) -> None:
-        """End the run now; it goes on from its last checkpoint."""
-        ...
 
 
 class Work:
@@ -50,8 +26,8 @@ class Work:
 
     Args:
         runs: planned runs.
-        start: starts a run; it raises OSError or DataError if the run's folder cannot be read or
-            written.
+        start: starts the process of a run; it raises OSError or DataError if the run's folder
+            cannot be read or written.
         capacity: how many runs may be started at a time.
         options: limits of the runs, and states of those to carry out.
         stop: request to end the sweep early; every run then stops at its next step.
@@ -60,7 +36,7 @@ class Work:
     def __init__(
         self,
         runs: Sequence[PlannedRun],
-        start: Callable[[PlannedRun], Attempt],
+        start: Callable[[PlannedRun], Popen[bytes]],
         capacity: int,
         options: SweepOptions,
         stop: StopRequest | None = None,
@@ -69,19 +45,16 @@ class Work:
         self.start, self.capacity = start, capacity
         self.limits, self.states = options.limits, options.states
         self.stop = stop or StopRequest(options.total_minutes, time_flag="--total-minutes")
-        self.working: list[tuple[PlannedRun, Attempt]] = []
+        self.working: list[tuple[PlannedRun, Popen[bytes]]] = []
         self.stopping: str | None = None
-        self._losses: dict[str, list[str]] = {}
         self._next_check = 0.0
         self._bar = progress("sweep", total=len(runs), unit="run")
 
     def execute(self) -> str | None:
         """Carry out all; return what stopped the sweep early, None if nothing did.
 
-        Raises:
-            KeyboardInterrupt: on a second Ctrl-C, which kills the runs; they can be resumed from
-                their last checkpoints.
-            UserError: if a worker cannot carry out any run; those at work are killed, too.
+        Raises: KeyboardInterrupt on a second Ctrl-C, which kills the runs; they can be resumed from
+            their last checkpoints.
         """
         start = time.monotonic()
         with self.stop:
@@ -96,8 +69,8 @@ class Work:
                     time.sleep(SECONDS_BETWEEN_POLLS)
                 return self.stopping
             finally:
-                for _, attempt in self.working:
-                    attempt.kill()
+                for _, process in self.working:
+                    process.kill()
                 self._bar.close()
 
     def _fill(self) -> None:
@@ -125,56 +98,35 @@ class Work:
         return None
 
     def _collect(self) -> None:
-        """Note the ends of runs, and let those wait again that are to go on."""
-        for run, attempt in self.working.copy():
+        """Note the ends of runs."""
+        for run, process in self.working.copy():
+            if (code := process.poll()) is None:
+                continue
+            self.working.remove((run, process))
             try:
-                code = attempt.poll()
-                if code is not None:
-                    self.working.remove((run, attempt))
-                    self._note_end(run, code)
+                self._note_end(run, code)
             except (OSError, DataError) as error:
-                self.working = [pair for pair in self.working if pair[1] is not attempt]
                 self._end_with_fault(run, error)
 
     def _note_end(self, run: PlannedRun, code: int) -> None:
-        """Note the end of a run, or let it wait again.
+        """Note the end of a run, or let it wait if another process is at work on it.
 
         Raises: OSError or DataError if its folder cannot be read or written.
         """
-        if code == AGAIN and not self.stopping:
-            self._note_loss(run)
         if code == HELD or run.folder.is_held():
-            self.waiting.append(run)  # another process is at work on it
+            self.waiting.append(run)
             return
         # A run asked to stop before it could listen has nothing to save, and did not fail.
-        if code != AGAIN and not self.stopping:
+        if not self.stopping:
             note_failure(run.folder, code)
-        state, note = run.state(self.limits)
-        # The record of a run that was out of memory is left while it is tried again.
-        is_open = state in OPEN or (state == "out of memory" and state in self.states)
-        if code == AGAIN and is_open and not self.stopping:
-            logger.info(f"{run.name}: interrupted; it will resume from its last checkpoint")
-            self.waiting.insert(0, run)
-        else:
-            self._end(run, state, note)
-
-    def _note_loss(self, run: PlannedRun) -> None:
-        """Count an interruption; several in a row without a new checkpoint are a failure."""
-        saved = sorted(path.name for path in run.folder.checkpoints.glob("step-*.pt"))
-        losses = self._losses.setdefault(run.name, [])
-        losses.append(" ".join(saved))
-        if losses[-MOST_LOSSES:] == [losses[-1]] * MOST_LOSSES:
-            message = (
-                f"interrupted {MOST_LOSSES} times in a row without a new checkpoint; see {run.log}"
-            )
-            write_failure(run.folder.path, message)
+        self._end(run, *run.state(self.limits))
 
     def _ask_to_stop(self, reason: str) -> None:
         if self.stopping is not None:
             return
         self.stopping = reason
-        for _, attempt in self.working:
-            attempt.terminate()
+        for _, process in self.working:
+            process.terminate()
         if self.working:
             logger.info(
                 f"{reason}: every run saves and stops at its next step; press Ctrl-C again to kill "
