@@ -10,8 +10,8 @@ import pytest
 from filelock import FileLock
 
 from lra.runtime.cli import HELD, OUT_OF_MEMORY, STOPPED
+from lra.sweep.local import Slot, Work
 from lra.sweep.plan import FAILURE, Limits, PlannedRun, plan
-from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
 from made_results import record as made_record
 from test_lra_sweep import sweep_options
@@ -64,7 +64,7 @@ class MadeUpWorkers:
         self.ends = ends
         self.attempts: list[MadeUpAttempt] = []
 
-    def start(self, run: PlannedRun) -> Any:  # in place of a process
+    def start(self, run: PlannedRun, slot: Slot) -> Any:  # in place of a process
         number = sum(attempt.run is run for attempt in self.attempts)
         end = self.ends[min(number, len(self.ends) - 1)]
         self.attempts.append(MadeUpAttempt(run, end))
@@ -73,8 +73,8 @@ class MadeUpWorkers:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lra.sweep.work.SECONDS_BETWEEN_POLLS", 0.001)
-    monkeypatch.setattr("lra.sweep.work.SECONDS_BETWEEN_TRIES", 0.001)
+    monkeypatch.setattr("lra.sweep.local.SECONDS_BETWEEN_POLLS", 0.001)
+    monkeypatch.setattr("lra.sweep.local.SECONDS_BETWEEN_TRIES", 0.001)
 
 
 def work(
@@ -84,7 +84,9 @@ def work(
     limits: Limits | None = None,
 ) -> str | None:
     options = sweep_options(Path(), limits=limits or Limits())
-    return Work(runs, workers.start, 2, options, stop).execute()
+    made = Work(runs, workers.start, [Slot("cpu"), Slot("cpu")], options)
+    made.stop = stop or made.stop
+    return made.execute()
 
 
 def states(runs: list[PlannedRun]) -> list[str]:
@@ -106,10 +108,10 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> Non
     runs = plan(sweep_options(tmp_path))
 
     class Patient(MadeUpWorkers):
-        def start(self, run: PlannedRun) -> Any:
+        def start(self, run: PlannedRun, slot: Slot) -> Any:
+            attempt = super().start(run, slot)
             if run is runs[0]:
-                return super().start(run)
-            attempt = super().start(run)
+                return attempt
             attempt.end = lambda run: save_step(5)(run) if attempt.asked else self.interrupt()
             return attempt
 
