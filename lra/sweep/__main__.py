@@ -15,7 +15,6 @@ from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
 from lra.sweep.local import LocalLauncher
 from lra.sweep.plan import OPEN, RETRIED, PlannedRun, SweepOptions, plan
-from lra.sweep.run_process import write_command
 from lra.sweep.slurm import SlurmLauncher
 from lra.sweep.summary import (
     RunState,
@@ -39,9 +38,8 @@ def sweep(options: SweepOptions) -> int:
     ready = [run for run, state in found if state in options.states]
     if launcher is None:  # for machines with other devices
         for run in ready:
-            words = run.arguments(options.device, options.limits)
-            command = shlex.join(write_command(words, options.gpus_per_run))
-            write_out(f"{command}\n", whole_paths=True)
+            command = run.command(options.device, options.gpus_per_run, options.limits)
+            write_out(f"{shlex.join(command)}\n", whole_paths=True)
         return 0
     if options.dry_run:
         return _preview(runs, ready, options)

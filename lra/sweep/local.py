@@ -17,8 +17,14 @@ from common.progress import progress
 from lra.runtime.cli import HELD
 from lra.runtime.environment import choose_device
 from lra.sweep.data import SweepData
-from lra.sweep.plan import PlannedRun, State, SweepOptions, note_failure, write_failure
-from lra.sweep.run_process import start_run, write_command
+from lra.sweep.plan import (
+    PlannedRun,
+    State,
+    SweepOptions,
+    note_failure,
+    start_run,
+    write_failure,
+)
 from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
@@ -81,7 +87,7 @@ class LocalLauncher:
     def start(self, run: PlannedRun, slot: Slot) -> Popen[bytes]:
         """Start a run in a slot."""
         count = self.options.gpus_per_run
-        command = write_command(run.arguments(slot.device, self.options.limits), count)
+        command = run.command(slot.device, count, self.options.limits)
         threads = max(1, torch.get_num_threads() // (len(self.slots) * count))
         variables = {"OMP_NUM_THREADS": str(threads)}
         if slot.gpus is not None:
