@@ -81,7 +81,5 @@ def _plain(value: Any) -> str:
     return text if text.isprintable() and parse_yaml(text, "") == value else json.dumps(value)
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _plain_once(value: Any) -> str:
-    """Write a value once, because a report writes the same few settings thousands of times."""
-    return _plain(value)
+_plain_once = lru_cache(maxsize=4096, typed=True)(_plain)
+"""Writes a value once, because a report writes the same few settings thousands of times."""

@@ -67,10 +67,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
     trained = load_finished(
-        options.run,
-        data_dir=options.data_dir,
-        trust_code=options.trust_code,
-        device=options.device,
+        options.run, data_dir=options.data_dir, trust_code=options.trust_code, device=options.device
     )
     config = trained.config
     task = config.build_task()

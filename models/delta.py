@@ -129,11 +129,7 @@ class Delta(RecurrentMixer, Recurrence):
         rate, decay = self.split_rates(moved.unflatten(-1, (len(each), -1)))
         log_rate = torch.stack([direction.log_rate for direction in each])
         step_bias = torch.stack([direction.step_bias for direction in each])
-        arguments = (
-            *self.heads(convolved),
-            rate,
-            log_decays(decay, log_rate, step_bias),
-        )
+        arguments = (*self.heads(convolved), rate, log_decays(decay, log_rate, step_bias))
         working = torch.promote_types(projected.dtype, torch.float32)
         return [part.flatten(2, 3).transpose(1, 2).to(working) for part in arguments]
 

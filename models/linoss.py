@@ -21,13 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from models.base import LearningRates, MixerContext, Recurrence
-from models.layers.shared_states import (
-    NumStates,
-    SharedStateMixer,
-    SharedStates,
-    drive,
-    read,
-)
+from models.layers.shared_states import NumStates, SharedStateMixer, SharedStates, drive, read
 from models.layers.state_space import Rate, complex_parameter, real_dtype
 from models.ops.recurrences import scan
 

@@ -26,12 +26,7 @@ from torch.nn import functional
 from models.base import LearningRates, MixerContext
 from models.layers.basic import Dropout
 from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import (
-    ConvolutionMixer,
-    Output,
-    Rate,
-    join_directions,
-)
+from models.layers.state_space import ConvolutionMixer, Output, Rate, join_directions
 from models.ops.deterministic import stretch
 from models.ops.toeplitz import LagKernel
 

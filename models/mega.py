@@ -24,12 +24,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import (
-    GatedMixer,
-    GatedRecurrence,
-    MixerContext,
-    RecurrentMixer,
-)
+from models.base import GatedMixer, GatedRecurrence, MixerContext, RecurrentMixer
 from models.layers.basic import LinearMap, build_dropout
 from models.layers.heads import latest_in_slots
 from models.layers.long_convolution import LongConvolution

@@ -88,7 +88,6 @@ class Transformer(Mixer):
         self.attention_dropout = attention_dropout
         self.rotary = rotary
         self.window = window
-        self.head_dim = inner // num_heads
         self.causal = context.causal
         self.query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
         self.output = LinearMap(inner, context.dim, bias=projection_bias)

@@ -33,7 +33,7 @@ BYTES_VOCABULARY = 257
 """Number of ids of bytes: 0 is the padding, b + 1 the byte b."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Alphabet:
     """How text becomes ids.
 

@@ -103,13 +103,7 @@ class Retrieval(DocumentTask):
         test: PositiveInt | None = None,
         data_seed: DataSeed = 0,
     ) -> None:
-        alphabet = Alphabet(
-            unit=unit,
-            sequence_length=sequence_length,
-            has_end=end_token,
-            min_frequency=min_frequency,
-            size=vocab_size,
-        )
+        alphabet = Alphabet(unit, sequence_length, end_token, min_frequency, vocab_size)
         counts = {"train": train, "val": val, "test": test}
         super().__init__(alphabet, source=source, counts=counts, data_seed=data_seed)
 

@@ -261,7 +261,7 @@ def test_settings_load_no_library_that_only_some_runs_need(tmp_path: Path) -> No
         "from lra.config.compose import compose\n"
         "from lra.config.request import RunRequest\n"
         "compose(RunRequest(task='listops', mixer='tnn'))\n"
-        "heavy = {'numba', 'scipy', 'sklearn', 'pandas', 'pyarrow', 'matplotlib', 'ray'}\n"
+        "heavy = {'numba', 'scipy', 'sklearn', 'pandas', 'pyarrow', 'matplotlib'}\n"
         "print(*heavy & sys.modules.keys())\n"
     )
     ended = start(tmp_path, "-c", code)

@@ -36,7 +36,6 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 
 LATE = {
     "lra.runtime.cli": "torch, for help texts and mistakes, with what they suggest",
-    "lra.sweep.ray_cluster": "what a node of a cluster may not have",
     "tasks.pathfinder.task": "numba, for data that is read",
 }
 """Modules whose functions import others of ours, so as to be light: what they save."""

@@ -10,12 +10,7 @@ import torch
 from torch import Tensor
 
 from lra.classifier.classifier import Classifier, count_state
-from lra.classifier.decoders import (
-    Decoder,
-    FullPassDecoder,
-    RecurrentDecoder,
-    has_recurrence,
-)
+from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.config.registry import MIXERS
 from models.base import RecurrentMixer
 from models.layers.kernel_cache import cache_kernels
@@ -51,7 +46,9 @@ def build(mixer: str, *changes: str, length: int = TRAINED) -> Classifier:
     return randomize(Classifier(config, longer, trained=info).eval())
 
 
-def decoded(decoder: Decoder, tokens: Tensor, *parts: int) -> Iterator[tuple[int, Tensor]]:
+def decoded(
+    decoder: RecurrentDecoder | FullPassDecoder, tokens: Tensor, *parts: int
+) -> Iterator[tuple[int, Tensor]]:
     """Give a decoder parts of a sequence, then single positions; yield the last place of each."""
     sizes = [*parts, *[1] * (len(tokens) - sum(parts))]
     done = 0

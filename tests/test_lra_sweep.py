@@ -22,8 +22,7 @@ from conftest import PATIENCE, ROOT, TINY
 from lra.record.run import RunRecord, read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.runtime.tables import cut, plain_matrix, plain_table
-from lra.sweep import __main__ as sweep_command
-from lra.sweep.__main__ import main
+from lra.sweep.__main__ import LAUNCHERS, main
 from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
 from lra.sweep.local import make_slots
@@ -144,7 +143,7 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
         (["--grid", "model.dim=4,8"], "model.dim=16 and --grid model.dim=4 contradict each other"),
         (["--grid", "train.lr=1", "--grid", "train.lr=2"], "contradict each other; leave one out"),
         (["--device", "auto", "--gpus-per-run", "2"], "--gpus-per-run 2: this machine has 0 GPUs"),
-        (["--ray-address", "auto"], "--ray-address has no effect with --launcher local"),
+        (["--cluster", "timeout_min=9"], "--cluster has no effect with --launcher local"),
         (["--launcher", "slurm", "--cluster", "slurm_partitoin=gpu"], "'partitoin'"),
         (["--launcher", "slurm", "--cluster", "timeout_min"], "expected NAME=VALUE"),
     ],
@@ -296,7 +295,7 @@ class Small:
 def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep_command, "make_launcher", lambda _: MadeRuns())
+    monkeypatch.setitem(LAUNCHERS, "local", lambda _: MadeRuns())
     (tmp_path / "own.py").write_text(OWN_TASK)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "aclImdb_v1.tar.gz").write_bytes(b"no archive")

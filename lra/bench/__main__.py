@@ -191,15 +191,10 @@ def _add_common_flags(parser: argparse.ArgumentParser, command: str, mixers: str
         help="folder for the records (default: results/bench)")  # fmt: skip
 
 
-def list_groups(options: argparse.Namespace) -> list[list[Case]]:
-    """List the cases to measure, in a group for each length, which has its own rounds."""
-    list_cases = COMMANDS[options.command].list_cases
-    return [list_cases(options, length) for length in sorted(options.lengths)]
-
-
 def measure_groups(options: argparse.Namespace) -> list[BenchRecord]:
-    """Measure each group of cases in interleaved rounds, and save the records."""
-    groups = list_groups(options)
+    """Measure the cases of each length in interleaved rounds, and save the records."""
+    list_cases = COMMANDS[options.command].list_cases
+    groups = [list_cases(options, length) for length in sorted(options.lengths)]
     choose_device(options.device)
     for case in itertools.chain(*groups):
         case.settings()  # raises mistakes before anything is measured

@@ -98,6 +98,3 @@ class FullPassDecoder:
         positions = self.length if is_whole else count
         inputs = functional.pad(self.tokens, (0, positions - count))
         return self.model(inputs, torch.tensor([[positions]]))[count - 1]
-
-
-Decoder = RecurrentDecoder | FullPassDecoder

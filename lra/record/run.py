@@ -231,11 +231,7 @@ Runs = list[tuple[Path, RunRecord]]
 
 
 def read_runs(
-    results_dir: Path,
-    flag: str | None = None,
-    *,
-    shipped: bool = False,
-    task: str = "*",
+    results_dir: Path, flag: str | None = None, *, shipped: bool = False, task: str = "*"
 ) -> tuple[Runs, list[str]]:
     """Read the records of runs; list the faults of unreadable files.
 

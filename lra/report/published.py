@@ -58,12 +58,8 @@ def published_rows() -> list[PublishedRow]:
     with PUBLISHED.open(newline="", encoding="utf-8") as file:
         return [
             PublishedRow(
-                row["method"],
-                row["mixer"],
-                {task: row[task] for task in BENCHMARK},
-                row["source"],
-                row["note"],
-                row["split"],
+                printed={task: row[task] for task in BENCHMARK},
+                **{name: row[name] for name in ("method", "mixer", "source", "note", "split")},
             )
             for row in csv.DictReader(file)
         ]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from common.progress import duration
 from lra.runtime.cli import INCOMPLETE, STOPPED, command_words, run_command
@@ -15,8 +13,9 @@ from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_
 from lra.runtime.environment import choose_device, device_name
 from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
+from lra.sweep.local import LocalLauncher
 from lra.sweep.plan import OPEN, RETRIED, PlannedRun, SweepOptions, plan
-from lra.sweep.run_process import write_command
+from lra.sweep.slurm import SlurmLauncher
 from lra.sweep.summary import (
     RunState,
     count_states,
@@ -28,34 +27,19 @@ from lra.sweep.summary import (
 
 logger = logging.getLogger("lra.sweep")
 
-LAUNCHERS = {
-    "local": ("lra.sweep.local", "LocalLauncher"),
-    "slurm": ("lra.sweep.slurm", "SlurmLauncher"),
-    "ray": ("lra.sweep.ray_cluster", "RayLauncher"),
-}
-"""Module and class of each launcher; it is imported only when it is used."""
-
-
-def make_launcher(options: SweepOptions) -> Any:
-    """Make the launcher, whose method `carry_out` makes runs; see `LocalLauncher`.
-
-    Raises: UserError if a package is missing that it needs, or an option is wrong.
-    """
-    module, launcher = LAUNCHERS[options.launcher]
-    return getattr(importlib.import_module(module), launcher)(options)
+LAUNCHERS = {"local": LocalLauncher, "slurm": SlurmLauncher}
 
 
 def sweep(options: SweepOptions) -> int:
     """Carry out a command line; return the exit code."""
-    launcher = None if options.print_commands else make_launcher(options)
+    launcher = None if options.print_commands else LAUNCHERS[options.launcher](options)
     runs = plan(options)
     found = [(run, run.state(options.limits)[0]) for run in runs]
     ready = [run for run, state in found if state in options.states]
     if launcher is None:  # for machines with other devices
         for run in ready:
-            words = run.arguments(options.device, options.limits)
-            command = shlex.join(write_command(words, options.gpus_per_run))
-            write_out(f"{command}\n", whole_paths=True)
+            command = run.command(options.device, options.gpus_per_run, options.limits)
+            write_out(f"{shlex.join(command)}\n", whole_paths=True)
         return 0
     if options.dry_run:
         return _preview(runs, ready, options)

@@ -32,11 +32,7 @@ from tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.sweep")
 
-IDLE = {
-    "local": ("cluster", "ray_address"),
-    "slurm": ("total_minutes", "per_device", "ray_address"),
-    "ray": (),
-}
+IDLE = {"local": ("cluster",), "slurm": ("total_minutes", "per_device")}
 """Flags that have no effect with a launcher."""
 COMBINED = ("tasks", "mixers", "seeds", "preset", "protocol", "overrides", "grid")
 """Flags that make the combinations of a sweep, and have no effect with a file of runs."""
@@ -189,17 +185,11 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     add("--device", default="auto",
         help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N")  # fmt: skip
     add("--per-device", type=process_count, default=1,
-        help="number of runs at a time on each device (1); with --launcher ray each takes its "
-        "share of a GPU, or of a node's CPUs")  # fmt: skip
+        help="number of runs at a time on each device (1)")  # fmt: skip
     add("--gpus-per-run", type=process_count, metavar="N", default=1,
         help="divide each run between N GPUs of a machine, by torchrun (1)")  # fmt: skip
     add("--launcher", choices=list(IDLE), default="local",
-        help="local: this machine (default); slurm: submit the runs to Slurm; ray: a Ray cluster, "
-        "or this machine through Ray")  # fmt: skip
+        help="local: this machine (default); slurm: submit the runs to Slurm")  # fmt: skip
     add("--cluster", action="append", default=[], metavar="NAME=VALUE",
-        help="what each run asks of a cluster. slurm: a parameter of submitit, for example "
-        "timeout_min=600 or slurm_partition=gpu; ray: num_cpus, num_gpus, memory, "
-        "accelerator_type or resources.NAME")  # fmt: skip
-    add("--ray-address", metavar="ADDRESS",
-        help="address of a Ray cluster, or auto for the one of this machine (without it, Ray is "
-        "started here)")  # fmt: skip
+        help="what each job asks of Slurm: a parameter of submitit, for example timeout_min=600 or "
+        "slurm_partition=gpu")  # fmt: skip

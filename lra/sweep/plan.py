@@ -1,17 +1,19 @@
-"""The plan of a sweep: its runs, and how far each of them is."""
+"""The plan of a sweep: its runs, how far each of them is, and their processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from common.errors import DataError, UserError
-from common.files import write_atomically
+from common.files import open_to_append, write_atomically
 from common.progress import progress
 from common.untrusted import open_regular, read_regular
 from lra.classifier.resolve import resolve
@@ -19,6 +21,7 @@ from lra.config.request import Change, RunRequest, combine, parse_alternatives, 
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
+from lra.runtime.repository import ROOT
 from lra.train.checkpoint import read_newest
 from lra.train.run_folder import RunFolder, choose_folder
 
@@ -41,6 +44,8 @@ TAIL = 2000
 """Bytes at the end of a log in which the reason of a failure is searched for."""
 ERROR = "run_task.py: error: "
 """Start of the last line in the log of a run that failed."""
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+"""Starts several processes of one run, from Python; the number of processes follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +101,6 @@ class SweepOptions:
     per_device: int = 1
     gpus_per_run: int = 1
     cluster: Mapping[str, Any] = field(default_factory=dict)
-    ray_address: str | None = None
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -165,6 +169,12 @@ class PlannedRun:
         line += [part for one in self.changes for part in ("--set", one.text)]
         return [*line, "--device", device, *limits.flags(self.folder)]
 
+    def command(self, device: str, processes: int, limits: Limits = Limits()) -> list[str]:
+        """Write the command of the run with this Python; torchrun divides it between processes."""
+        start = [*TORCHRUN, str(processes)] if processes > 1 else []
+        script = str(ROOT / "run_task.py")
+        return [sys.executable, *start, script, *self.arguments(device, limits)]
+
     def failure(self) -> str | None:
         """Read how the run failed; None if it did not fail or has gone on since."""
         path, result = self.folder.path / FAILURE, self.folder.path / "result.json"
@@ -199,6 +209,25 @@ class PlannedRun:
             return "out of memory", record.message or ""
         state: State = "at its limit" if limits.are_reached(record) else "unfinished"
         return state, f"step {record.steps:,} of {record.total_steps:,}"
+
+
+def start_run(
+    command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start the process of a run, which stops when this process has ended.
+
+    Args:
+        command: see `PlannedRun.command`.
+        log: file that the output is appended to.
+        variables: variables of its environment that differ from those of this process.
+    """
+    with open_to_append(log) as file:
+        # In a session of its own: Ctrl-C reaches only this process, which asks the run to stop.
+        return subprocess.Popen(
+            [*command, "--stop-with", str(os.getpid())],
+            stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
+            env={**os.environ, **(variables or {})},
+        )  # fmt: skip
 
 
 def plan(options: SweepOptions) -> list[PlannedRun]:

@@ -19,8 +19,7 @@ from common.errors import DataError, UserError
 from common.files import write_atomically
 from common.untrusted import read_regular
 from lra.sweep.data import SweepData
-from lra.sweep.plan import LOG, Limits, PlannedRun, SweepOptions, note_failure
-from lra.sweep.run_process import start_run, write_command
+from lra.sweep.plan import LOG, Limits, PlannedRun, SweepOptions, note_failure, start_run
 from lra.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -105,7 +104,7 @@ def submit(
             for run in free:
                 path = run.folder.path
                 path.mkdir(parents=True, exist_ok=True)
-                command = write_command(run.arguments(options.device), options.gpus_per_run)
+                command = run.command(options.device, options.gpus_per_run)
                 jobs.append(executor.submit(ClusterRun(command, path, options.limits)))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the jobs: {error}") from None

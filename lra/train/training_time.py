@@ -123,11 +123,7 @@ def count_steps(config: RunConfig) -> int | None:
 
 
 def estimate_time(
-    config: RunConfig,
-    here: str,
-    stop: StopRequest,
-    steps_made: int = 0,
-    seconds_made: float = 0.0,
+    config: RunConfig, here: str, stop: StopRequest, steps_made: int = 0, seconds_made: float = 0.0
 ) -> tuple[float | None, str]:
     """Estimate the time that a run's training steps take, to its end or to where it is to stop.
 

@@ -28,10 +28,7 @@ _COMPILED: set[tuple[object, ...]] = set()
 
 
 def run_compiled(
-    loop: Callable[..., None],
-    pairs: int,
-    setting: int,
-    *given: Tensor | Sequence[Tensor],
+    loop: Callable[..., None], pairs: int, setting: int, *given: Tensor | Sequence[Tensor]
 ) -> None:
     """Run a compiled loop for all pairs of a sequence and a head or group, some on each thread.
 

@@ -13,14 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import (
-    DecayingAt,
-    LearningRates,
-    Mixer,
-    MixerContext,
-    Recurrence,
-    RecurrentMixer,
-)
+from models.base import DecayingAt, LearningRates, Mixer, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import Dropout, LinearMap, build_dropout
 from models.layers.long_convolution import LongConvolution
 from models.ops.toeplitz import LagKernel, diagonal_from_kernel

@@ -27,6 +27,7 @@ from tasks.listops.law import (
     evaluate,
     example_digest,
     grow,
+    join_examples,
 )
 from tasks.sources.archives import read_rows, walk
 from tasks.sources.releases import describe_size_difference
@@ -75,10 +76,7 @@ def _read(file: IO[bytes], shown: str) -> Expressions:
     examples = [_parse(fields, f"{shown}:{number}") for number, fields in enumerate(rows, start=2)]
     if not examples:
         raise DataError(f"{shown}: no examples after the header; is the file complete?")
-    tokens, labels = zip(*examples, strict=True)
-    lengths = np.array([len(ids) for ids in tokens], dtype=np.int64)
-    joined = np.frombuffer(b"".join(tokens), dtype=np.uint8)
-    return Expressions(joined, lengths, np.array(labels, dtype=np.uint8))
+    return join_examples(examples)
 
 
 def _parse(fields: list[bytes], where: str) -> tuple[bytes, int]:

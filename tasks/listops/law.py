@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -116,7 +116,9 @@ def generate(
                     f"ask for fewer examples or widen the limits on length"
                 )
     examples = iter(found.values())
-    return {name: _join(itertools.islice(examples, count)) for name, count in counts.items()}
+    return {
+        name: join_examples(itertools.islice(examples, count)) for name, count in counts.items()
+    }
 
 
 def _grow_groups(law: Law, seed: int, workers: int) -> Generator[Expressions]:
@@ -128,7 +130,8 @@ def _grow_groups(law: Law, seed: int, workers: int) -> Generator[Expressions]:
             yield from pool.map(lambda group: grow(law, seed, group), numbers)
 
 
-def _join(examples: itertools.islice[tuple[bytes, int]]) -> Expressions:
+def join_examples(examples: Iterable[tuple[bytes, int]]) -> Expressions:
+    """Put the tokens and the labels of expressions, at least one, together."""
     texts, labels = zip(*examples, strict=True)
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     tokens = np.frombuffer(b"".join(texts), dtype=np.uint8)

@@ -92,10 +92,7 @@ class LanguageModelling(Task):
         self.vocab_size = size = BYTES if unit == "byte" else vocab_size or known
         self.held_out_once = self.known is not None and self.known.held_out_once
         self.info = TaskInfo(
-            name=self.name,
-            goal=NextToken(size),
-            max_length=sequence_length,
-            vocab_size=size,
+            name=self.name, goal=NextToken(size), max_length=sequence_length, vocab_size=size
         )
 
     @classmethod

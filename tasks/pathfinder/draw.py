@@ -15,12 +15,7 @@ from common.progress import progress
 from common.threads import core_count
 from tasks.pathfinder.compiled import compiled
 from tasks.pathfinder.contours import grow_distractor, grow_targets
-from tasks.pathfinder.drawing_state import (
-    draw_integer,
-    is_inside,
-    start_drawing,
-    start_image,
-)
+from tasks.pathfinder.drawing_state import draw_integer, is_inside, start_drawing, start_image
 from tasks.pathfinder.files import map_in_place
 from tasks.pathfinder.law import Law
 from tasks.pathfinder.primitives import draw_primitives

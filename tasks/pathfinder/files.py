@@ -104,10 +104,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
             images[row] = decode_png(content, place, size, "L")
             is_read[row] = True
     lost = [name for name, row in row_of.items() if not is_read[row]]
-    made.notes |= {
-        "images skipped": len(lost),
-        "lines of metadata skipped": len(listing.skipped),
-    }
+    made.notes |= {"images skipped": len(lost), "lines of metadata skipped": len(listing.skipped)}
     skipped = [*listing.skipped, *(f"{path}: {name[:99]!r} is missing or empty" for name in lost)]
     if len(skipped) > max(1, MOST_SKIPPED * len(images)):
         raise DataError(
