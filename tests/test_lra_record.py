@@ -13,7 +13,7 @@ import pytest
 import lra
 from common.errors import UserError
 from common.spreadsheets import write_csv
-from lra.goals.result import Result
+from lra.goals.result import AccuracyResult
 from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
@@ -91,7 +91,7 @@ def test_records_of_schema_2_are_read(tmp_path: Path) -> None:
         path = save(tmp_path / str(number), run)
         now = json.loads(path.read_text())
         result = now.pop("result")
-        shared = {name: result.pop(name) for name in Result.model_fields}
+        shared = {name: result.pop(name) for name in AccuracyResult.model_fields}
         positions = result if result.pop("goal") == "next token" else None
         path.write_text(json.dumps({**now, **shared, "positions": positions, "schema_version": 2}))
         assert load_record(path) == run
