@@ -231,11 +231,7 @@ class TrainedRun:
 
 @check_arguments
 def load(
-    run: AnyPath,
-    *,
-    data_dir: AnyPath = "data",
-    trust_code: bool = False,
-    device: str = "cpu",
+    run: AnyPath, *, data_dir: AnyPath = "data", trust_code: bool = False, device: str = "cpu"
 ) -> TrainedRun:
     """Load a run from its folder.
 

@@ -10,15 +10,7 @@ from lra.goals.measure import Measure
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
-from lra.report.scores import (
-    FIVE,
-    Cell,
-    IsOwn,
-    cell_of,
-    group_by,
-    measures_of,
-    merit_of,
-)
+from lra.report.scores import FIVE, Cell, IsOwn, cell_of, group_by, measures_of, merit_of
 from tasks.base import BENCHMARK, PROBES
 
 PRESETS = (PAPER, "budget", "quick")
@@ -133,9 +125,7 @@ def arrange(
 
 
 def boards(
-    records: Sequence[RunRecord],
-    names: RowNames | None = None,
-    is_own: IsOwn = lambda _: False,
+    records: Sequence[RunRecord], names: RowNames | None = None, is_own: IsOwn = lambda _: False
 ) -> list[Board]:
     """Sort records into boards, the main one of each preset and protocol first.
 

@@ -17,14 +17,7 @@ from common.progress import progress
 from lra.runtime.cli import HELD
 from lra.runtime.environment import choose_device
 from lra.sweep.data import SweepData
-from lra.sweep.plan import (
-    PlannedRun,
-    State,
-    SweepOptions,
-    note_failure,
-    start_run,
-    write_failure,
-)
+from lra.sweep.plan import PlannedRun, State, SweepOptions, note_failure, start_run, write_failure
 from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)

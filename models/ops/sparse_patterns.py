@@ -35,8 +35,7 @@ class Layout(NamedTuple):
 BY_BLOCK = Layout(lambda x: x, lambda x, blocks: x)
 """A group for each block."""
 TOGETHER = Layout(
-    lambda x: x.flatten(2, 3)[:, :, None],
-    lambda x, blocks: x[:, :, 0].unflatten(2, (blocks, -1)),
+    lambda x: x.flatten(2, 3)[:, :, None], lambda x, blocks: x[:, :, 0].unflatten(2, (blocks, -1))
 )
 """One group of all queries."""
 BY_PLACE = Layout(lambda x: x.transpose(2, 3), lambda x, blocks: x.transpose(2, 3))
