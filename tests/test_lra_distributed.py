@@ -109,14 +109,15 @@ NORM = """
 import torch
 import torch.distributed as dist
 from torch import nn
-from models.layers.norms import BatchNorm, SynchronizedBatchNorm
+from lra.classifier.norms import BatchNorm
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)
 whole = BatchNorm(3).double()
 nn.init.normal_(whole.weight)
-ours = SynchronizedBatchNorm(3).double()
+ours = BatchNorm(3).double()
+ours.is_synchronized = True
 ours.load_state_dict(whole.state_dict())
 x = (torch.randn(11, 3).double() * 5 + 100).requires_grad_()
 pull = torch.randn(11, 3).double()

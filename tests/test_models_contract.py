@@ -129,12 +129,12 @@ NEVER_CAUSAL = {
 """Options with which a mixer refuses a causal context."""
 
 BLOCKS = {
-    "models.ops.biased_attention.BLOCK": 6,
+    "models.mega.biased_attention.BLOCK": 6,
     "models.fast.circulant.FEWEST_NUMBERS": 1,
     "models.fast.delta_rule.TILE": 5,
     "models.ops.local_attention.BLOCK": 8,
     "models.fast.selective_scan.TILE": 400,
-    "models.ops.toroidal_attention.BLOCK": 6,
+    "models.toroidal.attention.BLOCK": 6,
     "models.transformer.BLOCK": 8,
 }
 """Sizes of blocks, with which short sequences have several of them, too."""

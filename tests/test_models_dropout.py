@@ -17,9 +17,9 @@ from models.fd_tnn import FDTNN
 from models.layers.basic import Dropout
 from models.layers.state_space import StateSpaceMixer
 from models.rtf import RTF
-from models.s4 import S4
+from models.s4.mixer import S4
 from models.s4d import S4D
-from models.ski_tnn import SKITNN
+from models.ski_tnn.mixer import SKITNN
 from models.tnn import TNN
 
 

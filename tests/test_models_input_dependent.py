@@ -16,17 +16,17 @@ from models.base import MixerContext, begin_step
 from models.delta import Delta
 from models.fast.selective_scan import selective_scan_by_blocks
 from models.layers import selective_states
-from models.layers.selective_states import (
+from models.layers.short_convolution import ShortConvolution
+from models.linear import Linear
+from models.mamba2.mixer import Direction, Mamba2
+from models.mamba2.selective_states import (
     BlockBiasedStates,
     HeadStates,
     MambaStates,
     Selection,
     SignedHeadStates,
 )
-from models.layers.short_convolution import ShortConvolution
-from models.layers.turning_states import TurningStates
-from models.linear import Linear
-from models.mamba2 import Direction, Mamba2
+from models.mamba2.turning_states import TurningStates
 from references import (
     assert_equal_with_gradients,
     close,

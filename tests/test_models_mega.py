@@ -13,7 +13,7 @@ from lra.classifier.block import Block
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.base import MixerContext
-from models.mega import DampedAverage, Mega
+from models.mega.mixer import DampedAverage, Mega
 from references import (
     close,
     randomize,

@@ -28,8 +28,8 @@ from models.ops.recurrences import (
 )
 from models.ops.reference import reference_forms, reference_forms_are_used
 from models.ops.toeplitz import LagKernel, circulant_multiply, depthwise_convolution
-from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Reach, Torus
+from models.toroidal.attention import toroidal_attention
+from models.toroidal.torus import Reach, Torus
 from references import assert_equal_with_gradients, by_reference, leaf
 
 COMPLEX = torch.complex128
@@ -49,7 +49,7 @@ BLOCKS: list[dict[str, Any]] = [
         "models.fast.depthwise.CACHED": 20,
         "models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
         "models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,
-        "models.ops.toroidal_attention.BLOCK": 7,
+        "models.toroidal.attention.BLOCK": 7,
     },
 ]
 """Sizes of blocks: those of the suite, and small ones."""
@@ -58,8 +58,8 @@ ON_A_GPU = {
     "models.fast.depthwise.FEW_TAPS": 0,
     "models.fast.gated_attention.is_by_doubling": lambda x: True,
     "models.fast.recurrence.is_by_doubling": lambda x: True,
-    "models.ops.toroidal_attention._is_gpu": lambda device: True,
-    "models.ops.toroidal_attention.SCORES": 2800,
+    "models.toroidal.attention._is_gpu": lambda device: True,
+    "models.toroidal.attention.SCORES": 2800,
 }
 """What lets a CPU take the forms of a GPU."""
 

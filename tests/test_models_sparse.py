@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models.base import MixerContext
-from models.sparse import Sparse, draw_blocks
+from models.sparse.mixer import Sparse, draw_blocks
 from references import assert_equal_with_gradients, leaf, randomize
 
 MAX_LENGTH = 60

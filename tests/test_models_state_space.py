@@ -16,7 +16,7 @@ from models.dss import DSS, NormalizedConvolution
 from models.layers.state_space import StateSpaceConvolution, StateSpaceMixer
 from models.ops.hippo import diagonalize_legs, legs
 from models.ops.vandermonde import vandermonde_product_reference
-from models.s4 import S4, NormalPlusLowRankConvolution
+from models.s4.mixer import S4, NormalPlusLowRankConvolution
 from models.s4d import S4D, DiagonalConvolution, initial_poles
 from references import assert_equal_with_gradients, close, run
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from models.base import MixerContext
-from models.layers.platter_fusion import AttentionFusion
-from models.ops.torus import Reach, Torus
-from models.toroidal import Toroidal
+from models.toroidal.mixer import Toroidal
+from models.toroidal.platter_fusion import AttentionFusion
+from models.toroidal.torus import Reach, Torus
 from models.transformer import Transformer
 from references import close, randomize
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from lra.classifier.norms import BatchNorm, ScaleNorm
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig, RunConfig
 from models.base import GatedMixer, GridModule, MixerContext
@@ -26,7 +27,6 @@ from models.layers.basic import (
     build_dropout,
     linear_pair,
 )
-from models.layers.norms import BatchNorm, ScaleNorm
 from models.ops.reference import reference_forms, reference_forms_are_used
 from tasks.base import TaskInfo
 

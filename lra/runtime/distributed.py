@@ -24,7 +24,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from common.errors import KnownError, UserError
 from lra.runtime.console import is_launched
-from models.layers.norms import SynchronizedBatchNorm
 
 T = TypeVar("T")
 
@@ -75,7 +74,7 @@ class ProcessGroup:
                     f"torchrun would take over its own examples; use one process, or another norm"
                 )
             if isinstance(module, _BatchNorm):
-                module.__class__ = SynchronizedBatchNorm
+                module.is_synchronized = True
         known = inspect.signature(DistributedDataParallel).parameters
         # torch 2.13 gave the option a new name, and warns of the old one.
         buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"

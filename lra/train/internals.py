@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from lra.classifier.block import Block, Residual
 from lra.classifier.classifier import Classifier
+from lra.classifier.norms import BatchNorm
 from models.layers.long_convolution import LongConvolution
-from models.layers.norms import BatchNorm
 from models.ops.toeplitz import LagKernel
 
 

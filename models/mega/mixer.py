@@ -29,7 +29,7 @@ from models.layers.basic import LinearMap, build_dropout
 from models.layers.heads import latest_in_slots
 from models.layers.long_convolution import LongConvolution
 from models.layers.state_space import DiagonalStateSpace
-from models.ops.biased_attention import Weighting, bias_of, biased_attention, weights_of
+from models.mega.biased_attention import Weighting, bias_of, biased_attention, weights_of
 from models.ops.toeplitz import LagKernel
 from models.ops.vandermonde import vandermonde_product
 

@@ -11,7 +11,7 @@ Symbols of the description and their names here:
     (i, k): a position and a platter
     d_k: the channels of a head on a platter
     lambda: the weight of the distance, of each head
-    delta: Torus.distance + Torus.platter_distance, in models/ops/torus.py
+    delta: Torus.distance + Torus.platter_distance, in models/toroidal/torus.py
     theta_i w_m + phi_k p_m: Torus.angles
     Omega: fusion
 """
@@ -31,11 +31,11 @@ from torch.nn import functional
 from models.base import GridModule, LearningRates, MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.basic import LinearMap
 from models.layers.heads import latest_in_slots
-from models.layers.platter_fusion import Fusion, build_fusion
 from models.ops.rotary import turn
-from models.ops.spectral_attention import spectral_attention
-from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Harmonics, Reach, Torus
+from models.toroidal.attention import toroidal_attention
+from models.toroidal.platter_fusion import Fusion, build_fusion
+from models.toroidal.spectral_attention import spectral_attention
+from models.toroidal.torus import Harmonics, Reach, Torus
 
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]

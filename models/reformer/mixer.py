@@ -11,7 +11,8 @@ Symbols of the paper and their names here:
     n_buckets: num_buckets
     m: chunk_length
     R: rotations, for each head its own
-`models.ops.hashed_attention` lists the other symbols, and the differences from the released code.
+`models.reformer.hashed_attention` lists the other symbols, and the differences from the released
+code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ from torch import Tensor
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_heads
-from models.ops.hashed_attention import Chunks, count_directions, hash_vectors, hashed_attention
+from models.reformer.hashed_attention import (
+    Chunks,
+    count_directions,
+    hash_vectors,
+    hashed_attention,
+)
 
 
 class Reformer(Mixer):

@@ -33,9 +33,9 @@ from models.layers.basic import Activation
 from models.layers.kernel_cache import compute_once
 from models.layers.long_convolution import LongConvolution, PositionOperator
 from models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, Norm, inner_channels
-from models.ops.interpolation import InducingGrid, interpolate, spread
 from models.ops.reference import fast_form_of
 from models.ops.toeplitz import LagKernel, depthwise_convolution
+from models.ski_tnn.interpolation import InducingGrid, interpolate, spread
 
 DEGREES = {"linear": 1, "cubic": 3}
 Warp = Annotated[float, Field(ge=1e-6, lt=1)]

@@ -49,9 +49,9 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.cauchy import in_chunks, resolvent_sums
 from models.ops.hippo import INPUT_CLIP, clip_imaginary, diagonalize_legs
 from models.ops.toeplitz import fast_fft_length
+from models.s4.cauchy import in_chunks, resolvent_sums
 
 
 class NormalPlusLowRankConvolution(StateSpaceConvolution):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.ops.reference import fast_form_of
-from models.ops.torus import Reach, Torus
+from models.toroidal.torus import Reach, Torus
 
 
 def lag_bias(torus: Torus, window: int | None, weight: Tensor | None, like: Tensor) -> Tensor:

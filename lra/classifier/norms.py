@@ -27,20 +27,6 @@ class ScaleNorm(nn.Module):
         return x * (self.scale * torch.rsqrt(mean_square + 1e-5))
 
 
-class BatchNorm(nn.BatchNorm1d):
-    """Batch norm that also trains on one position, which has no variance.
-
-    One position is normalised by the running statistics, and leaves them as they are.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Normalise packed positions: (positions, channels) -> the same shape."""
-        if not self.training or input.numel() != self.num_features:
-            return super().forward(input)
-        running = (self.running_mean, self.running_var)
-        return functional.batch_norm(input, *running, self.weight, self.bias, eps=self.eps)
-
-
 class _Sum(Function):
     """The sum of a vector over all processes; so is its gradient."""
 
@@ -55,17 +41,27 @@ class _Sum(Function):
         return _Sum.forward(ctx, gradients[0].contiguous())
 
 
-class SynchronizedBatchNorm(BatchNorm):
-    """Batch norm whose statistics in training are of all processes' positions.
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm that also trains on one position, and on the positions of several processes.
 
-    `torch.nn.SyncBatchNorm` refuses tensors on a CPU, where tests compare several processes with
-    one.
+    One position has no variance: it is normalised by the running statistics, and leaves them as
+    they are. `torch.nn.SyncBatchNorm` refuses tensors on a CPU, where tests compare several
+    processes with one.
     """
+
+    is_synchronized = False
+    """Whether statistics in training are of all processes' positions."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise packed positions: (positions, channels) -> the same shape."""
-        if not self.training:
+        if self.training and self.is_synchronized:
+            return self._normalize_together(input)
+        if not self.training or input.numel() != self.num_features:
             return super().forward(input)
+        running = (self.running_mean, self.running_var)
+        return functional.batch_norm(input, *running, self.weight, self.bias, eps=self.eps)
+
+    def _normalize_together(self, input: Tensor) -> Tensor:
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         sums: Any = _Sum.apply(torch.cat([x.new_full((1,), len(x)), x.sum(dim=0)]))
         total, mean = sums[0], sums[1:] / sums[0]

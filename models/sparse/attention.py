@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.ops.reference import fast_form_of
-from models.ops.sparse_patterns import TOGETHER, KeySet, Pattern, every_pair
+from models.sparse.patterns import TOGETHER, KeySet, Pattern, every_pair
 
 
 def sparse_attention_reference(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.layers.selective_states import (
+from models.mamba2.selective_states import (
     DrawSteps,
     Selection,
     SelectiveStates,

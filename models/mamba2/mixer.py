@@ -33,7 +33,9 @@ from torch.nn import functional
 from common.options import Added
 from models.base import DecayingAt, LearningRates, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap
-from models.layers.selective_states import (
+from models.layers.short_convolution import ShortConvolution, SoftplusStep, draw_step_biases
+from models.layers.state_space import Rate
+from models.mamba2.selective_states import (
     BlockBiasedStates,
     HeadStates,
     MambaStates,
@@ -43,9 +45,7 @@ from models.layers.selective_states import (
     StateSizes,
     mix_together,
 )
-from models.layers.short_convolution import ShortConvolution, SoftplusStep, draw_step_biases
-from models.layers.state_space import Rate
-from models.layers.turning_states import TurningStates
+from models.mamba2.turning_states import TurningStates
 
 Selective = Literal["mamba1", "mamba2", "mamba3", "b2s6"]
 StateSize = Annotated[int, Field(ge=1, le=2**12)]

@@ -30,8 +30,8 @@ from torch import Tensor
 from models.base import Mixer, MixerContext
 from models.layers.basic import LinearMap
 from models.layers.heads import channels_of_heads, split_parts
-from models.ops.sparse_attention import attend_to_all, sparse_attention
-from models.ops.sparse_patterns import (
+from models.sparse.attention import attend_to_all, sparse_attention
+from models.sparse.patterns import (
     Pattern,
     fixed_pattern,
     local_pattern,

@@ -2,7 +2,7 @@
 
 The encoding of positions is periodic and their distance is circular, so that no position is an end.
 The guide to the mixer claims these properties, and here they hold exactly.
-models/toroidal.py lists the symbols of the description.
+models/toroidal/mixer.py lists the symbols of the description.
 """
 
 from __future__ import annotations
