@@ -78,8 +78,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
-    from lra.classifier.resolve import match_parameters, resolve
     from lra.config.request import Change, RunRequest, parse_changes
+    from lra.resolve import match_parameters, resolve
 
     changes = parse_changes(options.overrides)
     named = {"precision": ("train", "precision"), "pretrain": ("pretrain", "objective")}

@@ -16,12 +16,12 @@ from typing import Any
 from common.errors import UserError
 from lra.api.recompose import find_changed_code, request_of
 from lra.api.trained import TrainedRun, load_finished
-from lra.classifier.resolve import resolve
 from lra.config.request import Change, combine, list_changes, parse_alternatives
 from lra.config.schema import RunConfig
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of, results_dir_of
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord
+from lra.resolve import resolve
 from lra.runtime.cli import (
     Parser,
     absolute_path,

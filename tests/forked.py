@@ -28,7 +28,7 @@ TESTS = Path(__file__).resolve().parent
 IMPORTED = """
     run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate
     lra.generate lra.bench.__main__ lra.check.__main__ lra.train.run
-    lra.classifier.resolve lra.report.page.page lra.report.paper
+    lra.resolve lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas PIL.Image PIL.PngImagePlugin
     tasks.listops.files
     tasks.pathfinder.draw tasks.pathfinder.markers

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import lra.classifier.resolve
 import lra.config.compose
+import lra.resolve
 from lra.config.request import RunRequest, TaskRequest, parse_changes
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
@@ -30,9 +30,9 @@ def run_request(
 def resolve(
     task: str, mixer: str, *, overrides: Sequence[str] = (), configs: Path = CONFIGS, **names: Any
 ) -> RunConfig:
-    """See `lra.classifier.resolve.resolve`; names are those of preset and protocol."""
+    """See `lra.resolve.resolve`; names are those of preset and protocol."""
     request = run_request(task, mixer, overrides=overrides, **names)
-    return lra.classifier.resolve.resolve(request, configs)
+    return lra.resolve.resolve(request, configs)
 
 
 def compose(

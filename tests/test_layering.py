@@ -16,7 +16,7 @@ ORDER = (
     "lra.report.repeated", "lra.report.repeats", "lra.report.tables", "lra.report.data",
     "lra.report.boards", "lra.report.scores", "lra.report.published", "lra.report.names",
     "lra.report",
-    "lra.check", "lra.prepare", "lra.train",
+    "lra.check", "lra.prepare", "lra.train", "lra.resolve", "lra.trial", "lra.contradictions",
     "lra.classifier", "lra.record", "lra.goals", "lra.schema", "lra.statistics",
     "lra.runtime.cli", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",

@@ -12,7 +12,7 @@ import pytest
 import requested
 import run_task
 from common.errors import UserError
-from lra.classifier.resolve import count_parameters, match_parameters
+from lra.resolve import count_parameters, match_parameters
 from requested import run_request
 
 SHAPES = """

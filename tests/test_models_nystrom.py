@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from conftest import build_mixer
-from lra.classifier.resolve import count_parameters
+from lra.resolve import count_parameters
 from models.nystrom import Nystrom
 from references import assert_equal_with_gradients, close, padded_rows
 from requested import resolve

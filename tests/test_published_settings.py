@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lra.classifier.resolve import count_parameters
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.config.settings_files import Entry, SettingsFile, list_files
 from lra.report.repeats import repeats
+from lra.resolve import count_parameters
 from requested import compose, resolve
 from tasks.base import BENCHMARK
 

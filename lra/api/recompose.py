@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
-from lra.classifier.resolve import resolve
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import digest
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
+from lra.resolve import resolve
 from lra.train.run_folder import CODE_FILES
 
 

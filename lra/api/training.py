@@ -14,11 +14,11 @@ from common.errors import UserError
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
 from lra.api.trained import TrainedRun
 from lra.classifier.classifier import Classifier
-from lra.classifier.resolve import match_parameters, resolve
 from lra.config.compose import compose_task
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, TaskRequest, list_changes
 from lra.config.schema import RunConfig
+from lra.resolve import match_parameters, resolve
 from lra.runtime.console import absolute_path, display_messages, is_launched
 from lra.runtime.environment import choose_device, return_freed_memory, seed_everything
 from lra.schema import RowLabel

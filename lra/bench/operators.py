@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from lra.bench.case import Case, Subject
-from lra.classifier.resolve import check_plug_in
 from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
 from lra.config.registry import find_mixer
 from lra.config.request import Change
 from lra.runtime.environment import choose_device
 from lra.runtime.flops import FlopCounter
+from lra.trial import check_plug_in
 from models.base import Mixer, MixerContext, RecurrentMixer
 from models.layers.long_convolution import LongConvolution, PositionOperator
 from models.ops.reference import reference_forms

@@ -15,9 +15,9 @@ from common.errors import UserError
 from lra.bench.case import Case, Subject
 from lra.classifier.classifier import Classifier
 from lra.classifier.reference import ReferenceClassifier
-from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
+from lra.resolve import resolve
 from lra.runtime.environment import choose_device
 from lra.train.evaluation import Evaluator
 from lra.train.trainer import Trainer

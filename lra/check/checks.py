@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import DataError, KnownError, UserError
-from lra.classifier.resolve import plug_in_checks, resolve
 from lra.config.components import Component, MixerComponent, Section, TaskComponent
 from lra.config.request import Change, RunRequest, list_changes
+from lra.resolve import resolve
 from lra.train.trainer import Trainer
+from lra.trial import plug_in_checks
 from models.base import Mixer, MixerContext, RecurrentMixer
 from models.promises import BrokenPromise, check_output, check_padding, check_rows
 from models.suite_promises import (

@@ -16,10 +16,10 @@ from common.errors import DataError, UserError
 from common.files import open_to_append, write_atomically
 from common.progress import progress
 from common.untrusted import open_regular, read_regular
-from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest, combine, parse_alternatives, parse_changes
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
+from lra.resolve import resolve
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.runtime.repository import ROOT
 from lra.train.checkpoint import read_newest
