@@ -39,6 +39,7 @@ from lra.runtime.cli import (
 )
 from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
 from lra.runtime.environment import choose_device, use_threads
+from lra.runtime.tables import count_nouns
 
 TASK = "task"
 """Argument of --lengths that selects the task's own sequences."""
@@ -216,7 +217,7 @@ def run(options: argparse.Namespace) -> int:
     names = RowNames([], records)
     for table in speed_tables(records, names, names.of_mixer(records[0])):
         write_out(f"{write_table(table, table.caption)}\n\n")
-    lines = [f"{len(records)} record{'s' * (len(records) != 1)} in {options.out}"]
+    lines = [f"{count_nouns(len(records), 'record')} in {options.out}"]
     out = Path(as_typed(str(options.out)))
     if out.name == "bench":  # the report reads no other folder of a results folder
         lines += wrap_command(

@@ -17,6 +17,7 @@ from common.errors import DataError, KnownError, UserError
 from lra.config.components import Component, MixerComponent, Section, TaskComponent
 from lra.config.request import Change, RunRequest, list_changes
 from lra.resolve import resolve
+from lra.runtime.tables import count_nouns
 from lra.train.trainer import Trainer
 from lra.trial import plug_in_checks
 from models.base import Mixer, MixerContext, RecurrentMixer
@@ -99,7 +100,7 @@ def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Check
     mixer = build(context)
     yield from plug_in_checks(mixer, context)
     for length in (1, LENGTH):
-        name = f"it runs on {length} position{'s' * (length != 1)}"
+        name = f"it runs on {count_nouns(length, 'position')}"
         yield name, partial(check_output, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
@@ -145,7 +146,7 @@ def contract_checks(component: MixerComponent, options: Section, context: MixerC
             for parameter in mixer.parameters():
                 parameter.copy_(SCALE * torch.randn_like(parameter))
         for name, check in _list_promises(mixer, context, causal=causal):
-            yield name + " in a causal model" * causal, check
+            yield f"{name} in a causal model" if causal else name, check
 
 
 def _list_promises(mixer: nn.Module, context: MixerContext, *, causal: bool) -> Checks:

@@ -124,7 +124,7 @@ class NumbersResult(Result):
         """See `Result.list_fields`: each score has a column."""
         found = super().list_fields()
         for name in ("scores", "baseline"):
-            start = self.prefix + "baseline." * (name == "baseline")
+            start = self.prefix if name == "scores" else f"{self.prefix}baseline."
             found |= {start + key: v for key, v in found.pop(self.prefix + name).items()}
         return found
 

@@ -54,7 +54,8 @@ def merge_results(
         for place in places:
             if (content := _read_within(folder, place, faults)) is not None:
                 root, other = records.setdefault(place, (folder, content))
-                conflicts += [f"{folder / place} and {root / place}"] * (other != content)
+                if other != content:
+                    conflicts.append(f"{folder / place} and {root / place}")
                 count += 1
     _refuse(conflicts)
     target.mkdir(parents=True, exist_ok=True)

@@ -180,7 +180,8 @@ def _divide(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     found = {"": groups[first]}
     for key in others:
         parts = [part for part in _describe(groups[key]) if part not in _describe(groups[first])]
-        parts += [f"data {key[1][:8]}"] * (", ".join(parts) in found)
+        if ", ".join(parts) in found:
+            parts.append(f"data {key[1][:8]}")
         found[", ".join(parts)] = groups[key]
     return found
 

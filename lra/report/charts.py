@@ -17,6 +17,7 @@ from lra.report.scores import AVERAGES, Cell
 from lra.report.styles import BASELINE
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Column, Table
+from lra.runtime.tables import count_nouns
 from lra.statistics import average_interval
 
 Point = dict[str, Any]
@@ -94,7 +95,7 @@ def _score(row: str, panel: str, cells: Sequence[Cell], measure: Measure) -> Poi
     seeds = min(entry.seeds for entry in entries)
     return {
         "row": row, "panel": panel, "score": statistics.mean(known), "low": low,
-        "high": high, "note": ", ".join([f"{seeds} seed{'s' * (seeds > 1)}", *remarks]),
+        "high": high, "note": ", ".join([count_nouns(seeds, "seed"), *remarks]),
         "own": any(cell.has_own for cell in cells),
     }  # fmt: skip
 

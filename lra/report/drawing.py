@@ -274,8 +274,10 @@ def choose_named(table: Table) -> list[str]:
 def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
     """Draw the lines of a table, if it has any; those without a name are gray."""
     has_deviations = any(e.deviation is not None for c in table.columns for e in c.entries)
-    deviations = "standard deviations over seeds or, for a single seed, " * has_deviations
-    caption = f"{table.caption.replace(RANKS, '').strip()} Bars: {deviations}95 % intervals."
+    bars = "95 % intervals"
+    if has_deviations:
+        bars = f"standard deviations over seeds or, for a single seed, {bars}"
+    caption = f"{table.caption.replace(RANKS, '').strip()} Bars: {bars}."
     # Rows of other charts may have the same dashes, and must not keep them from these rows.
     dashes = {row: look["dash"] for row, look in assign_styles(table.methods).items()}
     looks = {row: {**styles[row], "dash": dash} for row, dash in dashes.items()}

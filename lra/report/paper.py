@@ -209,7 +209,8 @@ def _tabulate(
     ]
     seeds = Notes(columns).seeds
     caption = f"Test accuracy in percent. {seeds} {RANKS} {conditions_of(shown)}".strip()
-    caption += f" Published: {_PUBLISHED_NOTE}" * bool(published)
+    if published:
+        caption += f" Published: {_PUBLISHED_NOTE}"
     first = text_column("mixer", [*kept, *(row.method for row in published)])
     groups = {"": len(rows), "trivial baselines": len(kept) - len(rows), PUBLISHED: len(published)}
     sources = {row.method: row.source for row in published}

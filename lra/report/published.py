@@ -125,7 +125,8 @@ def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
         has_number = row.mixer == record.mixer and row.values.get(record.task) is not None
         if has_number and run.preset in (PAPER, preset):
             is_other_preset = run.preset != preset
-            differences += ["preset paper"] * is_other_preset
+            if is_other_preset:
+                differences.append("preset paper")
             is_other = is_other_protocol or is_other_preset
             order = (
                 is_other or bool(differences),
@@ -144,9 +145,13 @@ def describe_published(record: RunRecord) -> str:
     if (closest := closest_row(record)) is None:
         return ""
     row, differences = closest
-    parts = ["published"] + ["full size"] * (record.preset not in published_presets())
-    parts += [*differences, *["official data"] * (record.data.source == "unofficial")]
+    parts = ["published"]
+    if record.preset not in published_presets():
+        parts.append("full size")
+    parts += differences
+    if record.data.source == "unofficial":
+        parts.append("official data")
     source = parse_yaml(read_text(SOURCES), SOURCES.name)[row.source]
     cited = f"{source['authors']}, {source['year']}" if "authors" in source else row.source
-    validation = " validation accuracy" * (row.split == "val")
+    validation = " validation accuracy" if row.split == "val" else ""
     return f"{', '.join(parts)}: {row.other_name}{row.printed[record.task]} %{validation} ({cited})"

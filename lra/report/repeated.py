@@ -95,5 +95,5 @@ def _variance(percent: float, examples: int) -> float:
 
 def _describe_data(row: PublishedRow, run: RunRecord) -> str:
     """Name the task, the source of its data, and a split other than the test set."""
-    split = ", validation" * (row.split == "val")
+    split = ", validation" if row.split == "val" else ""
     return f"{run.task} ({run.data.source}{split})"

@@ -14,6 +14,7 @@ from lra.record.schema import is_shipped, select_sections, warn_of_packs
 from lra.report.published import describe_published
 from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
+from lra.runtime.tables import count_nouns
 
 NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""
@@ -119,7 +120,7 @@ def _describe_seeds(record: RunRecord, seeds: Sequence[RunRecord], shipped: Coll
         return ""
     others = [run for run in seeds if run is not record and run.result.score is not None]
     kinds = Counter("shipped" if run.run_id in shipped else "other" for run in others)
-    counts = " and ".join(f"{n} {kind} seed{'s' * (n > 1)}" for kind, n in sorted(kinds.items()))
+    counts = " and ".join(count_nouns(n, f"{kind} seed") for kind, n in sorted(kinds.items()))
     numbers = record.result.measures[0].text(statistics.mean(scores), statistics.stdev(scores))
     return f"with {counts}: {numbers} {record.result.unit} (mean ± standard deviation)"
 

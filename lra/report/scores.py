@@ -92,13 +92,17 @@ def score(
     chance = found[0].chance if at_chance else ""
     faulty = sum(bool(one.test_non_finite) for one in found)
     remarks = [word if count == 1 else f"{count} {word}" for word, count in sorted(ends.items())]
-    remarks += [f"{faulty} with non-finite logits"] * bool(faulty)
+    if faulty:
+        remarks.append(f"{faulty} with non-finite logits")
     remarks += unfinished
     if at_chance and not is_at_chance:
         remarks.insert(0, f"{at_chance} of {len(numbers)} {chance}")
     text = measure.text(mean, deviation if shows_spread else None)
-    text += f" (n={len(numbers)})" * shows_spread
-    texts = [f"{chance}: {text}" if is_at_chance else text] * bool(numbers)
+    if shows_spread:
+        text += f" (n={len(numbers)})"
+    if is_at_chance:
+        text = f"{chance}: {text}"
+    texts = [text] if numbers else []
     interval = None
     if mean is not None and deviation is not None:
         interval = mean - deviation, mean + deviation
@@ -113,7 +117,7 @@ def score(
         bool(numbers) and not is_at_chance and not has_failed,
         deviation,
         interval,
-        [*[chance] * is_at_chance, *remarks],
+        [chance, *remarks] if is_at_chance else remarks,
         chance if is_at_chance else "",
         min(totals, default=0),
         len(numbers),

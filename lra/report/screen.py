@@ -10,6 +10,7 @@ from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import accuracy_columns, measures_table
 from lra.report.tables.table import Table
 from lra.report.tables.terminal import wrap, write_table
+from lra.runtime.tables import count_nouns
 
 
 def summarize(data: Data, *, is_chosen: bool = False) -> str:
@@ -29,7 +30,7 @@ def summarize(data: Data, *, is_chosen: bool = False) -> str:
         shown = main if is_chosen else [data.leading_board or data.boards[0]]
     parts += map(_describe_board, shown)
     if left := len(data.boards) - len(shown):
-        more = f"The report also has {_count(left, 'more table')}."
+        more = f"The report also has {count_nouns(left, 'more table')}."
         parts.append(wrap(f"{more} To print those of a preset, add --preset NAME."))
     return "\n\n".join(parts) + "\n"
 
@@ -42,9 +43,10 @@ def _describe_board(board: Board) -> str:
     board = choose_from_grids(board)
     chosen = {*rows_at_preset(board), *board.own_rows}
     rows = {name: cells for name, cells in board.rows.items() if name in chosen} or board.rows
-    changed = len(board.rows) - len(rows)
-    count = _count(changed, "shipped row")
-    more = [f"The report also has {count} with changed settings."] * bool(changed)
+    more: list[str] = []
+    if changed := len(board.rows) - len(rows):
+        count = count_nouns(changed, "shipped row")
+        more.append(f"The report also has {count} with changed settings.")
     board, title = replace(board, rows=rows), f"{board.name}: {board.measures[0].name}"
     if not board.is_of_accuracy:
         table = measures_table(board.sorted_by(board.tasks[0]))
@@ -60,7 +62,3 @@ def _describe_board(board: Board) -> str:
     below = len(names.entries) - len(rows)
     table = Table("", f"{title}, best on {first} first", "", columns, below)
     return write_table(table.with_rows(shown), *more)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -16,6 +16,11 @@ Rows = Sequence[Mapping[str, str]]
 """The rows of a table: texts by the names of their columns."""
 
 
+def count_nouns(number: int, noun: str) -> str:
+    """Write a number of things: 1 seed, 2 seeds."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def rounded(value: float, digits: int, sign: str = "-") -> str:
     """Write a number with so many decimals, halves away from 0, as its decimal form has them.
 

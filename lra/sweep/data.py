@@ -10,6 +10,7 @@ from functools import partial
 
 from common.errors import DataError
 from lra.prepare import attempt_each
+from lra.runtime.tables import count_nouns
 from lra.sweep.plan import PlannedRun, varied_settings
 from tasks.base import Task
 
@@ -44,7 +45,7 @@ class SweepData:
         """Say which runs are left out, and if asked why: a text for each data set."""
         counts = {name: len(self._runs[name]) for name in self.faults}
         return [
-            f"left out: {name} ({count} run{'s' * (count != 1)}), until its data is there"
+            f"left out: {name} ({count_nouns(count, 'run')}), until its data is there"
             + (f": {self.faults[name]}" if has_reasons else "")
             for name, count in counts.items()
         ]

@@ -12,7 +12,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import warn_of_packs
 from lra.report.data import Data
 from lra.report.screen import summarize
-from lra.runtime.tables import MISSING, cut, plain_table
+from lra.runtime.tables import MISSING, count_nouns, cut, plain_table
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, varied_settings
 from lra.train.stopping import StopRequest
 from lra.train.training_time import estimate_time
@@ -52,7 +52,7 @@ def seconds_left(run: PlannedRun, limits: Limits, device: str) -> float | None:
 def describe_time(seconds: Sequence[float | None]) -> str:
     """Describe the estimated training time of several runs together."""
     known = [one for one in seconds if one is not None]
-    text = f"{len(seconds)} run{'s' * (len(seconds) != 1)} to carry out"
+    text = f"{count_nouns(len(seconds), 'run')} to carry out"
     if known:
         time = duration(sum(known))
         text += f": about {time} of training in all, if they run one after the other"
@@ -104,5 +104,5 @@ def write_results(states: Sequence[RunState], results_dir: Path) -> str:
 def count_states(states: Sequence[RunState]) -> str:
     """Write how many runs are in each state."""
     counts = Counter(one.state for one in states)
-    total = f"{len(states)} run{'s' * (len(states) != 1)}"
+    total = count_nouns(len(states), "run")
     return f"{total}: {', '.join(f'{count} {state}' for state, count in counts.items())}"

@@ -173,8 +173,8 @@ def _write_column(column: Column) -> list[dict[str, Any]]:
         deviation = ""
         if entry.deviation is not None:
             deviation = f"±\N{NO-BREAK SPACE}{rounded(entry.deviation, column.digits)}"
-        is_chance = "chance" * bool(entry.chance)
-        classes = [marks.get(i), "own" * entry.is_own, is_chance, "text" * is_text]
+        kinds = {"own": entry.is_own, "chance": entry.chance, "text": is_text}
+        classes = [marks.get(i), *(name for name, holds in kinds.items() if holds)]
         small = ", ".join(filter(None, [deviation, *entry.remarks]))
         found = {
             "text": rounded(entry.value or 0.0, column.digits) if entry.seeds else entry.text,

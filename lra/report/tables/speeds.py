@@ -127,8 +127,9 @@ def _entry(r: BenchRecord, base: BenchRecord | None, is_own: IsOwn, *, of_memory
         return one.extra_memory_mib if one.mode == "op" else one.peak_memory_mib
 
     value, against = number(r), base and number(base)
-    remarks = ["oom"] * (r.status == "oom")
-    remarks += ["busy"] * bool(value is not None and not of_memory and r.gpu_shared)
+    remarks = ["oom"] if r.status == "oom" else []
+    if value is not None and not of_memory and r.gpu_shared:
+        remarks.append("busy")
     text = "" if value is None else f"{value:,.{0 if of_memory else 2}f}"
     if value is not None and against:
         text += f" ({value / against:.2f} x)"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from lra.report.scores import Entry
 from lra.report.tables.table import Column, Table
 from lra.runtime.console import as_typed, printable, terminal_width, wrap_words
-from lra.runtime.tables import MISSING, plain_matrix, rounded
+from lra.runtime.tables import MISSING, count_nouns, plain_matrix, rounded
 
 OWN_MARK = ">"
 LONGEST_TEXT = 20
@@ -44,7 +44,7 @@ class Notes:
         """List the notes on an entry, by their texts."""
         if entry.value is None:
             return [entry.text] if entry.text and not short_text(entry) else []
-        seeds = [] if entry.seeds == self.usual else [_count_seeds(entry.seeds)]
+        seeds = [] if entry.seeds == self.usual else [count_nouns(entry.seeds, "seed")]
         return [*entry.remarks, *seeds] if entry.seeds else []
 
     def marks(self, entry: Entry) -> list[str]:
@@ -61,8 +61,9 @@ class Notes:
             return (
                 "Numbers are from one seed or, where marked, means ± standard deviations over more."
             )
-        others = " where not marked" * (len({*self.counts}) > 1)
-        return f"Numbers are means ± standard deviations over {_count_seeds(self.usual)}{others}."
+        others = " where not marked" if len({*self.counts}) > 1 else ""
+        seeds = count_nouns(self.usual, "seed")
+        return f"Numbers are means ± standard deviations over {seeds}{others}."
 
 
 def short_text(entry: Entry) -> str:
@@ -75,10 +76,6 @@ def _letters(number: int) -> str:
     """Name a note by its number, from 0: a to z, then aa to az, and so on."""
     high, low = divmod(number, 26)
     return (_letters(high - 1) if high else "") + string.ascii_lowercase[low]
-
-
-def _count_seeds(seeds: int) -> str:
-    return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def write_table(table: Table, *sentences: str) -> str:
