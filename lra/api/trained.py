@@ -185,7 +185,7 @@ class TrainedRun:
         examples = self.dataset.splits[split]
         count = len(examples)
         chosen = np.arange(count) if indices is None else check_indices(indices, count)
-        # One more than there are examples, and it stays empty: of no examples, an array is made.
+        # The last array stays empty, so that there is one to join even without examples.
         found = [np.empty((0, self.model.output.out_features), np.float32)] * (len(chosen) + 1)
 
         def receive(places: np.ndarray, logits: Tensor, batch: Batch) -> None:

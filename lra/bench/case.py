@@ -81,7 +81,7 @@ class InThisProcess:
         if self.device.type == "cpu" and case.keeps_memory():
             keep_freed_memory()
         self.subject = case.build()
-        self._hand_back()  # what setting up has freed is none of the base
+        self._hand_back()  # freed memory is not part of what the case holds
         held = psutil.Process().memory_info().rss
         if self.device.type == "cuda":
             held = torch.cuda.memory_allocated(self.device)
@@ -94,7 +94,7 @@ class InThisProcess:
     def seconds(self) -> float:
         """Run the case twice; return how long a unit took the second time.
 
-        The first time brings back into the caches what others put out of them.
+        The first run fills the processor's caches, which other processes may have emptied.
         """
         self.subject.run()
         self._synchronize()

@@ -115,7 +115,8 @@ class LabelScorer(Scorer):
             own_non_finite += int((~np.isfinite(loss)).sum())
             outcomes[one.indices, 0] = one.counts
             np.add.at(outcomes[:, 1], example[is_right], 1)
-            # The first wrong one of an example is written last, so it stays. From 1: 0 is none.
+            # In reverse order, the first wrong position of an example is written last, and stays.
+            # Positions are counted from 1, because 0 stands for no wrong one.
             outcomes[example[is_wrong][::-1], 2] = place[is_wrong][::-1] + 1
         outcomes = add(outcomes)
         outcomes[:, 2] -= 1

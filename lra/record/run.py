@@ -129,8 +129,9 @@ class RunRecord(TestedRecord):
     """Positions of the longest sequence that the task admits."""
     batch_size: PositiveCount
     micro_batch: PositiveCount | None = None
-    """Examples per forward pass; null in older records, as for the next."""
+    """Examples per forward pass; null in older records."""
     train_seconds: Amount | None = None
+    """Seconds of training steps alone; null in older records."""
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
     pretraining: PretrainingRecord | None = None

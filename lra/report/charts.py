@@ -128,7 +128,8 @@ def _costs(devices: Sequence[str], cells: Sequence[Cell]) -> Point:
 def _describe(points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
     """Choose the fields that any point has, and those that a chart shows at first.
 
-    Of the costs that most rows of the user's own have, it is the first that half of all rows have.
+    As the cost, a chart shows at first what most of the user's own rows have. Of several such costs
+    it is the first that at least half of all rows have.
     """
     values = {name: [p[name] for p in points if p.get(name) is not None] for name in titles}
     fields = [

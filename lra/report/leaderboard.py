@@ -19,7 +19,7 @@ from lra.report.scores import FIVE, Entry, average, group_by
 from lra.report.styles import styles_of_data
 from lra.report.tables.results import MEANS, UNPUBLISHED, accuracy_columns, conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
-from lra.report.tables.table import Table
+from lra.report.tables.table import Column, Table
 from lra.runtime.tables import rounded
 
 _MARKS = (
@@ -47,7 +47,8 @@ _CSV = {
     "data": "data.source", "data_fingerprint": "data.fingerprint", "config_hash": "config_hash",
     "run": "run_id",
 }  # fmt: skip
-"""Columns of the leaderboard's file, and those of `lra.records` that they are, in percent."""
+"""Columns of leaderboard.csv, with the column of `lra.records` that each takes its values from.
+Accuracies are in percent."""
 
 
 def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
@@ -58,16 +59,14 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     """
     board = dataclasses.replace(board, rows=_best_first(rows_at_preset(board)))
     baseline = board.best_trivial_baseline()
-    columns = accuracy_columns(board, baseline, MEANS, speeds, shows_spread=False)
-    missing = [c.name for c in columns if c.is_empty and c.name in board.tasks]
-    for number, column in enumerate(columns):
-        last = None if number else "95 % interval"
-        if column.margin is not None and not column.is_empty:
-            last = f"± {rounded(column.margin / math.sqrt(2), 1)}"
-        # Speeds are those of the note, as it has them.
-        is_speed = column.name.startswith("speed")
-        entries = [Entry(one.text) if is_speed else one for one in column.entries]
-        columns[number] = dataclasses.replace(column, entries=[*entries, Entry(last)])
+    names, *numbers = accuracy_columns(board, baseline, MEANS, speeds, shows_spread=False)
+    missing = [column.name for column in numbers if column.is_empty and column.name in board.tasks]
+    columns = [dataclasses.replace(names, entries=[*names.entries, Entry("95 % interval")])]
+    for column in numbers:
+        entries = column.entries
+        if column.name == speeds.heading:  # the table of speeds has their numbers
+            entries = [Entry(entry.text) for entry in entries]
+        columns.append(dataclasses.replace(column, entries=[*entries, _interval_of(column)]))
     notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(UNPUBLISHED, ""):
         notes.append(_NOT_PUBLISHED)
@@ -86,6 +85,13 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         beneath=len(baseline) + 1,
         notes=[*filter(None, notes)],
     ).without_empty_columns()
+
+
+def _interval_of(column: Column) -> Entry:
+    """Write half of the 95 % interval of a column's numbers; nothing if it is not known."""
+    if column.margin is None or column.is_empty:
+        return Entry()
+    return Entry(f"± {rounded(column.margin / math.sqrt(2), 1)}")
 
 
 def _best_first(rows: Mapping[str, Cells]) -> dict[str, Cells]:

@@ -32,7 +32,11 @@ def natural_order(name: str) -> list[tuple[int, str]]:
 
 
 def run_anchor(run: RunRecord) -> str:
-    """Return the name of a run in the page; one without a result may have the id of one with it."""
+    """Return the name of a run in the page.
+
+    A finished run and an unfinished one may have the same id, so the name of the latter has its
+    status, too.
+    """
     end = "" if run.status == "done" else f":{run.status}"
     return f"run-{run.task}-{run.mixer}-{run.run_id}{end}"
 

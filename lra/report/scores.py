@@ -78,8 +78,8 @@ def score(
     """Say what results score that differ in seed alone: mean ± standard deviation (n), remarks.
 
     The interval is mean ± standard deviation; of one seed the 95 % interval of its score. A
-    number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of the
-    user's own ended in whose place shipped results are counted.
+    number has no rank if a run failed, or if all are at chance. `unfinished` says how
+    runs of the user's own ended. The shipped runs with their ids count instead.
     """
     found = [one.result for one in results]
     numbers = [value for one in found if (value := measure.of(one)) is not None]
@@ -134,7 +134,7 @@ class Cell:
     tried: tuple[RunRecord, ...] = ()
     """The runs that count of all settings that were tried, of which `runs` are the best."""
     unfinished: tuple[str, ...] = ()
-    """How runs of the user's own ended in whose place shipped results are counted."""
+    """How runs of the user's own ended, if shipped runs with the same ids count instead."""
     has_own: bool = False
     """Whether any run is the user's own, rather than a shipped one."""
 

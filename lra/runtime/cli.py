@@ -34,7 +34,7 @@ INTERRUPTED = 130
 """As shells give it to what Ctrl-C ends."""
 LARGEST_INT = 2**63 - 1
 LARGEST_SIZE = 2**31 - 1
-"""Most of what is counted, and the largest number of a process."""
+"""Largest count, length or process id that a flag takes."""
 OWN_CLASS = "file.py:ClassName or package.module:ClassName"
 """How a flag names a mixer or a task of the user's own."""
 ALL = "all"

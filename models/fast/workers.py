@@ -62,7 +62,11 @@ def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> l
 
 @functools.cache
 def worker_pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
-    """Return the workers, of some of torch's threads each, which a fork of the process lacks."""
+    """Return the workers of a process, each of which computes with some of torch's threads.
+
+    Threads do not survive a fork, so a forked process, which has another number, gets workers of
+    its own.
+    """
     return ThreadPoolExecutor(
         workers, thread_name_prefix="worker", initializer=_start, initargs=(threads,)
     )

@@ -165,7 +165,7 @@ def _write_sheet(sheet: Sheet) -> dict[str, Any]:
 
 
 def _write_column(column: Column) -> list[dict[str, Any]]:
-    """Write entries; of a mean over seeds the number, and what the text has behind it apart."""
+    """Write the entries of a column: a mean over seeds, and apart from it deviation and remarks."""
     is_text = all(entry.value is None for entry in column.entries)
     marks = column.marks
     cells: list[dict[str, Any]] = []

@@ -46,7 +46,7 @@ _PRINTED = (
 UNPUBLISHED = "retrieval"
 """The task whose shipped runs have data that is not published."""
 MEANS = {**AVERAGES, "mean of 4": tuple(task for task in FIVE if task != UNPUBLISHED)}
-"""Tasks of the averages of the leaderboard; everybody can have the data of the last one's."""
+"""Tasks of the leaderboard's averages. The data of the mean of 4 is public."""
 
 
 def accuracy_columns(
@@ -74,13 +74,12 @@ def accuracy_columns(
         halves[name] = math.hypot(*known) / len(tasks) if len(known) == len(tasks) else None
     columns = [Column(name, half_interval=half) for name, half in halves.items()]
     if speeds is not None:
-        speed_name = f"speed, {speeds.relative_to} = 1"
         columns += [Column("parameters", lowest_is_best=True)]
-        columns += [Column(speed_name)] if speeds.by_mixer else []
+        columns += [Column(speeds.heading)] if speeds.by_mixer else []
         for row, cells in board.rows.items():
             rows[row]["parameters"] = _parameters_of(cells)
             if row in speeds.by_mixer:
-                rows[row][speed_name] = number_entry(speeds.by_mixer[row].mean)
+                rows[row][speeds.heading] = number_entry(speeds.by_mixer[row].mean)
     return fill_columns(columns, rows, beneath)
 
 

@@ -176,6 +176,11 @@ class PresetSpeeds:
     by_mixer: Mapping[str, PresetSpeed] = field(default_factory=dict)
 
     @property
+    def heading(self) -> str:
+        """The name of the column of these speeds beside results."""
+        return f"speed, {self.relative_to} = 1"
+
+    @property
     def tasks(self) -> str:
         """The tasks that were measured, in words."""
         return ", ".join(next((one.by_task for one in self.by_mixer.values()), ()))
