@@ -10,7 +10,7 @@ import pytest
 import run_task
 from conftest import ROOT, python_example
 from lra.check import __main__ as check
-from lra.config.registry import MIXERS
+from lra.config.registry import MIXERS, TASKS
 from models.base import MixerContext, RecurrentMixer
 
 README = (ROOT / "README.md").read_text()
@@ -47,6 +47,18 @@ def _anchors(page: Path) -> set[str]:
     """List the names that GitHub gives to the headings of a page."""
     headings = re.findall(r"(?m)^#+ (.*)$", page.read_text())
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+def test_the_tables_of_tasks_are_complete() -> None:
+    """A task's name is in a row of each table, and its file or folder in that of tasks/README."""
+    for page in ("README.md", "docs/data.md"):
+        rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| `")]
+        for name in TASKS.classes:
+            assert any(f"`{name}`" in row.split("|")[1] for row in rows), f"{page}: {name}"
+    listed = (ROOT / "tasks" / "README.md").read_text()
+    for cls in TASKS.classes.values():
+        place = cls.__module__.split(".")[1]
+        assert f"`{place}.py`" in listed or f"`{place}/`" in listed, place
 
 
 def test_links_between_pages_lead_somewhere() -> None:

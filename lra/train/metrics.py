@@ -91,7 +91,7 @@ class StepMetrics:
         self.seconds, self.sums = state["seconds"], state["sums"]
         self.step_seconds, self.step_flops = state["step_seconds"], state["step_flops"]
 
-    def begin_step(self) -> None:
+    def start_clock(self) -> None:
         """Start the clock if no step is under way."""
         if not self._unread:
             self._unread_since = time.perf_counter()

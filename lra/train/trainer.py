@@ -37,7 +37,7 @@ from lra.train.optimizer import (
 from lra.train.state import Best, TrainerState, load_weights
 from lra.train.step_graph import build_step
 from lra.train.training_time import RunLength
-from models.base import Mixer
+from models.base import begin_step
 from tasks.base import Dataset, TaskInfo
 from tasks.batch import BatchOrder
 from tasks.splits import put_on_device
@@ -91,7 +91,6 @@ class Trainer:
         self.metrics = StepMetrics(group)
         if device.type == "cuda":
             self.gradient.fit_memory(split)
-        self.mixers = [m for m in self.model.modules() if isinstance(m, Mixer)]
         self.make_step = build_step(config, self.gradient, self.optimizer, split, self.total_steps)
         group.seed_rank(seed, self.step)
 
@@ -107,7 +106,7 @@ class Trainer:
 
     def train_step(self) -> None:
         """Make one optimizer step; its numbers stay on the device until `read`."""
-        self.metrics.begin_step()
+        self.metrics.start_clock()
         progress = self.step, self.total_steps, self.train_config
         factor = rate_factor(*progress) * self.plateau["factor"]
         set_rate_factor(self.optimizer, factor, scheduled_beta1(*progress))
@@ -115,8 +114,7 @@ class Trainer:
         own = self.group.local_indices(indices, self.gradient.micro_batch)
         batch = self.dataset.splits["train"].batch(own).to(self.device)
         targets = self.gradient.count_targets(batch, len(indices))
-        have_changed = [mixer.begin_step() for mixer in self.mixers]
-        if any(have_changed):
+        if begin_step(self.model):
             self.group.share_buffers(self.model)
         is_counted = self.step < COUNTED_STEPS
         with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
