@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lra.config.components import MixerComponent
-from models import promises
+from models import run_promises
 from models.base import MixerContext
 
 SHORT, LONG = 5, 300
@@ -40,8 +40,8 @@ def plug_in_checks(
 
     Run each check before asking for the next one.
     """
-    yield "its weights can be trained and saved", partial(promises.check_weights, mixer)
-    shapes = promises.weight_shapes(mixer)
+    yield "its weights can be trained and saved", partial(run_promises.check_weights, mixer)
+    shapes = run_promises.weight_shapes(mixer)
     with torch.no_grad():  # a part behind a map of zeros has no effect that checks can see
         for parameter in mixer.parameters():
             if parameter.requires_grad and not parameter.any():
@@ -54,7 +54,7 @@ def plug_in_checks(
     x = torch.randn(*mask.shape, context.dim)
     x[::2] += 2 * torch.randn(context.dim)  # zeros are like an average position in some rows only
     few = x[:2, :short] if is_padded else x[:2]
-    step, padding = promises.take_training_step, "padding changes no real position"
+    step, padding = run_promises.take_training_step, "padding changes no real position"
     yield "forward and backward pass without a mask", partial(step, mixer, few)
     if is_padded:
         yield "forward and backward pass with a mask", partial(step, mixer, x, mask)
@@ -63,25 +63,25 @@ def plug_in_checks(
         mode = "training" if training else "evaluation"
         mixer.train(training)
         if is_padded:
-            check = partial(promises.check_padding, mixer, x, mask, [10 * torch.randn_like(x)])
+            check = partial(run_promises.check_padding, mixer, x, mask, [10 * torch.randn_like(x)])
             yield f"{padding} in {mode}", check
             same = partial(_check_amount_of_padding, mixer, x, mask)
             yield f"results do not depend on the amount of padding in {mode}", same
         if context.causal:
-            check = partial(promises.check_causality, mixer, x[:2], [length - 1])
+            check = partial(run_promises.check_causality, mixer, x[:2], [length - 1])
             yield f"no position sees a later one in {mode}", check
-    yield "its weights keep their shapes", partial(promises.check_weight_shapes, mixer, shapes)
+    yield "its weights keep their shapes", partial(run_promises.check_weight_shapes, mixer, shapes)
 
 
 def _check_amount_of_padding(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
     """Compare amounts of padding, unless a second pass differs by random numbers or a state."""
-    mixer = promises.copy_mixer(mixer)
-    check = promises.check_less_padding if mixer.training else promises.check_rows
+    mixer = run_promises.copy_mixer(mixer)
+    check = run_promises.check_less_padding if mixer.training else run_promises.check_rows
     for module in mixer.modules():
         if isinstance(module, nn.Dropout):
             module.eval()
-    copied = promises.copy_mixer(mixer)
+    copied = run_promises.copy_mixer(mixer)
     with torch.no_grad():
-        first, second = (promises.check_output(copied, x, mask)[mask] for _ in range(2))
-    if not promises.describe_difference(second, first):
+        first, second = (run_promises.check_output(copied, x, mask)[mask] for _ in range(2))
+    if not run_promises.describe_difference(second, first):
         check(mixer, x, mask)

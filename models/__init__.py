@@ -1,3 +1,3 @@
 """Token mixers, a file or a folder each. The harness finds every subclass of `Mixer` here."""
 
-__all__ = ["base", "initial_values", "layers", "ops", "promises", "suite_promises"]
+__all__ = ["base", "initial_values", "layers", "ops", "run_promises", "suite_promises"]

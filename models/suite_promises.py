@@ -1,4 +1,4 @@
-"""Checks of what the suite's mixers guarantee beyond what a run needs; see `models.promises`.
+"""Checks of what the suite's mixers guarantee beyond what a run needs; see `models.run_promises`.
 
 The tests use them, and `lra.check`.
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from models.base import GatedRecurrence, Mixer, RecurrentMixer, State
-from models.promises import (
+from models.run_promises import (
     BrokenPromise,
     check_output,
     describe_difference,

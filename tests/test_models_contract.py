@@ -18,7 +18,7 @@ from torch import nn
 
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.components import Section, options_model
-from models import promises, suite_promises
+from models import run_promises, suite_promises
 from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from references import LargestTensor, assert_mixer_equals_reference
 from requested import NOT_CAUSAL
@@ -172,11 +172,11 @@ def padded_batch(length: int, padding: int) -> tuple[torch.Tensor, torch.Tensor]
 @of_every_form
 def test_results_are_like_inputs_and_repeat(name: str, form: Options, causal: bool) -> None:
     mixer, other = build(name, form, causal=causal), build(name, form, causal=causal)
-    promises.check_weights(mixer)
+    run_promises.check_weights(mixer)
     suite_promises.check_empty_batch(mixer, torch.zeros(0, 20, 8))
     suite_promises.check_every_gradient(mixer, torch.randn(3, 2, 33, 8))
     for training in (True, False):
-        promises.check_output(mixer.train(training), torch.randn(3, 31, 8))
+        run_promises.check_output(mixer.train(training), torch.randn(3, 31, 8))
     suite_promises.check_determinism(mixer, torch.randn(2, 11, 8))
     suite_promises.check_saved_weights(mixer, other.eval(), torch.randn(1, 9, 8))
     suite_promises.check_bf16(mixer, torch.randn(2, 33, 8), limit=0.05)
@@ -191,10 +191,10 @@ def test_padding_changes_no_real_position(name: str, form: Options, causal: bool
     contents = {(1, 1): (nan,), (2, 9): (infinity,), (7, 50): (nan,), (31, 35): (-7.0, nan)}
     for (length, padding), some in contents.items():
         x, mask = padded_batch(length, padding)
-        promises.check_rows(mixer, x, mask)
-        promises.check_padding(mixer, x, mask, some)
+        run_promises.check_rows(mixer, x, mask)
+        run_promises.check_padding(mixer, x, mask, some)
     mixer.train()
-    promises.check_padding(mixer, *padded_batch(31, 9), (-7.0, infinity, nan))
+    run_promises.check_padding(mixer, *padded_batch(31, 9), (-7.0, infinity, nan))
     suite_promises.check_padding_gradient(mixer, *padded_batch(31, 5))
 
 
@@ -206,7 +206,7 @@ def test_positions_see_what_they_may(name: str, form: Options, causal: bool) -> 
         x = torch.randn(2, 40, 8, dtype=torch.float64)
         mask = torch.arange(40) < torch.tensor([[40], [32]])
         for training, given in itertools.product((True, False), (None, mask)):
-            promises.check_causality(mixer.train(training), x, (1, 7, 14, 30), given)
+            run_promises.check_causality(mixer.train(training), x, (1, 7, 14, 30), given)
     mixer.eval()
     if not form:
         suite_promises.check_reach(mixer, torch.randn(1, 13, 8, dtype=torch.float64), causal=causal)

@@ -21,7 +21,7 @@ from lra.runtime.tables import count_nouns
 from lra.train.trainer import Trainer
 from lra.trial import plug_in_checks
 from models.base import Mixer, MixerContext, RecurrentMixer
-from models.promises import BrokenPromise, check_output, check_padding, check_rows
+from models.run_promises import BrokenPromise, check_output, check_padding, check_rows
 from models.suite_promises import (
     check_bf16,
     check_determinism,

@@ -18,7 +18,7 @@ from common.errors import KnownError, UserError, describe
 from common.options import Added
 from lra.runtime.environment import is_out_of_memory
 from models.base import Mixer, MixerContext
-from models.promises import BrokenPromise
+from models.run_promises import BrokenPromise
 from tasks.base import DataSeed, Task
 from tasks.own import DATA_SEED, OwnTask
 
