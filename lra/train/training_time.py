@@ -70,7 +70,7 @@ def list_warnings(config: TrainConfig, total_steps: int) -> list[str]:
     return [] if end == total_steps else [f"{text}train.schedule_steps=null"]
 
 
-def find_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
+def look_up_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
     """Look up the speed of a run's steps on a device, by its name, or on another CPU or GPU.
 
     A step is taken to last in proportion to its examples.
@@ -134,7 +134,7 @@ def estimate_time(
         speed that they were estimated from.
     """
     limits = [] if stop.max_seconds is None else [stop.max_seconds]
-    source, total_steps, speed = "", count_steps(config), find_speed(config, here)
+    source, total_steps, speed = "", count_steps(config), look_up_speed(config, here)
     if config.train.minutes is not None:
         limits.append(60 * config.train.minutes - seconds_made)
     elif speed is not None:
