@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import pytest
 from pydantic import create_model
 
 import lra.config.compose
+from common.errors import UserError
 from common.options import Added
 from conftest import ROOT
-from lra.api.recompose import request_of
+from lra.api.recompose import recompose, request_of
 from lra.config.components import Section, options_model
-from lra.config.request import SPEED_ALONE
+from lra.config.request import REMOVED, SPEED_ALONE
 from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
 from lra.record.run import RunRecord, read_runs
 from lra.record.schema import write_changes
@@ -75,3 +77,17 @@ def test_the_settings_without_effect_are_in_no_hash() -> None:
     for name in SPEED_ALONE:
         config = composed(SHIPPED[0], f"{name}=true")
         assert config.settings[name] is True and config.hash == SHIPPED[0].config_hash
+
+
+def test_a_removed_setting_is_read_over_unless_its_value_changed_numbers() -> None:
+    folder = Path("runs/one")
+    for name, value in REMOVED.items():
+        (record, *_) = [r for r in SHIPPED if r.task == "listops" and r.settings.get(name) == value]
+        assert name not in composed(record).settings
+        assert recompose(folder, record).hash == record.config_hash
+        settings = record.settings | {name: "auto"}
+        changed = {"settings": settings, "changed": [name], "config_hash": "a" * 16}
+        other = RunRecord.model_validate(record.model_dump() | changed)
+        assert other.method == f"{record.mixer} ({name}=auto)"
+        with pytest.raises(UserError, match=f"{folder}: .* no {name}=auto; go back to the code"):
+            recompose(folder, other)

@@ -22,7 +22,6 @@ from lra.goals.scorer import Score
 from lra.runtime.environment import set_arithmetic
 from lra.train.metrics import WARMUP_STEPS
 from lra.train.trainer import Diverged, Trainer
-from models.ops.reference import KERNEL_CHOICE
 from requested import resolve
 from tasks.base import Dataset
 
@@ -97,7 +96,7 @@ def test_every_setting_has_a_change_to_test() -> None:
     # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), need positions
     # as targets (test_lra_positions.py), act on a GPU alone, and act on validations (below).
     apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings"}
-    apart |= {"train.tf32", "train.kernels", "train.deterministic", "train.cuda_graphs"}
+    apart |= {"train.tf32", "train.deterministic", "train.cuda_graphs"}
     apart |= {"train.plateau_patience", "train.plateau_factor"}
     assert fields - apart == CHANGED.keys()
 
@@ -116,15 +115,12 @@ def test_a_gpu_computes_as_it_is_told_and_a_cpu_as_always(monkeypatch: pytest.Mo
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is as before, afterwards
     gpu = torch.device("cuda")
     for wanted in (True, False):
-        kernels = "auto" if wanted else "own"
-        set_arithmetic(gpu, tf32=wanted, kernels=kernels, deterministic=wanted)
-        assert KERNEL_CHOICE.device == ("cuda" if wanted else None)
-        set_arithmetic(CPU, tf32=not wanted, kernels="auto", deterministic=not wanted)
-        assert KERNEL_CHOICE.device is None
+        set_arithmetic(gpu, tf32=wanted, deterministic=wanted)
+        set_arithmetic(CPU, tf32=not wanted, deterministic=not wanted)
         assert torch.backends.cuda.matmul.allow_tf32 is wanted
         assert torch.backends.cudnn.allow_tf32 is wanted
         assert torch.are_deterministic_algorithms_enabled() is wanted
-    for name in ("tf32=true", "kernels=auto", "deterministic=true"):
+    for name in ("tf32=true", "deterministic=true"):
         assert config_of(f"train.{name}").hash != config_of().hash
 
 

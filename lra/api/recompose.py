@@ -10,9 +10,10 @@ from pathlib import Path
 from common.errors import UserError
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import digest
-from lra.config.request import Change, RunRequest
+from lra.config.request import REMOVED, Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
+from lra.record.schema import write_changes
 from lra.resolve import resolve
 from lra.train.run_folder import CODE_FILES
 
@@ -26,6 +27,7 @@ def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
     own = [
         Change(name.partition(".")[0], name.partition(".")[2], value, "the run's record")
         for name, value in settings.items()
+        if name not in REMOVED
         # A warm-up of 0 steps is the default where there is a share.
         if value or not any(settings.get(other) for other in EXCLUSIVE.get(name, ()))
     ]
@@ -51,10 +53,13 @@ def recompose(folder: Path, record: RunRecord) -> RunConfig:
     )
     if with_its_code.hash == record.config_hash:
         return config
+    reason = f"they give the hash {with_its_code.hash}, expected {record.config_hash}"
+    gone = {name: v for name, v in record.settings.items() if REMOVED.get(name, v) != v}
+    if gone:
+        reason = f"this version has no {', '.join(write_changes(gone))}"
     raise UserError(
-        f"{folder}: its settings cannot be composed again: they give the hash "
-        f"{with_its_code.hash}, expected {record.config_hash}; go back to the code of the run (its "
-        f"commit: {record.git.get('commit') or 'not known'})"
+        f"{folder}: its settings cannot be composed again: {reason}; go back to the code of the "
+        f"run (its commit: {record.git.get('commit') or 'not known'})"
     )
 
 

@@ -134,9 +134,7 @@ class TrainedRun:
     def evaluator(self, model: torch.nn.Module, batch_size: int, title: str = "") -> Evaluator:
         """Apply a model as the run did in its own test."""
         train = self.config.train
-        set_arithmetic(
-            self.device, tf32=train.tf32, kernels=train.kernels, deterministic=train.deterministic
-        )
+        set_arithmetic(self.device, tf32=train.tf32, deterministic=train.deterministic)
         return Evaluator(
             model=model,
             batch_size=batch_size,

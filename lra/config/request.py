@@ -25,6 +25,9 @@ DEFAULT_PROTOCOL = "s4"
 SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
 """Settings that change no result, only speed and memory, and that no hash of a run has."""
 
+REMOVED: Mapping[str, Any] = {"train.kernels": "own"}
+"""Settings that older records may have, each with the value that the code still computes with. With
+this value a setting is in no hash."""
 
 MOST_COMBINATIONS = 10_000
 """Most runs of a sweep, and most measurements or evaluations of a command."""

@@ -137,9 +137,6 @@ class TrainConfig(Section):
     tf32: Annotated[bool, Added(False)] = False
     """Whether a GPU may compute matrix products and convolutions in TF32, which is faster and has
     the range of float32, but only 10 bits of mantissa. It has no effect on a CPU."""
-    kernels: Annotated[Literal["auto", "own"], Added("own")] = "own"
-    """auto: a GPU runs the kernels of fla-core and mamba-ssm where they are installed and support
-    the arguments. own: it runs ours alone. The setting has no effect on a CPU."""
     deterministic: Annotated[bool, Added(False)] = False
     """Whether a GPU computes the same bits each time, so that a resumed run equals an uninterrupted
     one; it takes longer. It has no effect on a CPU, which always does."""

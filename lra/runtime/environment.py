@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from typing_extensions import TypedDict
 
 from common.errors import UserError
 from common.threads import core_count, default_count, free_cores
-from models.ops.reference import KERNEL_CHOICE
 
 # As glibc's malloc.h has them. One heap for all threads: what one has freed, another uses again.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
@@ -51,22 +50,16 @@ def choose_device(name: str) -> torch.device:
 
 
 def set_arithmetic(
-    device: torch.device,
-    *,
-    tf32: bool = False,
-    kernels: Literal["auto", "own"] = "own",
-    deterministic: bool = False,
+    device: torch.device, *, tf32: bool = False, deterministic: bool = False
 ) -> None:
-    """Choose how a GPU computes; a CPU always does so with our own kernels.
+    """Choose how a GPU computes; a CPU always computes in the same way.
 
     Args:
         device: what computes.
         tf32: whether matrix products and convolutions may round to TF32.
-        kernels: auto, those of public packages where possible, or own.
         deterministic: whether the bits are the same each time; what cannot then raises
             RuntimeError.
     """
-    KERNEL_CHOICE.device = "cuda" if kernels == "auto" and device.type == "cuda" else None
     if device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
         if deterministic:  # cuBLAS reads its variable when it is first used
@@ -241,11 +234,10 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that can change a number, with those of public kernels that have run."""
+    """Return the versions that can change a number."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "none",
         "numpy": version("numpy"),
-        **KERNEL_CHOICE.used,
     }

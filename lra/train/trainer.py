@@ -64,9 +64,7 @@ class Trainer:
     ) -> None:
         train = config.train
         seed_everything(seed)
-        set_arithmetic(
-            device, tf32=train.tf32, kernels=train.kernels, deterministic=train.deterministic
-        )
+        set_arithmetic(device, tf32=train.tf32, deterministic=train.deterministic)
         self.group = group
         self.train_config = train
         self.device = device

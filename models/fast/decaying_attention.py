@@ -22,11 +22,9 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from models.fast.public_kernels import DECAYING_ATTENTION, on_gpu_by
 from models.ops.deterministic import cumulative_sum
 
 
-@on_gpu_by(DECAYING_ATTENTION)
 def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
     """See `models.ops.recurrences.decaying_attention`."""
     length = query.shape[-2]

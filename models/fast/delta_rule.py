@@ -20,7 +20,6 @@ from torch.nn import functional
 from models.fast.compiled import Array, compiled, run_compiled
 from models.fast.decaying_attention import segment_sums
 from models.fast.doubling import matrix_recurrence
-from models.fast.public_kernels import DELTA_RULE, on_gpu_by
 from models.ops.deterministic import cumulative_sum
 
 CHUNK = 64
@@ -29,7 +28,6 @@ TILE = 64
 """Positions of a tile in the compiled loops, of which all states are in memory at once."""
 
 
-@on_gpu_by(DELTA_RULE)
 def delta_rule(
     query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor
 ) -> Tensor:

@@ -20,7 +20,6 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from models.fast.compiled import Array, compiled, run_compiled
-from models.fast.public_kernels import SELECTIVE_SCAN, on_gpu_by
 from models.fast.recurrence import scan
 from models.ops.recurrences import Selection
 
@@ -30,7 +29,6 @@ TILE = 2**19
 """Largest number of states of a tile of positions that are in memory at once."""
 
 
-@on_gpu_by(SELECTIVE_SCAN)
 def selective_scan(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tensor:
     """See `models.ops.recurrences.selective_scan`."""
     x, step, into, out = inputs

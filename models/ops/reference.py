@@ -1,4 +1,4 @@
-"""Which form of a function runs: the fast one, the reference, or the kernel of a public package.
+"""Which form of a function runs: the fast one or the reference.
 
 A reference form is written as published code writes it, with torch's own autograd. Fast forms are
 tested and timed against it.
@@ -11,26 +11,12 @@ import functools
 import importlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _ARE_USED: ContextVar[bool] = ContextVar("reference_forms_are_used", default=False)
-
-
-@dataclass
-class KernelChoice:
-    """Which devices run the kernels of public packages, and whose this process has run."""
-
-    device: str | None = None
-    """Type of the device on which public kernels run, "cuda"; None: on no device."""
-    used: dict[str, str] = field(default_factory=dict[str, str])
-    """Versions of the packages whose kernels have run, by package."""
-
-
-KERNEL_CHOICE = KernelChoice()
 
 
 @contextlib.contextmanager
