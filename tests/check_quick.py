@@ -21,7 +21,7 @@ def main(results_dir: Path) -> None:
     if (record.task, record.mixer, record.preset) != ("listops", "tnn", "quick"):
         sys.exit(f"the record is of {record.task}, {record.mixer}, {record.preset}")
     accuracy = record.test_accuracy
-    baselines = record.result.baselines
+    baselines = record.result.trivial_scores
     majority, root = baselines["majority class"], baselines["root operator"]
     least = max(majority + PROMISED_POINTS, root)
     shown = f"test accuracy {accuracy} %, promised above {least:.2f} % ({baselines})"

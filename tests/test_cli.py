@@ -60,8 +60,10 @@ def test_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (record.protocol, record.preset, record.seed) == (protocol, "quick", 3)
     assert record.steps == record.total_steps == 20
     assert record.result.test_total == 50
-    assert record.result.test_correct is not None
-    assert record.test_accuracy == pytest.approx(100 * record.result.test_correct / 50)
+    assert record.result.model_dump()["test_correct"] is not None
+    assert record.test_accuracy == pytest.approx(
+        100 * record.result.model_dump()["test_correct"] / 50
+    )
     assert record.data.sizes == {"train": 200, "val": 40, "test": 50}
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20]
@@ -69,7 +71,8 @@ def test_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         predictions = list(csv.DictReader(file))
     assert len(predictions) == 50
     assert (
-        sum(row["label"] == row["prediction"] for row in predictions) == record.result.test_correct
+        sum(row["label"] == row["prediction"] for row in predictions)
+        == record.result.model_dump()["test_correct"]
     )
     assert report.main(["--results-dir", str(tmp_path / "results")]) == 0
     assert f"{mixer} (" in capsys.readouterr().out

@@ -48,7 +48,7 @@ def test_predictions_are_those_of_the_run(run: lra.TrainedRun) -> None:
     assert found.dtype == np.int64
     assert np.array_equal(found, expected)
     right = int((found == run.dataset.splits["test"].labels).sum())
-    assert right == run.record.result.test_correct
+    assert right == run.record.result.model_dump()["test_correct"]
     some = [7, 3, 3, 49]
     assert np.array_equal(run.predict("test", some), expected[some])
     assert np.array_equal(run.predict(indices=np.array(some)), expected[some])

@@ -65,7 +65,9 @@ def test_lengths_are_evaluated_and_recorded(
     assert [(one.length, one.result.test_total, one.trained_length) for one in found] == [
         (40, 30, 80), (160, 30, 80),
     ]  # fmt: skip
-    assert all(one.result.baselines.keys() == {"majority class", "root operator"} for one in found)
+    assert all(
+        one.result.trivial_scores.keys() == {"majority class", "root operator"} for one in found
+    )
     data = Data(copy / "results")
     (table,) = evaluation_tables(data, data.boards[0])
     assert table.headings == ["mixer", "as trained", "40 positions", "160 positions"]
@@ -98,7 +100,7 @@ def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Pat
         command(trained, "--run", str(run), "--lengths", "120", "--vary", "task.max_depth=4")
     ) == 0  # fmt: skip
     (found,) = [one for one in evaluations_of(run)[0] if one.length == 120]
-    assert (found.result.test_correct, found.result.test_total) == (right, 30)
+    assert (found.result.model_dump()["test_correct"], found.result.test_total) == (right, 30)
     assert found.changes == {"task.max_depth": 4}
     assert found.label == "120 positions, max_depth=4"
 
@@ -140,8 +142,8 @@ def test_what_overflows_is_wrong_and_has_no_loss(
     config = compose_other(load(run), OtherData(length=64, changes=(), examples=30))
     split = config.build_task().prepare(copy / "data").splits["test"]
     right = int(((split.lengths <= 60) & (split.labels == 0)).sum())
-    assert mixed.result.test_correct == right > 0
-    assert (lost.result.test_correct, lost.loss) == (0, None)
+    assert mixed.result.model_dump()["test_correct"] == right > 0
+    assert (lost.result.model_dump()["test_correct"], lost.loss) == (0, None)
     assert mixed.result.test_non_finite == int((split.lengths > 60).sum()) > 0
     assert lost.result.test_non_finite == 30
     told = capsys.readouterr().err

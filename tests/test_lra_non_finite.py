@@ -49,7 +49,7 @@ def test_a_run_counts_what_it_could_not_predict(
     assert "the logits of 50 of 50 test examples are not finite" in told.out
     (folder,) = tmp_path.glob("results/runs/*/*/*")
     found = load_record(folder / "result.json")
-    assert (found.result.test_correct, found.result.test_non_finite) == (0, 50)
+    assert (found.result.model_dump()["test_correct"], found.result.test_non_finite) == (0, 50)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     counts = {ln["step"]: ln.get("val_non_finite") for ln in lines if "val_accuracy" in ln}
     assert counts == {10: None, 20: 40}

@@ -156,7 +156,7 @@ def test_predictions_are_right_as_often_as_the_record_says(
     predictions = run.predict()
     labels = run.dataset.splits["test"].labels
     assert predictions.shape == labels.shape == run.logits().shape[:1]
-    assert (predictions == labels).sum() == run.record.result.test_correct
+    assert (predictions == labels).sum() == run.record.result.model_dump()["test_correct"]
     assert len(labels) == run.record.result.test_total
     some = [run.predict(indices=[i]) for i in (3, 0, 3)]
     assert np.array_equal(run.predict(indices=(3, 0, 3)), np.concatenate(some))

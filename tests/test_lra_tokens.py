@@ -131,7 +131,7 @@ def test_a_run_records_all_accuracies(run_folder: Path) -> None:
     with (run_folder / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert sum(int(row["targets"]) for row in rows) == record.result.test_total
-    assert sum(int(row["correct"]) for row in rows) == record.result.test_correct
+    assert sum(int(row["correct"]) for row in rows) == record.result.model_dump()["test_correct"]
 
 
 def test_labels_that_fit_no_positions_are_refused(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from conftest import EVERY_MIXER
-from models import mamba2
 from models.base import MixerContext, begin_step
 from models.delta import Delta
 from models.fast.selective_scan import selective_scan_by_blocks
-from models.layers import selective_states
 from models.layers.short_convolution import ShortConvolution
 from models.linear import Linear
+from models.mamba2 import mixer as mamba2
+from models.mamba2 import selective_states
 from models.mamba2.mixer import Direction, Mamba2
 from models.mamba2.selective_states import (
     BlockBiasedStates,

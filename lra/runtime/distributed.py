@@ -74,7 +74,7 @@ class ProcessGroup:
                     f"torchrun would take over its own examples; use one process, or another norm"
                 )
             if isinstance(module, _BatchNorm):
-                module.is_synchronized = True
+                object.__setattr__(module, "is_synchronized", True)
         known = inspect.signature(DistributedDataParallel).parameters
         # torch 2.13 gave the option a new name, and warns of the old one.
         buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
