@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
 from lra.goals.registry import SCORERS, scorer_of
+from lra.goals.scorer import Output
 from tasks.base import TaskInfo
-from tasks.goals import Goal
+from tasks.goals import ExampleClass, ExampleLabels, ExampleValues, Goal
+from tasks.returned import build_split
 
 
 def all_goals(base: type[Goal] = Goal) -> list[type[Goal]]:
@@ -34,3 +39,30 @@ def test_what_is_not_scored_has_no_loss(kind: type[Goal]) -> None:
     assert logits.grad is not None
     assert (losses > 0).tolist() == logits.grad.any(dim=1).tolist() == [True, False, False, True]
     assert not is_right[1:3].any()
+
+
+GOALS = [ExampleClass(3), ExampleValues(2, (0.0, 1.0), (1.0, 2.0)), ExampleLabels(2)]
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_a_process_without_examples_has_the_whole_score(goal: Goal) -> None:
+    """As where there are fewer batches than processes."""
+    rng, count = np.random.default_rng(0), 12
+    labels = rng.integers(0, 2, (count, 2)).astype(float)
+    labels = labels if goal.least_outputs == 1 else rng.integers(0, 3, count)
+    lengths = np.ones(count, dtype=np.int64)
+    split = build_split(np.zeros(count, np.int32), lengths, labels, {}, towers=1, goal=type(goal))
+    scorer = scorer_of(TaskInfo(name="made", goal=goal, max_length=1, vocab_size=2))
+    batch = split.batch(np.arange(count))
+    kept = scorer.keep(torch.randn(count, goal.outputs), batch)
+    added: list[np.ndarray] = []
+
+    def add(numbers: np.ndarray) -> np.ndarray:
+        added.append(numbers.copy())
+        return numbers
+
+    whole = scorer.score([Output(np.arange(count), lengths, lengths, kept)], split, add)
+    without = scorer.score([], split, lambda numbers: numbers + added.pop(0))
+    assert without == whole and math.isfinite(whole.loss)
+    for name, column in whole.predictions.items():
+        assert np.array_equal(without.predictions[name], column)

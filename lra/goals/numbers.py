@@ -108,17 +108,14 @@ class NumbersResult(Result):
     @property
     def is_at_chance(self) -> bool:
         """See `Result.is_at_chance`: whether the interval reaches down to the baseline."""
-        return self.low is not None and self.low <= max(0.0, *self.trivial_scores.values(), 0.0)
+        return self.low is not None and self.low <= max([0.0, *self.trivial_scores.values()])
 
     def check_scores(self, scores: Mapping[str, float]) -> None:
         """Raise a ValueError unless these are the scores."""
-        for name in self.named:
-            if name not in self.scores or not math.isclose(
-                scores[name], self.scores[name], rel_tol=1e-6, abs_tol=1e-9
-            ):
-                raise ValueError(
-                    f"{name} is {scores[name]}, its record says {self.scores.get(name)}"
-                )
+        for name, score in scores.items():
+            recorded = self.scores.get(name, math.nan)
+            if not math.isclose(score, recorded, rel_tol=1e-6, abs_tol=1e-9):
+                raise ValueError(f"{name} is {score}, its record says {recorded}")
 
     def list_fields(self) -> dict[str, Any]:
         """See `Result.list_fields`: each score has a column."""
@@ -158,9 +155,11 @@ class NumbersScorer(Scorer):
 
     def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
         """See `Scorer.score`."""
-        losses, logits = (gather(outputs, i, len(split), add) for i in range(2))
-        labels, predictions = split.labels, self.predict(logits)
-        is_finite, loss = np.isfinite(logits).all(axis=1), float(losses.mean(dtype=np.float64))
+        labels = split.labels
+        losses = gather(outputs, 0, np.zeros(len(labels)), add)
+        logits = gather(outputs, 1, np.zeros(labels.shape, dtype=np.float32), add)
+        predictions, loss = self.predict(logits), float(losses.mean())
+        is_finite = np.isfinite(logits).all(axis=1)
         scores = self.measure(labels, predictions) if is_finite.all() else {}
         first = next(iter(scores.values()), math.nan)
         columns = self.goal.columns(self.goal.outputs)

@@ -162,16 +162,15 @@ class Scorer(abc.ABC):
             )
 
 
-def gather(outputs: Sequence[Output], number: int, examples: int, add: Add) -> np.ndarray:
-    """Gather one of the tensors that are kept of each example: (examples, ...), in their order."""
-    found: np.ndarray | None = None
+def gather(outputs: Sequence[Output], number: int, zeros: np.ndarray, add: Add) -> np.ndarray:
+    """Gather one of the tensors that are kept of each example, in their order.
+
+    Args:
+        zeros: (examples, ...), which are written to. A process may have no outputs.
+    """
     for one in outputs:
-        kept = one.kept[number].numpy()
-        if found is None:
-            found = np.zeros((examples, *kept.shape[1:]), kept.dtype)
-        found[one.indices] = kept
-    assert found is not None
-    return add(found)
+        zeros[one.indices] = one.kept[number].numpy()
+    return add(zeros)
 
 
 def starts_of(lengths: np.ndarray) -> np.ndarray:
