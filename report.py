@@ -52,10 +52,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         add(f"--{name}", help=f"use only runs of this {name}, and print all its tables of results "
             "(default: all)")  # fmt: skip
     add("--compare", nargs="+", default=[], metavar="MIXER",
-        help="only print the difference of test accuracy between the first mixer and each other "
-        "one, with its 95 %% interval, from their answers to the same test examples. Name a mixer "
-        "as its row is named; the beginning of the name is enough if no other row begins with "
-        "it.")  # fmt: skip
+        help="only print the difference of test accuracy (or R2) between the first mixer and each "
+        "other one, with its 95 %% interval, from their answers to the same test examples. Name a "
+        "mixer as its row is named; the beginning of the name is enough if no other row begins "
+        "with it.")  # fmt: skip
     add("--relative-to", "--baseline", metavar="MIXER",
         help="mixer that the speed and the memory of the others are divided by; named as for "
         "--compare (default: tnn)")  # fmt: skip

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import report
+from lra.goals.regression import RegressionResult
 from lra.record.run import RunRecord
-from made_results import MIXERS, TASKS, record, save_all
+from made_results import MIXERS, TASKS, next_token_run, record, save_all
 
 HOSTILE = r"""a<b >c|d "e" \h {i} j_k & l% $m #n ~o ^p ± –"""
 CHANGED = ["mixer.decay=0.99", "model.norm=layer"]
@@ -100,6 +101,42 @@ def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
     table, small = paper(tmp_path / "b", "--rows", "tn,published").values()
     assert rows_of(re.sub("(?m)^% .*\n", "", table))["TNN"][1] == "87.9"
     assert "TNN" not in small, "published rows never share a table with smaller tasks"
+
+
+def test_other_measures_have_a_table_for_each_task(tmp_path: Path) -> None:
+    """The best row first; baselines where --rows asks, and a table only where --columns does."""
+    found = {"mean": 0.4, "tnn": 0.8, "s4": 0.6}
+    measured = [
+        run(mixer, "listops").model_copy(
+            update={
+                "task": "level", "run_id": f"{mixer}-l",
+                "result": RegressionResult(
+                    test_total=50, test_non_finite=0, scores={"r2": r2, "rmse": 0.2 / r2},
+                    low=r2 - 0.1, high=r2 + 0.1, baseline={"r2": -0.01, "rmse": 0.9},
+                    val_r2=r2, means=[3.0], deviations=[0.9],
+                ),
+            }
+        )
+        for mixer, r2 in found.items()
+    ]  # fmt: skip
+    bits = [next_token_run(2 - r2, preset="paper", mixer=m) for m, r2 in found.items()]
+    save_all(tmp_path, [*(run(mixer, "listops") for mixer in found), *measured, *bits])
+    tables = paper(tmp_path)
+    assert {*tables} == {"accuracy-paper-s4", "results-level-paper-s4", "results-lm-paper-s4"}
+    assert [*rows_of(tables["results-lm-paper-s4"])] == ["mixer", "tnn", "s4", "mean"]
+    assert rows_of(tables["results-level-paper-s4"]) == {
+        "mixer": ["R2", "root mean squared error"],
+        "tnn": [r"\textbf{0.800}", "0.2500"],
+        "s4": ["0.600", "0.3333"],
+        "mean": ["0.400", "0.5000"],
+    }
+    log, _ = compiled(tmp_path / "report" / "paper", 345)
+    assert "Overfull" not in log
+    shutil.rmtree(tmp_path / "report")
+    tables = paper(tmp_path, "--rows", "s4,baselines", "--columns", "level")
+    assert [*tables] == ["results-level-paper-s4"]
+    row = rows_of(tables["results-level-paper-s4"])["trivial baseline: mean of the training labels"]
+    assert row == ["-0.010", "0.9000"]
 
 
 def test_results_on_other_data_have_tables_and_what_is_left_out_is_named(

@@ -77,23 +77,18 @@ def write_paper(
         if not (board.is_main or board.own_rows):
             left_out.append(f"  {board.name}: {', '.join(board.rows)} (not your own)")
             continue
-        part = _choose_rows(board, row_words, column_words)
-        slug = f"accuracy-{board.slug}"
+        shown = _choose_rows(board, row_words, column_words)
         if board.is_of_accuracy:
             latex, shown = _tabulate(
-                part, row_words, column_words, slug=slug, digits=precision, published=published
+                shown, row_words, column_words, digits=precision, published=published
             )
-        elif part.rows:
-            table, shown = measures_table(part, has_costs=False), part
-            count = len(part.rows)
-            if BASELINES not in row_words:
-                table = table.with_rows(range(count))
-            slug, groups = table.slug, {"": count, "trivial baselines and bounds": table.beneath}
-            latex = write_table(table, groups, {})
+        elif shown.rows and {TASKS, *board.tasks} & {*column_words}:
+            latex = _tabulate_measures(shown, row_words)
         else:
             continue
         if shown.rows:
-            files[f"tables/{slug}.tex"] = latex.encode()
+            kind = "accuracy" if board.is_of_accuracy else "results"
+            files[f"tables/{kind}-{board.slug}.tex"] = latex.encode()
             figures += _make_figures(data, shown)
         changed = [row for row, cells in board.rows.items() if not is_at_preset(cells)]
         if number := len({*changed} - shown.rows.keys()) * (VARIANTS not in row_words):
@@ -135,10 +130,13 @@ def _choose_rows(board: Board, words: Sequence[str], columns: Sequence[str]) -> 
     """
     tasks = [task for task in columns if task in board.tasks] or board.tasks
 
+    measure = board.measures[0]
+    sign = 1 if measure.lowest_is_best else -1
+
     def order(name: str) -> tuple[object, ...]:
-        means = [cell.entry().value for task, cell in board.rows[name].items() if task in tasks]
-        known = [mean for mean in means if mean is not None]
-        return -len(known), -math.fsum(known), name
+        cells = [cell for task, cell in board.rows[name].items() if task in tasks]
+        known = [mean for cell in cells if (mean := cell.entry(measure).value) is not None]
+        return -len(known), sign * math.fsum(known), name
 
     usual = [name for name, cells in board.rows.items() if is_at_preset(cells)]
     changed = [name for name in board.rows if name not in usual]
@@ -167,7 +165,6 @@ def _tabulate(
     row_words: Sequence[str],
     column_words: Sequence[str],
     *,
-    slug: str,
     digits: int,
     published: Sequence[PublishedRow] | None,
 ) -> tuple[str, Board]:
@@ -214,8 +211,16 @@ def _tabulate(
     first = text_column("mixer", [*kept, *(row.method for row in published)])
     groups = {"": len(rows), "trivial baselines": len(kept) - len(rows), PUBLISHED: len(published)}
     sources = {row.method: row.source for row in published}
-    table = Table(slug, board.name, caption, [first, *columns])
+    table = Table(f"accuracy-{board.slug}", board.name, caption, [first, *columns])
     return write_table(table, groups, sources), shown
+
+
+def _tabulate_measures(board: Board, row_words: Sequence[str]) -> str:
+    """Tabulate what results are measured by that are no accuracies, with trivial baselines."""
+    table, count = measures_table(board, has_costs=False), len(board.rows)
+    if BASELINES not in row_words:
+        table = table.with_rows(range(count))
+    return write_table(table, {"": count, "trivial baselines and bounds": table.beneath}, {})
 
 
 def _published_entry(row: PublishedRow, name: str, digits: int) -> Entry:
