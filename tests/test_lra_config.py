@@ -60,15 +60,18 @@ def test_precedence(tmp_path: Path) -> None:
     write(
         tmp_path, "tasks/listops.yaml",
         "train: {steps: 1, lr: 0.1, beta1: 0.1, beta2: 0.1, epsilon: 0.1, warmup_steps: 1,"
-        " batch_size: 1}\nprotocols: {s4: {train: {epsilon: 0.2, warmup_steps: 9}}}\n"
-        "presets: {quick: {train: {warmup_steps: 3, batch_size: 3}}}\n",
+        " batch_size: 1}\nprotocols: {s4: {train: {epsilon: 0.2, warmup_steps: 9}}}\n",
+    )  # fmt: skip
+    write(
+        tmp_path, "presets/quick.yaml",
+        "tasks: {listops: {train: {warmup_steps: 3, batch_size: 3}}}\nmixers: {tnn: {train: "
+        "{clip_norm: 5.0}, protocols: {s4: {train: {clip_norm: 6.0}}}}}\n",
     )  # fmt: skip
     write(
         tmp_path, "mixers/tnn.yaml",
         "sources: {code: someone/code@1a2b3c4}\n"
         "train: {lr: 0.2, beta1: 0.2, beta2: {all: 0.2, text listops: [0.3, 'code a:{1 2}']},"
-        " epsilon: 0.5, warmup_steps: 2}\n"
-        "presets: {quick: {train: {clip_norm: 5.0}, protocols: {s4: {train: {clip_norm: 6.0}}}}}\n",
+        " epsilon: 0.5, warmup_steps: 2}\n",
     )  # fmt: skip
     config = resolve(
         "listops", "tnn", preset="quick", overrides=["train.batch_size=4"], configs=tmp_path
@@ -192,10 +195,42 @@ def test_every_shipped_file_belongs_to_a_class_whose_options_are_named() -> None
         assert "task" not in {one.section for one in file.entries}, f"{name} changes the data"
 
 
+def test_a_preset_is_a_file(tmp_path: Path) -> None:
+    """For each task and mixer it has what their own files would have under its name."""
+    for name in ("tasks/listops.yaml", "mixers/tnn.yaml", "own_task.yaml"):
+        write(tmp_path, name, (CONFIGS / name).read_text())
+    write(
+        tmp_path, "presets/smoke.yaml",
+        "tasks:\n  listops: {task: {train: 9}, train: {steps: 3, epochs: null, lr: 0.5}}\n"
+        "  other: {train: {steps: 4}}\n"
+        "mixers:\n  tnn: {train: {lr: {all: 0.25, text: 0.1}}, mixer: {rpe_dim: [16, lra a:1]}}\n",
+    )  # fmt: skip
+    config = resolve("listops", "tnn", preset="smoke", configs=tmp_path)
+    assert (config.train.steps, config.train.lr) == (3, 0.25)
+    assert config.origins["train.steps"] == "configs/presets/smoke.yaml (listops)"
+    cited = "configs/presets/smoke.yaml (tnn): OpenNLPLab/lra@"
+    assert config.origins["mixer.rpe_dim"].startswith(cited)
+    assert published_presets(tmp_path) == {"paper"}
+    other = resolve("image", "tnn", preset="smoke", configs=tmp_path)
+    assert other.train.steps == 4, "a task without a file"
+    for text, part in {
+        "task: {}": "smoke.yaml: unknown section 'task'; did you mean tasks?",
+        "tasks: {listops: {trian: {lr: 1}}}": "smoke.yaml (listops): unknown section 'trian'",
+        "tasks: 3": "smoke.yaml: tasks: got 3, expected keys with values",
+    }.items():
+        write(tmp_path, "presets/smoke.yaml", text)
+        with pytest.raises(UserError) as caught:
+            resolve("listops", "tnn", preset="smoke", configs=tmp_path)
+        assert part in str(caught.value)
+    write(tmp_path, "presets/smoke.yaml", "tasks: {image: {}}")
+    with pytest.raises(UserError, match="unknown preset 'smoke'"):
+        resolve("listops", "tnn", preset="smoke", configs=tmp_path)
+
+
 def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copy(CONFIGS / "tasks/listops.yaml", tmp_path / "tasks")
-    text = "presets: {wide: {model: {dim: 64, pooling: {listops: last}}}, quick: {}}"
+    text = "presets: {wide: {model: {dim: 64, pooling: {listops: last}}}}"
     write(tmp_path, "mixers/tnn.yaml", text)
     config = resolve("listops", "tnn", preset="wide", configs=tmp_path)
     assert (config.model.dim, config.model.pooling) == (64, "last")

@@ -1,8 +1,10 @@
-"""Settings files of tasks and mixers: what each says of a setting, and where it is published.
+"""Settings files of tasks, mixers and presets: what each says of a setting, and its source.
 
-A file has sections with settings. `protocols` and `presets` have further sections that apply to one
-protocol or preset, and a preset may have its own `protocols`. A setting is written in one of three
-ways. The fourth line shows how to give each task its own value, in any of the three:
+A task or a mixer has a file with sections of settings. `protocols` and `presets` have further
+sections that apply to one protocol, or one preset of published settings, and a preset may have its
+own `protocols`. The other presets have a file each, with such sections for every task and mixer by
+its name; those of `other` are for tasks without a file. A setting is written in one of three ways.
+The fourth line shows how to give each task its own value, in any of the three:
 
     dim: 128                                                    our choice
     dim: [128, script script_lra.py:30]                         published, with its source
@@ -31,6 +33,8 @@ from tasks.base import BENCHMARK
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ALL = "all"
+OTHER = "other"
+"""Stands for the tasks without a file, in files of presets."""
 STARTS = "starts"
 """A further section of a mixer's file: the distributions of released initial parameters, by
 patterns of the parameters' names."""
@@ -141,6 +145,14 @@ def _read_value(value: Any, place: Entry) -> Entry:
     )  # fmt: skip
 
 
+def _cite(entry: Entry, sources: Mapping[str, str]) -> Entry:
+    """Name the source of an entry, and another value that it states, in its origin."""
+    word, _, place = entry.source.partition(" ")
+    other = f", which states {plain(entry.theirs)}" if entry.has_other else ""
+    cited = f": {sources.get(word, word)} {place}{other}" if entry.source else ""
+    return replace(entry, origin=f"{entry.origin}{cited}")
+
+
 @functools.lru_cache(maxsize=256)
 def _parse(text: str, shown: str) -> SettingsFile:
     """Parse the text of a settings file; cached, as plans and reports read the same files often."""
@@ -149,19 +161,29 @@ def _parse(text: str, shown: str) -> SettingsFile:
     family = body.pop("family", None)
     if family is not None and family not in get_args(Family):
         raise UnknownName("family", str(family), get_args(Family), shown)
-    entries: list[Entry] = []
-    for entry in _read_block(body, Entry("", "", None, shown)):
-        word, _, place = entry.source.partition(" ")
-        other = f", which states {plain(entry.theirs)}" if entry.has_other else ""
-        cited = f": {sources.get(word, word)} {place}{other}" if entry.source else ""
-        entries.append(replace(entry, origin=f"{entry.origin}{cited}"))
+    read = _read_block(body, Entry("", "", None, shown))
+    entries = [_cite(entry, sources) for entry in read]
     presets = {PAPER, *(body.get("presets") or ())}
     protocols = set(body.get("protocols") or (DEFAULT_PROTOCOL,))
     return SettingsFile(shown, entries, presets, protocols, sources, rows, family)
 
 
+@functools.lru_cache(maxsize=64)
+def _parse_preset(text: str, shown: str, preset: str) -> Mapping[tuple[str, str], list[Entry]]:
+    """Parse the file of a preset: its entries by kind and name of their owner."""
+    found: dict[tuple[str, str], list[Entry]] = {}
+    for kind, owners in _mapping(parse_yaml(text, shown), shown).items():
+        if kind not in get_args(FileKind):
+            raise UnknownName("section", kind, get_args(FileKind), shown)
+        for name, block in _mapping(owners, f"{shown}: {kind}").items():
+            place = Entry("", "", None, f"{shown} ({name})", preset=preset)
+            found[kind, name] = list(_read_block(block, place))
+    return found
+
+
 def read_file(kind: FileKind, name: str, configs: Path = CONFIGS) -> SettingsFile:
-    """Read the settings file of a task or a mixer, or the one of all tasks that have none.
+    """Read what files say of a task or a mixer: its own, or the one of all tasks that have none,
+    and those of presets.
 
     A missing file is empty. Every part is checked, used or not.
 
@@ -169,10 +191,18 @@ def read_file(kind: FileKind, name: str, configs: Path = CONFIGS) -> SettingsFil
     """
     place = f"{kind}/{name}.yaml"
     if kind == "tasks" and not (configs / place).is_file():
-        place = "own_task.yaml"
+        place, name = "own_task.yaml", OTHER
     path = configs / place
     text = read_text(path, largest=LARGEST) if path.exists() else ""
-    return _parse(text, f"configs/{place}")
+    file = _parse(text, f"configs/{place}")
+    entries, presets = [*file.entries], {*file.presets}
+    for path in sorted((configs / "presets").glob("*.yaml")):
+        text = read_text(path, largest=LARGEST)
+        found = _parse_preset(text, f"configs/presets/{path.name}", path.stem)
+        if (kind, name) in found:
+            entries += [_cite(entry, file.sources) for entry in found[kind, name]]
+            presets.add(path.stem)
+    return replace(file, entries=entries, presets=presets)
 
 
 def list_files(kind: FileKind, configs: Path = CONFIGS) -> dict[str, SettingsFile]:
