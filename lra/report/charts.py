@@ -79,7 +79,8 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
                 if relative is not None:
                     point |= {"relative": relative, "measured_memory": speed.memory}
             points.append(point | _costs(devices, found))
-    return _describe(points, titles)
+    what = "What accuracy costs" if measure is ACCURACY else "What results cost"
+    return _describe(what, points, titles)
 
 
 def _score(row: str, panel: str, cells: Sequence[Cell], measure: Measure) -> Point | None:
@@ -125,7 +126,7 @@ def _costs(devices: Sequence[str], cells: Sequence[Cell]) -> Point:
     return found
 
 
-def _describe(points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
+def _describe(what: str, points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
     """Choose the fields that any point has, and those that a chart shows at first.
 
     As the cost, a chart shows at first what most of the user's own rows have. Of several such costs
@@ -144,11 +145,11 @@ def _describe(points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
 
     costs = [one.name for one in fields if one.name != "score"]
     if not costs:
-        return Chart("bubbles", "What accuracy costs", [], [], {})
+        return Chart("bubbles", what, [], [], {})
     areas = [name for name in costs if "memory" in name or name == "parameters"]
     axes = {"x": max(costs, key=merit), "y": "score", "size": max(areas, key=merit)}
     panels = list(dict.fromkeys(point["panel"] for point in points))
-    return Chart("bubbles", "What accuracy costs", panels, fields, axes, points)
+    return Chart("bubbles", what, panels, fields, axes, points)
 
 
 def has_outlier(values: Sequence[float]) -> bool:
