@@ -178,7 +178,6 @@ class OwnTask(Task):
                 )
             try:
                 one.check(info)
-                info.goal.fitted(train.labels)
             except ValueError as error:
                 raise DataError(f"{origin} is not as its class states: {error}") from None
             if not is_same(one, self.draw(split)):
@@ -188,6 +187,10 @@ class OwnTask(Task):
                     f"{origin} is its training split; examples(split, rng) must draw by rng, or "
                     f"heed split"
                 )
+        try:
+            self.info.goal.fitted(train.labels)
+        except ValueError as error:
+            raise DataError(f"{self.task_name}: {error}, so there is nothing to learn") from None
 
     def count_known(self, split: str, other: str) -> int:
         """Count the examples of a split whose sequences are in another split, too."""

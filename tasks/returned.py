@@ -265,7 +265,9 @@ def _pack_position_labels(
             raise DataError(
                 f"example {number} has {len(array)} positions and the labels "
                 f"{format_value(labels.tolist())}; expected as many, at least one of them a class, "
-                f"and -1 where a position has none; or labels of shape (examples,) for one each"
+                f"and -1 where a position has none; or labels of shape (examples,) for one each; "
+                f"for several labels of each, write goal = ExampleLabels({len(labels)}) (from "
+                f"tasks.goals)"
             )
         found.append(np.where(labels < 0, NOT_SCORED, labels))
     return np.concatenate(found)

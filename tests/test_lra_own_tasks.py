@@ -156,7 +156,7 @@ RETURNED = {
     "return [[1, 2]] * 2, [[.1, 1], [.2]]": "example 1 is [0.2], expected finite numbers, as many",
     "return [[1], [2]], [.5, 'a']": "the label of example 1 is 'a'",
     "return [[1, 2]] * 2, [[0, 1], [0, -2]]": "labels of example 1 include -2, expect",
-    DRAW + "return s, s[:, 0] * 0 + .5": "its train split is not as its class states: label is 0.5",
+    DRAW + "return s, s[:, 0] * 0 + .5": "Own: label is 0.5 in all training examples, so",
     DRAW + "return s, s[:, 0] / (1 + (split == 'train')) ": "whole numbers of a real type",
     DRAW + "return s, s[:, 0] / 2 if split == 'train' else s[:, 0]": "'goal': 'ExampleClass'} and",
     DRAW + "return s, s.sum(1) * 0": "all labels are 0",
@@ -319,4 +319,4 @@ def test_mistakes_of_the_command_line(
 def test_a_task_without_a_file_has_every_preset() -> None:
     Path("own.py").write_text(PARITY)
     config = resolve("own.py:Parity", "tnn", preset="budget", protocol="lra")
-    assert re.search(r"dim: \d+ +# configs/own_task.yaml", config.show())
+    assert re.search(r"dim: \d+ +# configs/presets/budget.yaml \(other\)", config.show())
