@@ -66,8 +66,8 @@ class Split(abc.ABC):
     lengths: np.ndarray
     """(examples,) int64, positions of the longest tower of each example."""
     labels: np.ndarray
-    """(examples,) class of each example; where positions have labels (targets,), the class of each
-    target, in order."""
+    """(examples,) class of each example, or (examples, outputs) its numbers; where positions have
+    labels (targets,), the class of each target, in order."""
     text_bytes: int | None = None
     """Number of bytes of text that the targets encode; None if they are not text."""
     ideal_bits: np.ndarray | None = None

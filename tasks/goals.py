@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 NOT_SCORED = -100
 """Label of a position that has no target."""
+
+
+class Labelled(Protocol):
+    """A split, as far as a goal asks it."""
+
+    labels: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Goal(abc.ABC):
         """Name the columns of predictions.csv; none if nothing is kept of each example."""
         return []
 
-    def fitted(self, labels: np.ndarray) -> Goal:
+    def fitted(self, train: Labelled) -> Goal:
         """Return the goal with what it takes from the labels of the training split.
 
         Raises: ValueError for labels that nothing can be learned from.
@@ -145,8 +151,9 @@ class ExampleValues(ExampleNumbers):
     what = "real numbers"
     noun = "real numbers"
 
-    def fitted(self, labels: np.ndarray) -> ExampleValues:
+    def fitted(self, train: Labelled) -> ExampleValues:
         """See `Goal.fitted`: takes means and deviations."""
+        labels = train.labels
         means, deviations = labels.mean(axis=0), labels.std(axis=0)
         constant = np.flatnonzero(labels.max(axis=0) == labels.min(axis=0))
         if len(constant):

@@ -188,7 +188,7 @@ class OwnTask(Task):
                     f"heed split"
                 )
         try:
-            self.info.goal.fitted(train.labels)
+            self.info.goal.fitted(train)
         except ValueError as error:
             raise DataError(f"{self.task_name}: {error}, so there is nothing to learn") from None
 

@@ -51,21 +51,7 @@ def pack_examples(
             f"it returned {len(examples)} sequences and {len(answers)} labels, expected a label "
             f"for each, and at least one"
         )
-    widths = {
-        len(one) if isinstance(one, tuple) and any(map(_is_sequence, one)) else 1
-        for one in examples
-    }
-    if widths not in ({1}, {2}):
-        raise DataError("some of its examples are tuples of two sequences, and some are not")
-    (towers,) = widths
-    sequences = [x for pair in examples for x in pair] if towers > 1 else examples
-    arrays = [_pack_sequence(x, f"example {i // towers}", reals) for i, x in enumerate(sequences)]
-    for number, array in enumerate(arrays):
-        if array.shape[1:] != arrays[0].shape[1:]:
-            raise DataError(
-                f"example {number // towers} has positions of shape {array.shape[1:]}, and example "
-                f"0 of {arrays[0].shape[1:]}; transpose arrays of shape (channels, length)"
-            )
+    arrays, towers = _pack_sequences(examples, reals)
     goal = goal or _infer_goal(answers)
     if issubclass(goal, ExampleNumbers):
         labels = _pack_numbers(answers, goal)
@@ -82,6 +68,26 @@ def pack_examples(
         towers=towers,
         goal=goal,
     )
+
+
+def _pack_sequences(examples: Sequence[Any], reals: bool) -> tuple[list[np.ndarray], int]:
+    """Return the sequences of all examples, see `_pack_sequence`, and how many each example has."""
+    widths = {
+        len(one) if isinstance(one, tuple) and any(map(_is_sequence, one)) else 1
+        for one in examples
+    }
+    if widths not in ({1}, {2}):
+        raise DataError("some of its examples are tuples of two sequences, and some are not")
+    (towers,) = widths
+    sequences = [x for pair in examples for x in pair] if towers > 1 else examples
+    arrays = [_pack_sequence(x, f"example {i // towers}", reals) for i, x in enumerate(sequences)]
+    for number, array in enumerate(arrays):
+        if array.shape[1:] != arrays[0].shape[1:]:
+            raise DataError(
+                f"example {number // towers} has positions of shape {array.shape[1:]}, and example "
+                f"0 of {arrays[0].shape[1:]}; transpose arrays of shape (channels, length)"
+            )
+    return arrays, towers
 
 
 def _infer_goal(answers: Sequence[Any]) -> type[Goal]:
@@ -159,10 +165,17 @@ def is_same(one: PackedSequences, other: PackedSequences) -> bool:
     """Whether examples are the same, but for real numbers, which machines round differently."""
     mine, others = list_arrays(one), list_arrays(other)
     return list(one.fields) == list(other.fields) and all(
-        array.shape == others[name].shape
-        and (np.allclose if array.dtype.kind == "f" else np.array_equal)(array, others[name])
+        array.shape == others[name].shape and _is_close(array, others[name])
         for name, array in mine.items()
     )
+
+
+def _is_close(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether arrays of one shape are equal; of real numbers, in any unit, but for rounding."""
+    if one.dtype.kind != "f":
+        return np.array_equal(one, other)
+    smallest = 1e-6 * float(np.abs(one).max(initial=0))
+    return np.allclose(one, other, atol=min(1e-8, smallest))
 
 
 def _is_sequence(value: Any) -> bool:

@@ -41,6 +41,20 @@ def test_what_is_not_scored_has_no_loss(kind: type[Goal]) -> None:
     assert not is_right[1:3].any()
 
 
+class Unread:
+    """A training split whose labels are many."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("kind", [one for one in all_goals() if one is not ExampleValues])
+def test_labels_that_a_goal_takes_nothing_from_are_not_made(kind: type[Goal]) -> None:
+    goal, train = kind(3), Unread()
+    assert goal.fitted(train) is goal  # pyright: ignore[reportArgumentType]
+
+
 GOALS = [ExampleClass(3), ExampleValues(2, (0.0, 1.0), (1.0, 2.0)), ExampleLabels(2)]
 
 

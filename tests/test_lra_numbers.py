@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,11 @@ from lra.statistics import bootstrap_interval, compare
 from own_tasks import OWN_TASKS
 from tasks.base import TaskInfo
 from tasks.goals import ExampleLabels, ExampleValues, Goal
+
+
+@dataclass
+class Given:
+    labels: np.ndarray
 
 
 def info_of(goal: Goal) -> TaskInfo:
@@ -70,7 +76,7 @@ def test_labels_of_any_unit_have_the_same_loss() -> None:
     scale, shift = torch.tensor([1e-3, 1e4]).double(), torch.tensor([5.0, -1e8]).double()
     losses: list[torch.Tensor] = []
     for given in (labels, labels * scale + shift):
-        goal = ExampleValues(2).fitted(given.numpy())
+        goal = ExampleValues(2).fitted(Given(given.numpy()))
         losses.append(scorer_of(info_of(goal)).losses(logits, given)[0])
     standard = (labels - labels.mean(0)) / labels.std(0, correction=0)
     expected = (logits - standard).square().mean(dim=1).float()

@@ -263,6 +263,11 @@ def test_another_machine_may_round_in_another_way() -> None:
     )
     assert is_same(rounded, drawn) and not is_same(other, drawn)
     assert not is_same(pack_examples((numbers, [0, 1, 0, 1, 0])), drawn)
+    small = np.array([0.1, 0.2, 0.3, 0.4, 0.5]) * 1e-9
+    values, almost, others = (
+        pack_examples((numbers, some)) for some in (small, small * (1 + 1e-7), 2 * small)
+    )
+    assert is_same(almost, values) and not is_same(others, values), "in any unit"
 
 
 HELD_OUT = """

@@ -37,6 +37,7 @@ class NumbersResult(Result):
     baseline: Scores = Field(default_factory=dict)
     """What the trivial baseline scores on the test set."""
 
+    of_non_finite = "so there is no score"
     baseline_name: ClassVar[str]
     named: ClassVar[Mapping[str, str]]
     """What tables call the scores."""

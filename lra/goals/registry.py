@@ -53,5 +53,5 @@ def scorer_of(info: TaskInfo, dataset: Dataset | None = None) -> Scorer:
             goal has it, or it is not needed.
     """
     if dataset is not None:
-        info = replace(info, goal=info.goal.fitted(dataset.splits["train"].labels))
+        info = replace(info, goal=info.goal.fitted(dataset.splits["train"]))
     return SCORERS[type(info.goal)](info)

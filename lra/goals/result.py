@@ -61,6 +61,8 @@ class Result(Record):
     """What boards of one task are called by, before the task's name."""
     compared: ClassVar[str] = ""
     """What two mixers are compared by, in percent; empty if predictions are not kept."""
+    of_non_finite: ClassVar[str] = "they count as wrong"
+    """What targets are called whose logits are not finite."""
     chance: ClassVar[str] = "at chance"
     """What a result is called that is no better than the best answer that heeds no input."""
     validation: ClassVar[Measure]

@@ -105,7 +105,7 @@ def _describe_run(record: RunRecord) -> Iterator[list[str]]:
     if result.test_non_finite:
         yield [
             f"the logits of {result.test_non_finite:,} of {result.test_total:,} test "
-            f"{result.targets} are not finite; they count as wrong"
+            f"{result.targets} are not finite; {result.of_non_finite}"
         ]
 
 

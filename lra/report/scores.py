@@ -78,8 +78,8 @@ def score(
     """Say what results score that differ in seed alone: mean ± standard deviation (n), remarks.
 
     The interval is mean ± standard deviation; of one seed the 95 % interval of its score. A
-    number has no rank if a run failed, or if all are at chance. `unfinished` says how
-    runs of the user's own ended. The shipped runs with their ids count instead.
+    number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of
+    the user's own ended whose shipped counterparts count instead.
     """
     found = [one.result for one in results]
     numbers = [value for one in found if (value := measure.of(one)) is not None]
@@ -194,7 +194,7 @@ def half_interval(entries: Iterable[Entry]) -> float | None:
     entries = [one for one in entries if one.value is not None]
     known = [(one.value, one.examples) for one in entries if one.examples]
     if not known:
-        ends = [one.interval for one in entries if one.interval and one.deviation is None]
+        ends = [one.interval for one in entries if one.interval and one.seeds == 1]
         return statistics.median((high - low) / 2 for low, high in ends) if ends else None
     values, totals = zip(*known, strict=True)
     low, high = wilson_interval(statistics.median(values) / 100, min(totals))

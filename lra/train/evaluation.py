@@ -85,7 +85,7 @@ class Evaluator:
             what = "positions" if scorer.goal.of_positions else "examples"
             logger.warning(
                 f"{self.title}: the logits of {score.non_finite:,} of {score.total:,} {what} are "
-                f"not finite; they count as wrong"
+                f"not finite; {scorer.result.of_non_finite}"
             )
         return score
 
