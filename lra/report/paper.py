@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from common.errors import UserError
@@ -59,12 +59,11 @@ def write_paper(
 
     Raises: UserError for rows or columns that are not there, and for runs of probes alone.
     """
-    boards = data.boards
-    if not boards and data.records:
-        others = ", ".join(sorted({record.task for record in data.records}))
+    boards, probes = data.boards, sorted({r.task for r in data.records if r.task in PROBES})
+    if not boards and probes:
         raise UserError(
-            f"--paper writes no tables of probes, and all runs are of {others}; python report.py "
-            f"without --paper shows them"
+            f"--paper writes no tables of probes, and all runs are of {', '.join(probes)}; python "
+            f"report.py without --paper shows them"
         )
     methods = {name for board in boards for name in board.rows}
     tasks = {task for board in boards for task in board.tasks}
@@ -99,8 +98,7 @@ def write_paper(
             f"--columns {columns}: no result of --rows {rows} is there; --rows {VARIANTS} chooses "
             f"rows with changed settings"
         )
-    others = sorted({run.task for run in data.records if run.task in PROBES})
-    left_out += [f"  Probes: {', '.join(others)}"] if others else []
+    left_out += [f"  Probes: {', '.join(probes)}"] if probes else []
     lines = [
         *(["Left out:", *left_out] if left_out else []),
         f"Saved to {out}: tables in LaTeX ({len(files)}), figures in PDF ({len(figures)}).",
@@ -108,10 +106,14 @@ def write_paper(
     ]
     for figure in progress("drawing", figures, unit="figures"):
         files[f"figures/{figure.slug}.pdf"] = figure.pdf(SHRINKING * width)
+    _save(out, files)
+    return lines
+
+
+def _save(out: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out / name, content)
-    return lines
 
 
 def _read_words(text: str, known: Sequence[str], kind: str, flag: str) -> list[str]:

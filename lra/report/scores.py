@@ -86,15 +86,10 @@ def score(
     mean = statistics.mean(numbers) if numbers else None
     deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
     runs = [one for one in results if isinstance(one, RunRecord)]
-    ends = Counter(run.status for run in runs if run.result.test_total is None)
     at_chance = sum(one.is_at_chance for one in found) if measure.interval else 0
     is_at_chance = 0 < at_chance == len(numbers)
     chance = found[0].chance if at_chance else ""
-    faulty = sum(bool(one.test_non_finite) for one in found)
-    remarks = [word if count == 1 else f"{count} {word}" for word, count in sorted(ends.items())]
-    if faulty:
-        remarks.append(f"{faulty} with non-finite logits")
-    remarks += unfinished
+    remarks = [*_describe_ends(results), *unfinished]
     if at_chance and not is_at_chance:
         remarks.insert(0, f"{at_chance} of {len(numbers)} {chance}")
     text = measure.text(mean, deviation if shows_spread else None)
@@ -124,6 +119,16 @@ def score(
         [run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")],
         is_own,
     )
+
+
+def _describe_ends(results: Sequence[TestedRecord]) -> list[str]:
+    """Say how many runs ended without a test, and in which way, or with logits not finite."""
+    runs = [one for one in results if isinstance(one, RunRecord)]
+    ends = Counter(run.status for run in runs if run.result.test_total is None)
+    remarks = [word if count == 1 else f"{count} {word}" for word, count in sorted(ends.items())]
+    if faulty := sum(bool(one.result.test_non_finite) for one in results):
+        remarks.append(f"{faulty} with non-finite logits")
+    return remarks
 
 
 @dataclass(frozen=True)
