@@ -132,9 +132,8 @@ class ExampleNumbers(Goal):
     def check(self, labels: np.ndarray, examples: int) -> None:
         """See `Goal.check`."""
         if labels.dtype != np.float64 or labels.shape != (examples, self.outputs):
-            raise ValueError(
-                f"labels are {labels.dtype} {labels.shape}, expected {(examples, self.outputs)}"
-            )
+            expected = (examples, self.outputs)
+            raise ValueError(f"labels are {labels.dtype} {labels.shape}, expected {expected}")
         if not np.isfinite(labels).all():
             raise ValueError("labels are not all finite")
 

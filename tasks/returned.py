@@ -174,8 +174,7 @@ def _is_close(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether arrays of one shape are equal; of real numbers, in any unit, but for rounding."""
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
-    smallest = 1e-6 * float(np.abs(one).max(initial=0))
-    return np.allclose(one, other, atol=min(1e-8, smallest))
+    return np.allclose(one, other, atol=min(1e-8, 1e-6 * float(np.abs(one).max(initial=0))))
 
 
 def _is_sequence(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +20,14 @@ from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
 from lra.statistics import bootstrap_interval, compare
 from own_tasks import OWN_TASKS
-from tasks.base import TaskInfo
+from tasks.base import Split, TaskInfo
 from tasks.goals import ExampleLabels, ExampleValues, Goal
+from tasks.returned import build_split
 
 
-@dataclass
-class Given:
-    labels: np.ndarray
+def split_of(labels: np.ndarray) -> Split:
+    ones = np.ones(len(labels), dtype=np.int64)
+    return build_split(ones.astype(np.int32), ones, labels, {}, towers=1, goal=ExampleValues)
 
 
 def info_of(goal: Goal) -> TaskInfo:
@@ -76,7 +76,7 @@ def test_labels_of_any_unit_have_the_same_loss() -> None:
     scale, shift = torch.tensor([1e-3, 1e4]).double(), torch.tensor([5.0, -1e8]).double()
     losses: list[torch.Tensor] = []
     for given in (labels, labels * scale + shift):
-        goal = ExampleValues(2).fitted(Given(given.numpy()))
+        goal = ExampleValues(2).fitted(split_of(given.numpy()))
         losses.append(scorer_of(info_of(goal)).losses(logits, given)[0])
     standard = (labels - labels.mean(0)) / labels.std(0, correction=0)
     expected = (logits - standard).square().mean(dim=1).float()

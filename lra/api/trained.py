@@ -203,8 +203,7 @@ class TrainedRun:
     def predict(self, split: str = "test", indices: Indices = None) -> np.ndarray:
         """Predict the class of each example, or the next token or label of each scored position.
 
-        Real numbers are in the unit of the labels; of several labels these are probabilities.
-
+        Of several labels these are probabilities; real numbers are in the unit of the labels.
         `(run.predict(split) == run.dataset.splits[split].labels).sum()` counts what is right, as
         the record does. For the whole test set of a task with classes of examples these are the
         predictions in predictions.csv.
@@ -212,8 +211,7 @@ class TrainedRun:
         Args:
             split: train, val or test.
             indices: indices of examples, (examples,) whole numbers. None: all examples.
-        Returns: (examples,) int64 in the order of `indices`; or (targets,), see `logits`; or, where
-            examples have numbers, (examples, outputs).
+        Returns: (examples,) int64, or (examples, outputs), in that order; or (targets,) as `logits`.
         Raises: UserError for an unknown split or index, and for logits that are not finite.
         """
         logits = self.logits(split, indices)

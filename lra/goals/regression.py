@@ -45,9 +45,8 @@ class RegressionResult(NumbersResult):
 
     def digits_of(self, key: str) -> int:
         """See `NumbersResult.digits_of`: errors have four digits of a label's deviation."""
-        if key == "r2":
-            return 3
-        return max(0, 3 - math.floor(math.log10(min(self.deviations, default=1.0))))
+        digits = 3 - math.floor(math.log10(min(self.deviations, default=1.0)))
+        return 3 if key == "r2" else max(0, digits)
 
     def fitted(self, goal: Goal) -> Goal:
         """See `Result.fitted`."""

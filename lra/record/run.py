@@ -81,8 +81,7 @@ class TestedRecord(MeasuredRecord):
     @property
     def test_accuracy(self) -> float | None:
         """Accuracy on the test set in percent; None where it was not measured."""
-        result = self.result
-        return result.test_accuracy if isinstance(result, AccuracyResult) else None
+        return self.result.test_accuracy if isinstance(self.result, AccuracyResult) else None
 
 
 class RunRecord(TestedRecord):
@@ -183,8 +182,7 @@ class RunRecord(TestedRecord):
     @property
     def val_accuracy(self) -> float | None:
         """Accuracy in percent at the best step; None before the first validation."""
-        result = self.result
-        return result.val_accuracy if isinstance(result, AccuracyResult) else None
+        return self.result.val_accuracy if isinstance(self.result, AccuracyResult) else None
 
     def flags(self, changes: Mapping[str, Any] | None = None) -> list[str]:
         """Write the flags of run_task.py that repeat the run, with changes of its settings."""

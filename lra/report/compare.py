@@ -74,12 +74,9 @@ def describe_comparisons(data: Data, given: Sequence[str]) -> str:
     if left_out:
         parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", "    ") for t in left_out)]))
     counts = {found.seeds for rows in tables.values() for _, _, found in rows}
-    notes = [_NOISE]
-    if 1 in counts:
-        notes.append(_ONE_SEED)
-    if max(counts) > 1:
-        notes.append(_SEVERAL_SEEDS)
-    return "\n\n".join([*parts, wrap(" ".join(notes))])
+    notes = {_NOISE: True, _ONE_SEED: 1 in counts, _SEVERAL_SEEDS: max(counts) > 1}
+    shown = " ".join(note for note, holds in notes.items() if holds)
+    return "\n\n".join([*parts, wrap(shown)])
 
 
 def _tabulate(title: str, rows: Sequence[tuple[str, str, Comparison]]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import UserError
@@ -106,14 +106,10 @@ def write_paper(
     ]
     for figure in progress("drawing", figures, unit="figures"):
         files[f"figures/{figure.slug}.pdf"] = figure.pdf(SHRINKING * width)
-    _save(out, files)
-    return lines
-
-
-def _save(out: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out / name, content)
+    return lines
 
 
 def _read_words(text: str, known: Sequence[str], kind: str, flag: str) -> list[str]:
