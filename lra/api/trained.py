@@ -211,7 +211,7 @@ class TrainedRun:
         Args:
             split: train, val or test.
             indices: indices of examples, (examples,) whole numbers. None: all examples.
-        Returns: (examples,) int64, or (examples, outputs), in that order; or (targets,) as `logits`.
+        Returns: (examples,) int64 or (examples, outputs), in order; or (targets,), see `logits`.
         Raises: UserError for an unknown split or index, and for logits that are not finite.
         """
         logits = self.logits(split, indices)
