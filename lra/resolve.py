@@ -11,7 +11,8 @@ from pathlib import Path
 from common.errors import UserError
 from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier, input_length
-from lra.config.compose import compose, name_origins
+from lra.config.compose import compose
+from lra.config.mistakes import name_origins
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import json
 import shutil
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,16 +16,20 @@ import lra.config.compose
 from common.errors import UserError
 from common.strict_yaml import parse_yaml
 from lra.config.components import options_model
+from lra.config.compose import EXCLUSIVE
+from lra.config.layers import published_presets, read_layers
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, parse_changes
+from lra.config.schema import RUN_SECTIONS, RunConfig, TrainConfig
 from lra.config.settings_files import (
     CONFIGS,
     Entry,
     list_files,
-    published_presets,
     read_file,
+    read_presets,
 )
 from lra.record.schema import write_changes
+from lra.train.run_record import describe_settings
 from requested import NOT_CAUSAL, compose_task, resolve
 from tasks.base import BENCHMARK
 
@@ -56,36 +63,47 @@ def write(folder: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def test_precedence(tmp_path: Path) -> None:
-    write(
-        tmp_path, "tasks/listops.yaml",
-        "train: {steps: 1, lr: 0.1, beta1: 0.1, beta2: 0.1, epsilon: 0.1, warmup_steps: 1,"
-        " batch_size: 1}\nprotocols: {s4: {train: {epsilon: 0.2, warmup_steps: 9}}}\n",
-    )  # fmt: skip
-    write(
-        tmp_path, "presets/quick.yaml",
-        "tasks: {listops: {train: {warmup_steps: 3, batch_size: 3}}}\nmixers: {tnn: {train: "
-        "{clip_norm: 5.0}, protocols: {s4: {train: {clip_norm: 6.0}}}}}\n",
-    )  # fmt: skip
-    write(
-        tmp_path, "mixers/tnn.yaml",
-        "sources: {code: someone/code@1a2b3c4}\n"
-        "train: {lr: 0.2, beta1: 0.2, beta2: {all: 0.2, text listops: [0.3, 'code a:{1 2}']},"
-        " epsilon: 0.5, warmup_steps: 2}\n",
-    )  # fmt: skip
-    config = resolve(
-        "listops", "tnn", preset="quick", overrides=["train.batch_size=4"], configs=tmp_path
-    )
-    train = config.train
-    assert train.weight_decay == 0.0  # a default
-    assert train.steps == 1  # the task
-    assert (train.lr, train.beta1) == (0.2, 0.2)  # the mixer
-    assert train.beta2 == 0.3  # what the mixer's file says for this task
-    assert train.epsilon == 0.2  # the protocol
-    assert train.warmup_steps == 3  # the preset, over the protocol
-    assert train.clip_norm == 6.0  # the preset under this protocol
-    assert train.batch_size == 4  # --set
-    assert config.origins["train.beta2"] == "configs/mixers/tnn.yaml: someone/code@1a2b3c4 a:2"
+IN_ORDER = (
+    ("tasks/listops.yaml", ("base",)),
+    ("mixers/tnn.yaml", ("all", "base")),
+    ("mixers/tnn.yaml", ("listops", "base")),
+    ("tasks/listops.yaml", ("paper",)),
+    ("mixers/tnn.yaml", ("all", "paper")),
+    ("mixers/tnn.yaml", ("text listops", "paper")),
+    ("tasks/listops.yaml", ("base s4",)),
+    ("mixers/tnn.yaml", ("benchmark", "base s4")),
+    ("tasks/listops.yaml", ("paper s4",)),
+    ("mixers/tnn.yaml", ("listops", "paper s4")),
+)
+"""Places in files, each of which replaces what those before it say of a setting."""
+
+
+@pytest.mark.parametrize("last", range(1, 1 + len(IN_ORDER)))
+def test_precedence(tmp_path: Path, last: int) -> None:
+    files: dict[str, dict[str, object]] = {"tasks/listops.yaml": {"base s4": {}}}
+    for number, (name, place) in enumerate(IN_ORDER[:last]):
+        block: Any = files.setdefault(name, {})
+        for key in place:
+            block = block.setdefault(key, {})
+        block["train.beta1"] = number / 100
+    for name, body in files.items():
+        write(tmp_path, name, json.dumps(body))
+    said = "tasks: {listops: {train.steps: 1}}\nmixers: {tnn: {all: {train.beta2: 0.5}}}"
+    write(tmp_path, "presets/quick.yaml", said)
+    assert resolve_steps(tmp_path).beta1 == (last - 1) / 100
+    of_bases = [n for n, (_, place) in enumerate(IN_ORDER[:last]) if place[-1].startswith("base")]
+    assert resolve_steps(tmp_path, preset="quick").beta1 == of_bases[-1] / 100
+    write(tmp_path, "presets/quick.yaml", said.replace("steps: 1", "steps: 1, train.beta1: 0.9"))
+    assert resolve_steps(tmp_path, preset="quick").beta1 == 0.9
+    write(tmp_path, "presets/quick.yaml", said.replace("beta2: 0.5", "beta1: 0.8"))
+    assert resolve_steps(tmp_path, preset="quick").beta1 == 0.8
+    assert resolve_steps(tmp_path, "train.beta1=0.7").beta1 == 0.7
+
+
+def resolve_steps(configs: Path, *overrides: str, preset: str = "paper") -> TrainConfig:
+    steps = [] if preset == "quick" else ["train.steps=1"]
+    overrides = (*steps, *overrides)
+    return resolve("listops", "tnn", preset=preset, overrides=overrides, configs=configs).train
 
 
 def test_steps_and_epochs_replace_each_other() -> None:
@@ -150,15 +168,19 @@ def test_mistakes_name_value_origin_and_valid_names(
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("modle: {dim: 3}", "tnn.yaml: unknown section 'modle'; did you mean model?"),
-        ("model: {dims: 3}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
+        ("all: {base: {dim: 3}}", "tnn.yaml: dim: expected section.key, with a section task, "),
+        ("all: {base: {modle.dim: 3}}", "tnn.yaml: modle.dim: expected section.key"),
+        ("all: {base: {model: {dim: 3}}}", "configs/mixers/tnn.yaml: model: expected section.key"),
+        ("all: {base: {model.dims: 3}}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
         ("family: s4", "configs/mixers/tnn.yaml: unknown family 's4' (valid: attention, "),
-        ("model: 3", "configs/mixers/tnn.yaml: model: got 3, expected keys with values"),
-        ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
-        ("model: {dim: {is: 4, form: a b}}", "model.dim: unknown key 'form'; did you mean from?"),
-        ("train: {steps: 3, epochs: 2}", "set train.steps or train.epochs, not both"),
+        ("all: {base: 3}", "configs/mixers/tnn.yaml: got 3, expected keys with values"),
+        ("all: {base\n", "configs/mixers/tnn.yaml: not valid YAML"),
+        ("all: {base: {model.dim: {is: 4, form: a b}}}", "unknown key 'form'; did you mean from?"),
+        ("all: {base: {train.steps: 3, train.epochs: 2}}", "set train.steps or train.epochs"),
+        ("listops: {base: {train.lr: 3}}\nbenchmark: {base: {train.lr: 2}}",
+         "configs/mixers/tnn.yaml: listops: train.lr is there twice"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_files_name_the_file(tmp_path: Path, text: str, part: str) -> None:
     write(tmp_path, "tasks/listops.yaml", (CONFIGS / "tasks/listops.yaml").read_text())
     write(tmp_path, "mixers/tnn.yaml", text)
@@ -190,32 +212,31 @@ def test_every_shipped_file_belongs_to_a_class_whose_options_are_named() -> None
         "paper", "block-biased", "frequency-tuned", "nystromformer"
     }  # fmt: skip
     for name, file in list_files("mixers").items():
-        assert {one.task for one in file.entries} <= {"all", *TASKS.classes}, name
+        assert {one.task for one in file.entries} <= {"all", "other", *TASKS.classes}, name
         assert {one.protocol for one in file.entries} <= {None, "s4", "lra"}, name
         assert "task" not in {one.section for one in file.entries}, f"{name} changes the data"
 
 
 def test_a_preset_is_a_file(tmp_path: Path) -> None:
-    """For each task and mixer it has what their own files would have under its name."""
+    """It has settings for tasks, and for mixers on all tasks or some."""
     for name in ("tasks/listops.yaml", "mixers/tnn.yaml", "own_task.yaml"):
         write(tmp_path, name, (CONFIGS / name).read_text())
     write(
         tmp_path, "presets/smoke.yaml",
-        "tasks:\n  listops: {task: {train: 9}, train: {steps: 3, epochs: null, lr: 0.5}}\n"
-        "  other: {train: {steps: 4}}\n"
-        "mixers:\n  tnn: {train: {lr: {all: 0.25, text: 0.1}}, mixer: {rpe_dim: [16, lra a:1]}}\n",
+        "tasks:\n  listops: {task.train: 9, train.steps: 3, train.epochs: null, train.lr: 0.5}\n"
+        "  other: {train.steps: 4}\n"
+        "mixers:\n  tnn: {all: {train.lr: 0.25, mixer.rpe_dim: 16}, text: {train.lr: 0.1}}\n",
     )  # fmt: skip
     config = resolve("listops", "tnn", preset="smoke", configs=tmp_path)
     assert (config.train.steps, config.train.lr) == (3, 0.25)
     assert config.origins["train.steps"] == "configs/presets/smoke.yaml (listops)"
-    cited = "configs/presets/smoke.yaml (tnn): OpenNLPLab/lra@"
-    assert config.origins["mixer.rpe_dim"].startswith(cited)
+    assert config.origins["mixer.rpe_dim"] == "configs/presets/smoke.yaml (tnn)"
     assert published_presets(tmp_path) == {"paper"}
     other = resolve("image", "tnn", preset="smoke", configs=tmp_path)
     assert other.train.steps == 4, "a task without a file"
     for text, part in {
         "task: {}": "smoke.yaml: unknown section 'task'; did you mean tasks?",
-        "tasks: {listops: {trian: {lr: 1}}}": "smoke.yaml (listops): unknown section 'trian'",
+        "tasks: {listops: {trian.lr: 1}}": "smoke.yaml (listops): trian.lr: expected section.key",
         "tasks: 3": "smoke.yaml: tasks: got 3, expected keys with values",
     }.items():
         write(tmp_path, "presets/smoke.yaml", text)
@@ -227,10 +248,70 @@ def test_a_preset_is_a_file(tmp_path: Path) -> None:
         resolve("listops", "tnn", preset="smoke", configs=tmp_path)
 
 
+def test_a_users_own_preset_is_known_by_its_text(tmp_path: Path) -> None:
+    def compose(text: str, name: str = "small.yaml", task: str = "listops") -> RunConfig:
+        write(tmp_path, name, text)
+        return resolve(task, "tnn", preset=str(tmp_path / name))
+
+    text = "tasks: {listops: {train.steps: 3}}\nmixers: {tnn: {all: {train.lr: 0.25}}}"
+    config = compose(text)
+    assert (config.preset, config.train.steps, config.train.lr) == ("small", 3, 0.25)
+    assert config.origins["train.steps"] == f"{tmp_path / 'small.yaml'} (listops)"
+    assert compose(text).hash == config.hash != compose(f"{text}  # edited").hash
+    recorded = describe_settings(config)
+    assert recorded["preset_from"] == str(tmp_path / "small.yaml")
+    assert recorded["preset_code"] == config.preset_code
+    for name, task, part in (
+        ("quick.yaml", "listops", "the suite has a preset quick; rename the file"),
+        ("Paper.yaml", "listops", "the suite has a preset Paper; rename the file"),
+        ("a b.yaml", "listops", "expected a name of letters, digits, dots, - and _"),
+        ("small.yaml", "image", "it has no settings for image, only listops"),
+    ):
+        with pytest.raises(UserError) as caught:
+            compose(text, name, task)
+        assert str(caught.value) == f"--preset {tmp_path / name}: {part}"
+    with pytest.raises(UserError, match=r"--preset gone\.yaml: there is no such file"):
+        resolve("listops", "tnn", preset="gone.yaml")
+
+
+@pytest.mark.parametrize("preset", sorted(read_presets()))
+def test_no_value_of_a_preset_takes_another_one_back(preset: str) -> None:
+    """It differs from what at least half of the models that it is for would have without it."""
+    found = read_presets()[preset]
+    every = [task for task in TASKS.classes if found.lists(task)]
+    for (kind, owner), entries in found.entries.items():
+        for entry in entries:
+            named = [owner] if kind == "tasks" else every
+            tasks = [task for task in named if task in every and entry.task in ("all", task)]
+            mixers = [owner] if kind == "mixers" else list(MIXERS.classes)
+            differs = [
+                is_changed_by(entry, RunRequest(task=t, mixer=m, preset=preset, protocol=p))
+                for t, m, p in product(tasks, mixers, ("s4", "lra"))
+            ]
+            known = [one for one in differs if one is not None]
+            assert 2 * sum(known) >= len(known), (owner, entry.task, entry.name)
+
+
+def is_changed_by(entry: Entry, request: RunRequest) -> bool | None:
+    """Whether an entry of a preset changes a setting; None if a later one replaces it."""
+    task, mixer = request.task, request.mixer
+    owner = {"task": TASKS.classes[task], "mixer": MIXERS.classes[mixer]}.get(entry.section)
+    section = options_model(owner) if owner else RUN_SECTIONS[entry.section]
+    default = section.model_fields[entry.key].default
+    last, before = None, default
+    for one in itertools.chain(*read_layers(request, task, mixer, CONFIGS)):
+        if one.name == entry.name:
+            last = one
+            before = before if one == entry else one.value
+        elif entry.name in EXCLUSIVE.get(one.name, ()) and one.value is not None:
+            last, before = one, default
+    return before != entry.value if last == entry else None
+
+
 def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copy(CONFIGS / "tasks/listops.yaml", tmp_path / "tasks")
-    text = "presets: {wide: {model: {dim: 64, pooling: {listops: last}}}}"
+    text = "listops: {wide s4: {model.dim: 64, model.pooling: last}}"
     write(tmp_path, "mixers/tnn.yaml", text)
     config = resolve("listops", "tnn", preset="wide", configs=tmp_path)
     assert (config.model.dim, config.model.pooling) == (64, "last")
@@ -239,6 +320,9 @@ def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     assert compose_task("listops", preset="wide", configs=tmp_path).info == own.info
     with pytest.raises(UserError, match="s4 has no preset wide; another mixer has"):
         resolve("listops", "s4", preset="wide", configs=tmp_path)
+    for task, protocol in (("listops", "lra"), ("image", "s4")):
+        with pytest.raises(UserError, match="--preset wide of tnn has no settings for --"):
+            resolve(task, "tnn", preset="wide", protocol=protocol, configs=tmp_path)
 
 
 def test_task_alone_takes_task_settings_only() -> None:
@@ -247,27 +331,24 @@ def test_task_alone_takes_task_settings_only() -> None:
         compose_task("listops", overrides=["train.lr=1"])
 
 
-def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
-    def rates(text: str) -> dict[str, Entry]:
-        write(tmp_path, "mixers/tnn.yaml", f"train: {{lr: {text}}}")
+def test_values_have_sources_and_reasons(tmp_path: Path) -> None:
+    def read(text: str) -> dict[str, Entry]:
+        write(tmp_path, "mixers/tnn.yaml", f"sources: {{a: someone/code@1a2}}\n{text}")
         return {entry.task: entry for entry in read_file("mixers", "tnn", tmp_path).entries}
 
-    def values(text: str) -> dict[str, tuple[object, str]]:
-        return {task: (entry.value, entry.source) for task, entry in rates(text).items()}
-
-    assert values("{lm periodic: 0.1}") == {"lm": (0.1, ""), "periodic": (0.1, "")}
-    assert values("0.1") == {"all": (0.1, "")}
-    assert values("{benchmark: [0.1, 'a b']}") == dict.fromkeys(BENCHMARK, (0.1, "a b"))
-    lines = values("{lm text: [0.1, 'a {b c}:{1 2}'], groups: [0.1, 'a {b c}']}")
-    assert {task: source for task, (_, source) in lines.items()} == {
-        "lm": "a b:1", "text": "a c:2", "groups": "a {b c}",
+    assert {t: e.value for t, e in read("lm periodic: {base: {train.lr: 0.1}}").items()} == {
+        "lm": 0.1, "periodic": 0.1,
     }  # fmt: skip
-    other = rates("{lm: {is: 0.1, theirs: null, from: a b, why: c}}")["lm"]
+    published = read("benchmark: {paper lra: {train.lr: [0.1, 'a b:7']}}")
+    assert published.keys() == {*BENCHMARK}
+    assert {(e.value, e.source, e.preset, e.protocol) for e in published.values()} == {
+        (0.1, "a b:7", "paper", "lra")
+    }
+    other = read("lm: {wide: {train.lr: {is: 0.1, theirs: null, from: a b, why: c}}}")["lm"]
     assert (other.value, other.source, other.why) == (0.1, "a b", "c")
     assert other.has_other and other.theirs is None
-    assert other.origin == "configs/mixers/tnn.yaml: a b, which states null"
-    with pytest.raises(UserError, match="the task text occurs twice"):
-        rates("{lm text: 0.1, text: 0.2}")
+    place = "configs/mixers/tnn.yaml (wide): someone/code@1a2 b, which states null"
+    assert other.origin == place
 
 
 def test_a_mixer_that_joins_nothing_is_pooled_over_all() -> None:

@@ -18,6 +18,7 @@ from lra.config.request import REMOVED, SPEED_ALONE
 from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
 from lra.record.run import RunRecord, read_runs
 from lra.record.schema import write_changes
+from lra.train.run_record import describe_settings
 from models.tnn import TNN
 from requested import compose
 from tasks.listops import ListOps
@@ -77,6 +78,17 @@ def test_the_settings_without_effect_are_in_no_hash() -> None:
     for name in SPEED_ALONE:
         config = composed(SHIPPED[0], f"{name}=true")
         assert config.settings[name] is True and config.hash == SHIPPED[0].config_hash
+
+
+def test_a_record_of_a_users_own_preset_needs_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text("tasks: {listops: {train.steps: 3, train.schedule_steps: null}}")
+    config = compose("listops", "tnn", preset=str(path))
+    described = describe_settings(config)
+    record = RunRecord.model_validate(SHIPPED[0].model_dump() | described)
+    assert record.flags()[4:6] == ["--preset", str(path)]
+    path.unlink()
+    assert recompose(tmp_path, record).hash == config.hash
 
 
 def test_a_removed_setting_is_read_over_unless_its_value_changed_numbers() -> None:

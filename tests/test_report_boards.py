@@ -128,6 +128,16 @@ def test_presets_protocols_and_next_tokens_never_mix() -> None:
     assert small == [False, False, True]
 
 
+def test_two_files_of_a_preset_of_one_name_have_a_table_each() -> None:
+    codes = ("1a2b3c4d5e6f7a8b", "a" * 16)
+    runs = [record(preset="small", preset_code=code, run_id=code) for code in codes]
+    assert [board.preset for board in boards(runs[:1])] == ["small"]
+    assert [board.preset for board in boards(runs)] == [
+        "small [file 1a2b3c4d]", "small [file aaaaaaaa]",
+    ]  # fmt: skip
+    assert all(list(board.rows) == ["tnn"] for board in boards(runs))
+
+
 def test_ones_own_rows_of_other_training_join_and_validation_chooses() -> None:
     runs = [
         record(overrides=[*model, f"train.lr={rate}"], val_accuracy=validation, test_accuracy=test)

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from common.errors import UserError, explain_fault, format_value, nearest
-from lra.config.compose import find_setting
+from lra.config.mistakes import find_setting
 from lra.config.request import SECTIONS
 from lra.runtime.cli import LARGEST_INT
 

@@ -24,19 +24,20 @@ def request_of(record: RunRecord, changes: Iterable[Change] = ()) -> RunRequest:
     All settings are those of the record, whatever settings files say by now.
     """
     settings = record.settings
-    own = [
+    recorded = tuple(
         Change(name.partition(".")[0], name.partition(".")[2], value, "the run's record")
         for name, value in settings.items()
         if name not in REMOVED
         # A warm-up of 0 steps is the default where there is a share.
         if value or not any(settings.get(other) for other in EXCLUSIVE.get(name, ()))
-    ]
+    )
     return RunRequest(
         task=record.task_from or record.task,
         mixer=record.mixer_from or record.mixer,
         preset=record.preset,
         protocol=record.protocol,
-        changes=(*own, *changes),
+        recorded=recorded,
+        changes=tuple(changes),
     )
 
 
@@ -45,7 +46,8 @@ def recompose(folder: Path, record: RunRecord) -> RunConfig:
 
     Raises: UserError if the suite, or a plug-in, has other settings than at the time of the run.
     """
-    config = resolve(request_of(record))
+    own_preset = {"preset_code": record.preset_code, "preset_from": record.preset_from}
+    config = replace(resolve(request_of(record)), **own_preset)
     with_its_code = replace(
         config,
         task_component=replace(config.task_component, code=record.task_code),

@@ -148,6 +148,7 @@ class StepCase(Case):
             "mixer_code": config.mixer_component.code,
             "task": config.task_name,
             "preset": config.preset,
+            "preset_code": config.preset_code,
             "protocol": config.protocol,
             "changes": {
                 change.name: change.value

@@ -1,26 +1,26 @@
 """Composing a configuration: settings are merged in one order, checked, and made typed sections.
 
-Each of these replaces the ones before it: the defaults in the code; the settings files for all
-runs, for the protocol, for the preset, for the preset under this protocol; `--set` and other flags.
-In each step the mixer's file replaces the task's, and a value for one task that for all tasks.
+Each of these replaces the ones before it: the defaults in the code; the blocks `base`, those of
+`paper`, and those of the protocol, where a mixer's replace the task's; the file of the preset;
+`--set` and other flags.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from common.errors import UnknownName, UserError, explain_fault, nearest
+from common.errors import UserError
 from lra.config.components import Component, Section
+from lra.config.layers import find_preset, published_presets, read_layers
+from lra.config.mistakes import explain_name, explain_value, name_origins
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
-from lra.config.settings_files import CONFIGS, Entry, read_layers
+from lra.config.settings_files import CONFIGS, Entry, read_presets
 from tasks.base import Task
 
 Settings = Mapping[str, Change]
@@ -39,13 +39,6 @@ EXCLUSIVE: Mapping[str, Sequence[str]] = {
 }
 """Settings that a setting replaces unless it is null."""
 
-SYNONYMS = {
-    "learning_rate": "lr", "wd": "weight_decay", "grad_clip": "clip_norm", "num_layers": "depth",
-    "n_layers": "depth", "layers": "depth", "d_model": "dim", "hidden_size": "dim", "width": "dim",
-    "pretrain": "objective",
-}  # fmt: skip
-"""Keys of settings by the names that other libraries have for them."""
-
 
 def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     """Compose the configuration of a run, in which each single value is valid.
@@ -53,7 +46,8 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
-    layers = read_layers(request, task.name, mixer.name, configs)
+    layers = _list_layers(request, task.name, mixer.name, configs)
+    own = None if request.recorded else find_preset(request.preset, configs)
     initial, settings = _merge(layers), _merge([*layers, request.changes])
     sections = _validate(settings, [task, mixer], RUN_SECTIONS)
 
@@ -66,7 +60,9 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     return RunConfig(
         task_name=task.name,
         mixer_name=mixer.name,
-        preset=request.preset,
+        preset=request.preset if own is None else own.name,
+        preset_from=request.preset if own and own.code else None,
+        preset_code=own and own.code,
         protocol=request.protocol,
         **sections,
         origins={name: setting.origin for name, setting in settings.items()},
@@ -84,7 +80,7 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     Raises: UserError, also for a change of anything but the task.
     """
     task = find_task(request.task, "--task")
-    settings = _merge([*read_layers(request, task.name, None, configs), request.changes])
+    settings = _merge([*_list_layers(request, task.name, None, configs), request.changes])
     with name_origins({name: setting.origin for name, setting in settings.items()}):
         return task.build(_validate(settings, [task])["task"])
 
@@ -95,6 +91,17 @@ def compose_options(component: Component, changes: Sequence[Change]) -> Section:
     Raises: UserError, also for a change of anything else.
     """
     return _validate(_merge([changes]), [component])[component.kind]
+
+
+def _list_layers(
+    request: TaskRequest, task: str, mixer: str | None, configs: Path
+) -> list[Sequence[Change]]:
+    if request.recorded is None:
+        return [*read_layers(request, task, mixer, configs)]
+    # A record has all settings, but for ones that are newer. Those of a user's own preset are in no
+    # file of the suite.
+    is_own = request.preset not in {*read_presets(configs), *published_presets(configs)}
+    return [*([] if is_own else read_layers(request, task, mixer, configs)), request.recorded]
 
 
 def _merge(layers: Iterable[Sequence[Change]]) -> Settings:
@@ -128,22 +135,6 @@ def _refuse_contradiction(first: Change, second: Change) -> None:
         raise UserError(f"{' and '.join(origins)} contradict each other; leave one out")
 
 
-@contextmanager
-def name_origins(origins: Mapping[str, str]) -> Iterator[None]:
-    """Add the origins of the settings that a UserError names; see `RunConfig.origins`."""
-    try:
-        yield
-    except UserError as error:
-        text = str(error)
-        for name, origin in origins.items():
-            section, _, key = name.partition(".")
-            # Mixers and tasks name their options without the section.
-            prefix = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
-            if re.search(rf"(?<![\w.]){prefix}{re.escape(key)}(?![\w.])", str(error)):
-                text += f"; {name} is from {origin}"
-        raise UserError(text) from None
-
-
 def _validate(
     settings: Settings, components: Iterable[Component], more: Mapping[str, type[Section]] = {}
 ) -> dict[str, Any]:
@@ -159,7 +150,7 @@ def _validate(
         is_known = isinstance(setting, Entry) if cls is None else setting.key in cls.model_fields
         if not is_known:
             owner = owners.get(setting.section)
-            raise _explain_name(setting, types, setting.section if owner is None else owner.name)
+            raise explain_name(setting, types, setting.section if owner is None else owner.name)
     found: dict[str, Any] = {}
     for section, cls in types.items():
         values = {s.key: s.value for s in settings.values() if s.section == section}
@@ -168,37 +159,5 @@ def _validate(
         except ValidationError as error:
             name = f"{section}.{error.errors()[0]['loc'][0]}"
             origin = (settings.get(name) or owners[section]).origin
-            raise _explain_value(error.errors()[0], name, origin) from None
+            raise explain_value(error.errors()[0], name, origin) from None
     return found
-
-
-def find_setting(key: str, types: dict[str, type[Section]] = RUN_SECTIONS) -> str | None:
-    """Return the full name of the setting with a key like this one, of the first section."""
-    by_key = {k: f"{name}.{k}" for name in reversed(types) for k in types[name].model_fields}
-    near = nearest(SYNONYMS.get(key, key), by_key, 0.8)
-    return by_key[near] if near else None
-
-
-def _explain_name(setting: Change, types: Mapping[str, type[Section]], owner: str) -> UserError:
-    """Explain that there is no such setting, and suggest one with a similar key."""
-    section, key, origin = setting.section, setting.key, setting.origin
-    ordered = sorted(types, key=lambda name: name != section)
-    near = find_setting(key, {name: types[name] for name in ordered})
-    hint = near.removeprefix(f"{section}.") if near else None
-    if not section:
-        question = f"; did you mean {hint}?" if hint else ""
-        return UserError(f"{origin}: expected section.key=value{question}")
-    if section not in types:
-        return UnknownName("section", section, types, origin, hint)
-    return UnknownName(f"option of {owner}", key, types[section].model_fields, origin, hint)
-
-
-def _explain_value(error: Any, name: str, origin: str) -> UserError:
-    """Explain an error of pydantic: a value of the wrong type or outside its limits."""
-    if error["type"] == "missing":
-        return UserError(f"{origin}: {name} has no default; use --set {name}=VALUE")
-    if error["type"] == "literal_error":
-        choices = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-        return UnknownName(f"value of {name}", str(error["input"]), choices, origin)
-    fault = explain_fault(error["msg"])
-    return UserError(f"{origin}: {name}: got {error['input']!r}, {fault}")

@@ -62,9 +62,12 @@ class TaskRequest:
     task: str
     """Name of a task, or the place of a plug-in (`lra.config.registry`)."""
     preset: str = PAPER
+    """Name of a preset, or the path of a user's own, a file that ends with .yaml."""
     protocol: str = DEFAULT_PROTOCOL
     changes: tuple[Change, ...] = ()
     """Changed settings. Of two changes of one setting the later one wins."""
+    recorded: tuple[Change, ...] | None = None
+    """All settings of a finished run, which replace those of files; None for a new run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -202,6 +202,11 @@ class RunConfig:
     task_name: str
     mixer_name: str
     preset: str
+    """Name of a preset; of a user's own file, the name without its ending."""
+    preset_from: str | None = None
+    """Path of a user's own preset."""
+    preset_code: str | None = None
+    """Start of the SHA-256 of a user's own preset; see `Preset`."""
     protocol: str
     task: Section
     mixer: Section
@@ -253,6 +258,8 @@ class RunConfig:
         values = {name: getattr(self, name) for name in names}
         # An edited file makes another run.
         values |= {f"{kind}_code": str(one.code) for kind, one in self.plug_ins.items()}
+        if self.preset_code is not None:
+            values["preset_code"] = self.preset_code
         for section in self.sections:
             hashed = getattr(self, section).hashed()
             kept = {k: v for k, v in hashed.items() if f"{section}.{k}" not in SPEED_ALONE}
@@ -271,6 +278,7 @@ class RunConfig:
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]
         lines += [f"# {kind} from: {plug_in.spec}" for kind, plug_in in self.plug_ins.items()]
+        lines += [f"# preset from: {self.preset_from}"] if self.preset_from else []
         lines.append(f"# hash: {self.hash}")
         for name in self.sections:
             lines.append(f"{name}:")

@@ -1,26 +1,26 @@
 """Settings files of tasks, mixers and presets: what each says of a setting, and its source.
 
-A task or a mixer has a file with sections of settings. `protocols` and `presets` have further
-sections that apply to one protocol, or one preset of published settings, and a preset may have its
-own `protocols`. The other presets have a file each, with such sections for every task and mixer by
-its name; those of `other` are for tasks without a file. A setting is written in one of three ways.
-The fourth line shows how to give each task its own value, in any of the three:
+    configs/tasks/NAME.yaml      blocks
+    configs/mixers/NAME.yaml     blocks for tasks: `all`, or names, with the blocks of each
+    configs/presets/NAME.yaml    `tasks`, by name, and `mixers`, by name and then for tasks
 
-    dim: 128                                                    our choice
-    dim: [128, script script_lra.py:30]                         published, with its source
-    dim: {is: 128, theirs: 256, from: script a.py:30, why: ...}   published, and ours differs
-    dim: {all: 128, listops text: [64, "script script_lra.py:{30 31}"]}    by task
+A block's name says when its settings hold: `base` always, `paper` under that preset, which is of
+published settings, `base s4` under a protocol, `paper s4` under both. Files of presets have no
+blocks, as each of them is one. `benchmark` stands for the six tasks of the Long Range Arena, and
+`other` for tasks without a file. A setting is written in one of three ways:
 
-`all` stands for every task, and `benchmark` for the six of the Long Range Arena. A source begins
-with a key of the file's section `sources`. Words in braces are assigned to the tasks in order:
-above, line 30 is the source for listops and line 31 for text. `theirs` and `from` may be left out.
+    model.dim: 128                                                     our choice
+    model.dim: [128, script script_lra.py:30]                          published, with its source
+    model.dim: {is: 128, theirs: 256, from: script a.py:30, why: ...}  published, and ours differs
+
+A source begins with a key of the file's section `sources`. `theirs` and `from` may be left out.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,32 +28,30 @@ from typing import Any, Literal, get_args
 from common.errors import UnknownName, UserError
 from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
-from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, Change, TaskRequest
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, Change
 from tasks.base import BENCHMARK
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ALL = "all"
 OTHER = "other"
-"""Stands for the tasks without a file, in files of presets."""
+BASE = "base"
 STARTS = "starts"
 """A further section of a mixer's file: the distributions of released initial parameters, by
 patterns of the parameters' names."""
-NESTED = ("presets", "protocols")
 FileKind = Literal["tasks", "mixers"]
 Family = Literal[
     "attention", "linear attention", "state space", "long convolution", "gated recurrence",
     "delta rule or matrix state", "local or none",
 ]  # fmt: skip
 """What kind of mixer a mixer is, by which charts colour it; "none": nothing learned is mixed."""
-_WORDS = re.compile(r"[\w-]+( [\w-]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry(Change):
     """What a settings file says of one setting, for one task or for `ALL`.
 
-    The section may also be `STARTS`. The origin names the file, the preset and protocol that the
-    entry is for, and where its value is published.
+    The section may also be `STARTS`. The origin names the file, the block of a preset of the
+    mixer's own, and where the value is published.
     """
 
     preset: str | None = None
@@ -75,14 +73,41 @@ class SettingsFile:
     shown: str
     """Name of the file in messages."""
     entries: Sequence[Entry]
-    presets: Set[str]
-    protocols: Set[str]
     sources: Mapping[str, str]
     """Repository and commit, or paper, by the word that sources of settings begin with."""
     rows: Mapping[str, Any]
     """Rows of results/published.csv that runs with these settings repeat; see `PublishedRun`."""
     family: Family | None = None
     """The family of a mixer; None for a task, and for a user's own mixer."""
+    protocols: Set[str] = frozenset()
+    """The protocols of a task."""
+
+    def block(self, preset: str | None, protocol: str | None) -> list[Entry]:
+        """Return what holds under a preset and a protocol, but not in general."""
+        return [one for one in self.entries if (one.preset, one.protocol) == (preset, protocol)]
+
+    @property
+    def presets(self) -> Set[str]:
+        """The presets of published settings that the file has blocks of."""
+        return {entry.preset for entry in self.entries if entry.preset}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The file of a preset."""
+
+    name: str
+    entries: Mapping[tuple[str, str], Sequence[Entry]]
+    """What the file says, by kind and name of the owner of the settings."""
+    code: str | None = None
+    """Start of the SHA-256 of a user's own file; None for a preset of the suite."""
+
+    def lists(self, task: str) -> bool:
+        """Whether the preset is for a task."""
+        return ("tasks", task) in self.entries
+
+
+_Reader = Callable[[Any, Entry], Iterator[Entry]]
 
 
 def _mapping(body: Any, origin: str) -> dict[str, Any]:
@@ -92,43 +117,35 @@ def _mapping(body: Any, origin: str) -> dict[str, Any]:
     return {str(key): value for key, value in (body or {}).items()}
 
 
-def _read_block(body: Any, place: Entry) -> Iterator[Entry]:
-    """Read the settings of a block, then those of the presets and protocols within it."""
-    blocks = _mapping(body, place.origin)
-    for section in sorted(blocks, key=lambda name: name if name in NESTED else ""):
-        origin, kind = f"{place.origin}: {section}", section.removesuffix("s")
-        if section in NESTED and not (getattr(place, kind) or place.protocol):
-            for name, inner in _mapping(blocks[section], origin).items():
-                start = f"{place.origin[:-1]}." if place.preset else f"{place.origin} ("
-                where = f"{start}{section}.{name})"
-                yield from _read_block(inner, replace(place, origin=where, **{kind: name}))
-        elif section in (*SECTIONS, STARTS):
-            for key, value in _mapping(blocks[section], origin).items():
-                yield from _read_tasks(value, replace(place, section=section, key=key))
-        else:
-            raise UnknownName("section", section, (*SECTIONS, STARTS), place.origin)
+def _read_tasks(body: Any, place: Entry, read: _Reader) -> Iterator[Entry]:
+    """Read what a mixer has for tasks, each setting once for each."""
+    seen: set[tuple[object, ...]] = set()
+    for names, inner in _mapping(body, place.origin).items():
+        for task in names.replace("benchmark", " ".join(BENCHMARK)).split():
+            for entry in read(inner, replace(place, task=task)):
+                key = (task, entry.name, entry.preset, entry.protocol)
+                if key in seen:
+                    raise UserError(f"{place.origin}: {task}: {entry.name} is there twice")
+                seen.add(key)
+                yield entry
 
 
-def _read_tasks(value: Any, place: Entry) -> Iterator[Entry]:
-    """Read the entry of a setting, or its entries by task."""
-    is_by_task = isinstance(value, dict) and all(_WORDS.fullmatch(str(key)) for key in value)
-    if not (value and is_by_task and "is" not in value):
-        yield _read_value(value, place)
-        return
-    seen: set[str] = set()
-    for key, inner in value.items():
-        tasks = str(key).replace("benchmark", " ".join(BENCHMARK)).split()
-        for number, task in enumerate(tasks):
-            if task in seen:
-                raise UserError(f"{place.origin}: {place.name}: the task {task} occurs twice")
-            seen.add(task)
-            entry = _read_value(inner, replace(place, task=task))
-            # Words in braces, as many as tasks, belong to the tasks in order.
-            for words in re.findall(r"\{([^{}]*)\}", entry.source) if len(tasks) > 1 else ():
-                if len(words.split()) == len(tasks):
-                    chosen = entry.source.replace(f"{{{words}}}", words.split()[number])
-                    entry = replace(entry, source=chosen)
-            yield entry
+def _read_blocks(body: Any, place: Entry) -> Iterator[Entry]:
+    for name, block in _mapping(body, place.origin).items():
+        first, _, protocol = name.partition(" ")
+        preset = None if first == BASE else first
+        origin = f"{place.origin} ({name})" if preset not in (None, PAPER) else place.origin
+        inner = replace(place, origin=origin, preset=preset, protocol=protocol or None)
+        yield from _read_settings(block, inner)
+
+
+def _read_settings(body: Any, place: Entry) -> Iterator[Entry]:
+    for name, value in _mapping(body, place.origin).items():
+        section, _, key = name.partition(".")
+        if section not in (*SECTIONS, STARTS) or not key:
+            known = f"{', '.join(SECTIONS)} or {STARTS}"
+            raise UserError(f"{place.origin}: {name}: expected section.key, with a section {known}")
+        yield _read_value(value, replace(place, section=section, key=key))
 
 
 def _read_value(value: Any, place: Entry) -> Entry:
@@ -154,36 +171,43 @@ def _cite(entry: Entry, sources: Mapping[str, str]) -> Entry:
 
 
 @functools.lru_cache(maxsize=256)
-def _parse(text: str, shown: str) -> SettingsFile:
+def _parse(text: str, shown: str, kind: FileKind) -> SettingsFile:
     """Parse the text of a settings file; cached, as plans and reports read the same files often."""
     body = _mapping(parse_yaml(text, shown), shown)
     rows, sources = (_mapping(body.pop(k, None), f"{shown}: {k}") for k in ("rows", "sources"))
     family = body.pop("family", None)
     if family is not None and family not in get_args(Family):
         raise UnknownName("family", str(family), get_args(Family), shown)
-    read = _read_block(body, Entry("", "", None, shown))
-    entries = [_cite(entry, sources) for entry in read]
-    presets = {PAPER, *(body.get("presets") or ())}
-    protocols = set(body.get("protocols") or (DEFAULT_PROTOCOL,))
-    return SettingsFile(shown, entries, presets, protocols, sources, rows, family)
+    place = Entry("", "", None, shown)
+    found = _read_blocks(body, place) if kind == "tasks" else _read_tasks(body, place, _read_blocks)
+    entries = [_cite(entry, sources) for entry in found]
+    protocols = {name.partition(" ")[2] for name in body} - {""} or {DEFAULT_PROTOCOL}
+    return SettingsFile(shown, entries, sources, rows, family, protocols)
 
 
 @functools.lru_cache(maxsize=64)
-def _parse_preset(text: str, shown: str, preset: str) -> Mapping[tuple[str, str], list[Entry]]:
-    """Parse the file of a preset: its entries by kind and name of their owner."""
-    found: dict[tuple[str, str], list[Entry]] = {}
+def parse_preset(text: str, shown: str, name: str, is_own: bool = False) -> Preset:
+    """Parse the file of a preset."""
+    found: dict[tuple[str, str], Sequence[Entry]] = {}
     for kind, owners in _mapping(parse_yaml(text, shown), shown).items():
         if kind not in get_args(FileKind):
             raise UnknownName("section", kind, get_args(FileKind), shown)
-        for name, block in _mapping(owners, f"{shown}: {kind}").items():
-            place = Entry("", "", None, f"{shown} ({name})", preset=preset)
-            found[kind, name] = list(_read_block(block, place))
-    return found
+        for owner, body in _mapping(owners, f"{shown}: {kind}").items():
+            place = Entry("", "", None, f"{shown} ({owner})", preset=name)
+            of_task = kind == "tasks"
+            found[kind, owner] = list(
+                _read_settings(body, place) if of_task else _read_tasks(body, place, _read_settings)
+            )
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Preset(name, found, digest if is_own else None)
+
+
+def _read(path: Path) -> str:
+    return read_text(path, largest=LARGEST) if path.exists() else ""
 
 
 def read_file(kind: FileKind, name: str, configs: Path = CONFIGS) -> SettingsFile:
-    """Read what files say of a task or a mixer: its own, or the one of all tasks that have none,
-    and those of presets.
+    """Read the file of a task or a mixer; a task without one has that of all such tasks.
 
     A missing file is empty. Every part is checked, used or not.
 
@@ -191,18 +215,8 @@ def read_file(kind: FileKind, name: str, configs: Path = CONFIGS) -> SettingsFil
     """
     place = f"{kind}/{name}.yaml"
     if kind == "tasks" and not (configs / place).is_file():
-        place, name = "own_task.yaml", OTHER
-    path = configs / place
-    text = read_text(path, largest=LARGEST) if path.exists() else ""
-    file = _parse(text, f"configs/{place}")
-    entries, presets = [*file.entries], {*file.presets}
-    for path in sorted((configs / "presets").glob("*.yaml")):
-        text = read_text(path, largest=LARGEST)
-        found = _parse_preset(text, f"configs/presets/{path.name}", path.stem)
-        if (kind, name) in found:
-            entries += [_cite(entry, file.sources) for entry in found[kind, name]]
-            presets.add(path.stem)
-    return replace(file, entries=entries, presets=presets)
+        place = "own_task.yaml"
+    return _parse(_read(configs / place), f"configs/{place}", kind)
 
 
 def list_files(kind: FileKind, configs: Path = CONFIGS) -> dict[str, SettingsFile]:
@@ -211,64 +225,7 @@ def list_files(kind: FileKind, configs: Path = CONFIGS) -> dict[str, SettingsFil
     return {name: read_file(kind, name, configs) for name in names}
 
 
-@functools.cache
-def published_presets(configs: Path = CONFIGS) -> Set[str]:
-    """Name the presets of published settings: `paper`, and those that only mixers have."""
-    of_tasks, of_mixers = (
-        {name for file in list_files(kind, configs).values() for name in file.presets}
-        for kind in ("tasks", "mixers")
-    )
-    return of_mixers - of_tasks | {PAPER}
-
-
-def tasks_with_preset(tasks: Sequence[str], preset: str, configs: Path = CONFIGS) -> list[str]:
-    """List the tasks whose settings file has a preset; all of them if none has it."""
-    found = [task for task in tasks if preset in read_file("tasks", task, configs).presets]
-    return found or list(tasks)
-
-
-def read_layers(
-    request: TaskRequest, task: str, mixer: str | None, configs: Path
-) -> list[list[Entry]]:
-    """List what files say for a run, in layers of which each replaces settings of those before.
-
-    Without a mixer, a preset that only mixers have stands for the data of preset `paper`.
-
-    Raises: UserError for an unknown preset or protocol, for a mixer's preset without settings for
-        the protocol, and for a mistake in a file.
-    """
-    file, published = read_file("tasks", task, configs), published_presets(configs)
-    files, presets = [file], file.presets | published
-    if mixer is not None:
-        own = read_file("mixers", mixer, configs)
-        files, presets = [file, own], file.presets | (own.presets & published)
-        if request.preset in published - presets:
-            raise UserError(
-                f"--preset: {mixer} has no preset {request.preset}; another mixer has published "
-                f"settings of that name"
-            )
-        of_preset = {entry.protocol for entry in own.entries if entry.preset == request.preset}
-        is_own = bool(of_preset) and request.preset not in file.presets | {PAPER}
-        if is_own and of_preset.isdisjoint({None, request.protocol}):
-            raise UserError(
-                f"--preset {request.preset} of {mixer} has settings for --protocol "
-                f"{' or '.join(sorted(filter(None, of_preset)))} alone, and the protocol is "
-                f"{request.protocol}"
-            )
-    missing = f"configs/tasks/{task}.yaml"
-    lacking = "" if file.shown == missing else f"; define it in a new file {missing}"
-    for kind, valid in (("preset", presets), ("protocol", file.protocols)):
-        if (name := getattr(request, kind)) not in valid:
-            raise UserError(f"{UnknownName(kind, name, valid, f'--{kind}')}{lacking}")
-    layers: dict[tuple[bool, bool, int, bool], list[Entry]] = {}
-    for number, one in enumerate(files):
-        for entry in one.entries:
-            if (
-                entry.section in SECTIONS
-                and entry.task in (ALL, task)
-                and entry.preset in (None, request.preset)
-                and entry.protocol in (None, request.protocol)
-            ):
-                level = bool(entry.preset), bool(entry.protocol), number, entry.task != ALL
-                layers.setdefault(level, []).append(entry)
-    return [layers[level] for level in sorted(layers)]
+def read_presets(configs: Path = CONFIGS) -> dict[str, Preset]:
+    """Read the presets of the suite that have a file, by name."""
+    paths = sorted((configs / "presets").glob("*.yaml"))
+    return {p.stem: parse_preset(_read(p), f"configs/presets/{p.name}", p.stem) for p in paths}

@@ -39,6 +39,8 @@ class BenchRecord(MeasuredRecord):
     task: FileName | None = None
     """Task that the classifier is for; null for op and decode, as are preset and protocol."""
     preset: FileName | None = None
+    preset_code: ShortText | None = None
+    """Start of the SHA-256 of the user's own preset; null for a preset of the suite."""
     protocol: FileName | None = None
     changes: Settings = Field(default_factory=dict)
     """Settings that --set and --vary changed."""
@@ -105,7 +107,8 @@ class BenchRecord(MeasuredRecord):
         """The file below the folder of measurements; repeating the measurement replaces it."""
         device = re.sub(r"[^A-Za-z0-9]+", "-", self.device).strip("-")
         parts = [self.mode, self.part, self.task, self.preset, self.protocol, self.mixer]
-        parts += [self.mixer_code and self.mixer_code[:8], self.precision]
+        parts += [code and code[:8] for code in (self.mixer_code, self.preset_code)]
+        parts += [self.precision]
         parts += [self.batch_size, self.channels, "task" if self.lengths == "task" else None]
         parts += [self.length]
         if self.changes:

@@ -94,6 +94,10 @@ class RunRecord(TestedRecord):
     task_code: ShortText | None = None
     task_from: PrintableText | None = None
     preset: FileName
+    preset_code: ShortText | None = None
+    """Start of the SHA-256 of the user's own preset; null for a preset of the suite."""
+    preset_from: PrintableText | None = None
+    """Argument of --preset for the user's own preset."""
     protocol: FileName
     settings: Settings
     """Every setting of the run, by full name: "train.lr"."""
@@ -188,7 +192,7 @@ class RunRecord(TestedRecord):
         """Write the flags of run_task.py that repeat the run, with changes of its settings."""
         words = ["--task", self.task_from or self.task, "--mixer", self.mixer_from or self.mixer]
         for name, default in {"preset": PAPER, "protocol": DEFAULT_PROTOCOL, "seed": 0}.items():
-            value = getattr(self, name)
+            value = getattr(self, f"{name}_from", None) or getattr(self, name)
             words += [f"--{name}", str(value)] if value != default else []
         for text in write_changes({**self.changes, **(changes or {})}):
             words += ["--set", text]

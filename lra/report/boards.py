@@ -138,7 +138,8 @@ def boards(
 
     def setting(r: RunRecord) -> tuple[str, bool, str, bool, str]:
         task = "" if r.result.is_accuracy else r.task
-        return task, r.preset != PAPER, r.preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
+        preset = names.of_preset(r)
+        return task, r.preset != PAPER, preset, r.protocol != DEFAULT_PROTOCOL, r.protocol
 
     reasons: dict[int, str] = {}
     for same in group_by(records, lambda r: (setting(r), r.task)).values():

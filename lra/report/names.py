@@ -62,8 +62,10 @@ class RowNames:
 
     def __init__(self, runs: Sequence[RunRecord], bench: Sequence[BenchRecord] = ()) -> None:
         self._codes: dict[str, set[str | None]] = {}
+        self._presets: dict[str, set[str | None]] = {}
         for record in (*runs, *bench):
             self._codes.setdefault(record.mixer, set()).add(record.mixer_code)
+            self._presets.setdefault(str(record.preset), set()).add(record.preset_code)
         self._hashes: dict[tuple[str, ...], set[str]] = {}
         for run in runs:
             self._hashes.setdefault(self._reads_as(run), set()).add(run.config_hash)
@@ -82,9 +84,15 @@ class RowNames:
         """Return the name of a mixer with settings of its own preset."""
         return self._add_code(record.mixer, record)
 
+    def of_preset(self, run: RunRecord) -> str:
+        """Return the name of a run's preset, with its code where files of one name differ."""
+        code, has_several = run.preset_code, len(self._presets[run.preset]) > 1
+        return f"{run.preset} [file {code[:8]}]" if code and has_several else run.preset
+
     def _reads_as(self, run: RunRecord) -> tuple[str, ...]:
         data = run.data.source, run.data.fingerprint
-        return self._add_code(run.method, run), run.preset, run.protocol, run.task, *data
+        preset = self.of_preset(run)
+        return self._add_code(run.method, run), preset, run.protocol, run.task, *data
 
     def _add_code(self, name: str, record: RunRecord | BenchRecord) -> str:
         code = record.mixer_code

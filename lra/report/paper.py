@@ -11,7 +11,7 @@ from pathlib import Path
 from common.errors import UserError
 from common.files import write_atomically
 from common.progress import progress
-from lra.config.settings_files import published_presets
+from lra.config.layers import published_presets
 from lra.report.boards import Board, is_at_preset
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data

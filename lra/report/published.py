@@ -10,8 +10,9 @@ from typing import Any
 
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
+from lra.config.layers import published_presets
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
-from lra.config.settings_files import ALL, published_presets, read_file
+from lra.config.settings_files import ALL, read_file
 from lra.record.run import RunRecord
 from lra.record.schema import write_changes
 from tasks.base import BENCHMARK

@@ -104,7 +104,9 @@ def timed_records(data: Data) -> list[TimedRecord]:
     return [
         record
         for record in (*data.records, *data.bench)
-        if record.steps_per_second is not None and getattr(record, "mode", "step") == "step"
+        if record.steps_per_second is not None
+        and record.preset_code is None
+        and getattr(record, "mode", "step") == "step"
     ]
 
 

@@ -64,7 +64,7 @@ def _row_of(run: RunRecord) -> Row:
 def _compares(run: RunRecord, record: RunRecord) -> bool:
     """Whether a run of the same task has the preset, protocol, data and selection of another."""
     one, other = (
-        (r.preset, r.protocol, r.result.goal, r.data.source, r.data.fingerprint)
+        (r.preset, r.preset_code, r.protocol, r.result.goal, r.data.source, r.data.fingerprint)
         for r in (run, record)
     )
     return one == other and len({run.selected_on, record.selected_on} - {None}) <= 1

@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         """Write the error, without the usage and with what an unknown flag may mean, and exit."""
         unknown = re.fullmatch(r"unrecognized arguments: --([^\s=]+)[\s=]?(\S*).*", message)
         if unknown is not None:
-            from lra.config.compose import find_setting
+            from lra.config.mistakes import find_setting
 
             flag, value = unknown.groups()
             meant = nearest(f"--{flag}", flags := self._option_string_actions, 0.8)
@@ -113,7 +113,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--preset": {
         "default": "paper",
         "help": "paper (published sizes, default), quick (minutes), budget (the leaderboard's, "
-        "minutes to hours), or a preset of a mixer",
+        "minutes to hours), a preset of a mixer, or a file of your own, NAME.yaml",
     },
     "--protocol": {
         "default": "s4",

@@ -13,9 +13,9 @@ from typing import Any
 from common.errors import UserError
 from common.strict_yaml import LARGEST, parse_yaml
 from common.untrusted import read_text
+from lra.config.layers import tasks_with_preset
 from lra.config.registry import MIXERS
 from lra.config.request import RunRequest, parse_changes
-from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import (
     ALL,
     Parser,
@@ -80,6 +80,7 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
     mixers = sorted(MIXERS.classes) if mixers == [ALL] else mixers
     if given["print_commands"]:
         tasks, mixers = list(map(_with_whole_path, tasks)), list(map(_with_whole_path, mixers))
+        given["preset"] = _with_whole_path(given["preset"])
     return SweepOptions(
         tasks=tasks,
         mixers=mixers,
@@ -91,7 +92,9 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
 
 
 def _with_whole_path(spec: str) -> str:
-    """Write a FILE.py:CLASS so that it is found from any folder; other names stay as they are."""
+    """Write FILE.py:CLASS and FILE.yaml so that any folder finds them; other names stay."""
+    if spec.endswith(".yaml"):
+        return str(Path(spec).absolute())
     file, _, name = spec.rpartition(":")
     return f"{Path(file).absolute()}:{name}" if file.endswith(".py") else spec
 

@@ -163,7 +163,7 @@ class PlannedRun:
         """Write the arguments of run_task.py, with what the limits leave of the run."""
         config = self.config
         line = ["--task", config.task_component.spec, "--mixer", self.mixer]
-        line += ["--preset", config.preset]
+        line += ["--preset", config.preset_from or config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
         line += [part for one in self.changes for part in ("--set", one.text)]

@@ -37,6 +37,8 @@ LOCK_SECONDS = 1.0
 """Time to wait for a lock, because others hold it for a moment to test whether it is free."""
 CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Names of the copies of plug-ins' files in the folder of a run."""
+PRESET_FILE = "preset.yaml"
+"""Name of the copy of a user's own preset in the folder of a run."""
 FINISHED = ("done", "diverged")
 """How a run ended that is not resumed."""
 LOGGERS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}
@@ -165,7 +167,7 @@ class RunFolder:
         return load_record(path) if path.exists() else None
 
     def begin(self, config: RunConfig, seed: int, step: int, held: ExitStack) -> None:
-        """Write the settings and copies of plug-ins' files, and open what metrics are written to.
+        """Write the settings and copies of the user's files, and open what metrics are written to.
 
         Args:
             step: where the run goes on.
@@ -174,6 +176,8 @@ class RunFolder:
         files = {"config.yaml": config.show().encode()}
         for kind, source in config.plug_ins.items():
             files[CODE_FILES[kind]] = read_regular(Path(str(source.file)))
+        if config.preset_from is not None:
+            files[PRESET_FILE] = read_regular(Path(config.preset_from))
         self.require_held()
         for name, content in files.items():
             write_atomically(self.path / name, content)

@@ -133,6 +133,8 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
         "task_code": task.code,
         "task_from": task.spec if task.code else None,
         "preset": config.preset,
+        "preset_code": config.preset_code,
+        "preset_from": config.preset_from,
         "protocol": config.protocol,
         "settings": config.settings,
         "origins": dict(config.origins),

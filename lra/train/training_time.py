@@ -86,7 +86,7 @@ def look_up_speed(config: RunConfig, here: str) -> tuple[float, str] | None:
             if (row["task"], row["mixer"], row["preset"], row["protocol"]) == names
             and ("CPU" in row["device"]) == ("CPU" in here)
         ]
-    if config.plug_ins or not rows or _is_larger(config):
+    if config.plug_ins or config.preset_code or not rows or _is_larger(config):
         return None
     best = min(rows, key=lambda row: row["device"] != here)
     speed = float(best["steps_per_second"]) * int(best["batch_size"]) / config.train.batch_size

@@ -69,7 +69,9 @@ def probes(data: Data) -> list[Probe]:
     records = [record for record in data.records if record.task in PROBES]
     # Attempts of one row differ in settings of training, such as the learning rate.
     names = RowNames([*map(without_training, records)])
-    groups = group_by(records, lambda run: (PROBES.index(run.task), run.preset, run.protocol))
+    groups = group_by(
+        records, lambda run: (PROBES.index(run.task), names.of_preset(run), run.protocol)
+    )
     return [_make_probe(data, runs, names) for _, runs in sorted(groups.items())]
 
 
@@ -94,7 +96,12 @@ def _make_probe(data: Data, runs: Sequence[RunRecord], names: RowNames) -> Probe
     conditions = {name: f"{variants[name][0].data.source} data" for name in order}
     first = runs[0]
     return Probe(
-        first.preset, first.protocol, rows, conditions, task=first.task, differing=differing
+        names.of_preset(first),
+        first.protocol,
+        rows,
+        conditions,
+        task=first.task,
+        differing=differing,
     )
 
 

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from lra.config.settings_files import published_presets
+from lra.config.layers import published_presets
 from lra.report.boards import Board, Cells
 from lra.report.published import PublishedRow
 from lra.report.scores import (

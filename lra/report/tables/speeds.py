@@ -195,9 +195,11 @@ def preset_speeds(
     that has most of them, and of each task at the longest sequences. A mixer that was not measured
     on every task has no average.
     """
-    setting = ("step", preset, protocol, {}, None)
+    setting = ("step", preset, None, protocol, {}, None)
     measured = [
-        r for r in records if (r.mode, r.preset, r.protocol, r.changes, r.mixer_code) == setting
+        r
+        for r in records
+        if (r.mode, r.preset, r.preset_code, r.protocol, r.changes, r.mixer_code) == setting
     ]
     if not measured:
         return PresetSpeeds()
