@@ -79,13 +79,18 @@ def differences_csv() -> str:
 
     rows: list[dict[str, str]] = []
     for owner, file in {**list_files("tasks"), **list_files("mixers")}.items():
-        others = [one for one in file.entries if one.has_other]
+        # `paper` is the preset of the table, and what holds under every preset holds there, too.
+        others = [
+            replace(one, preset=None if one.preset == PAPER else one.preset)
+            for one in sorted(file.entries, key=lambda one: one.name)
+            if one.has_other
+        ]
         alike = group_by(others, lambda one: replace(one, origin="", source="", task=ALL))
         for entry, same in alike.items():
             kind = "initial " if entry.section == STARTS else f"{entry.section}."
             limits = (("preset", entry.preset), ("protocol", entry.protocol))
-            where = [one.task for one in same if one.task != ALL]
-            where += [f"{of} {name}" for of, name in limits if name not in (None, PAPER)]
+            where = sorted({one.task for one in same} - {ALL}, key=[*BENCHMARK, "lm"].index)
+            where += [f"{of} {name}" for of, name in limits if name is not None]
             rows.append(
                 {
                     "mixer or task": owner,
