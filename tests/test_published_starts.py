@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import math
 import re
 from collections import defaultdict
@@ -93,8 +94,12 @@ def faults(mixer: str, place: Place, own: Laws) -> list[str]:
     for task in sorted({task for by in own.values() for task in by}):
         model = shallow(mixer, task, place=place)
         fan_of = compute_fans(model)
+        names = [name for name, _ in model.named_parameters()]
+        # Of patterns that match a parameter, the one that matches fewest others is meant.
+        of_pattern = {p: len(fnmatch.filter(names, p)) for p in own}
+        order = [*sorted(own, key=of_pattern.__getitem__, reverse=True), *OF_NORMS]
         for parameter, tensor in model.named_parameters():
-            pattern = next((p for p in reversed(stated) if fnmatchcase(parameter, p)), None)
+            pattern = next((p for p in reversed(order) if fnmatchcase(parameter, p)), None)
             law = None if pattern is None else stated[pattern].get(task, stated[pattern].get("all"))
             if pattern is None or law is None:
                 found.append(f"{parameter} on {task}: no law is stated")
