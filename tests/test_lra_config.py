@@ -31,7 +31,6 @@ from lra.config.settings_files import (
 from lra.record.schema import write_changes
 from lra.train.run_record import describe_settings
 from requested import NOT_CAUSAL, compose_task, resolve
-from tasks.base import BENCHMARK
 
 
 def tnn(*overrides: str, **options: str):
@@ -70,17 +69,17 @@ IN_ORDER = (
     ("tasks/listops.yaml", ("paper",)),
     ("mixers/tnn.yaml", ("all", "paper")),
     ("mixers/tnn.yaml", ("text listops", "paper")),
-    ("tasks/listops.yaml", ("base s4",)),
-    ("mixers/tnn.yaml", ("benchmark", "base s4")),
-    ("tasks/listops.yaml", ("paper s4",)),
-    ("mixers/tnn.yaml", ("listops", "paper s4")),
+    ("tasks/listops.yaml", ("base, protocol s4",)),
+    ("mixers/tnn.yaml", ("text listops", "base, protocol s4")),
+    ("tasks/listops.yaml", ("paper, protocol s4",)),
+    ("mixers/tnn.yaml", ("listops", "paper, protocol s4")),
 )
 """Places in files, each of which replaces what those before it say of a setting."""
 
 
 @pytest.mark.parametrize("last", range(1, 1 + len(IN_ORDER)))
 def test_precedence(tmp_path: Path, last: int) -> None:
-    files: dict[str, dict[str, object]] = {"tasks/listops.yaml": {"base s4": {}}}
+    files: dict[str, dict[str, object]] = {"tasks/listops.yaml": {"base, protocol s4": {}}}
     for number, (name, place) in enumerate(IN_ORDER[:last]):
         block: Any = files.setdefault(name, {})
         for key in place:
@@ -177,7 +176,7 @@ def test_mistakes_name_value_origin_and_valid_names(
         ("all: {base\n", "configs/mixers/tnn.yaml: not valid YAML"),
         ("all: {base: {model.dim: {is: 4, form: a b}}}", "unknown key 'form'; did you mean from?"),
         ("all: {base: {train.steps: 3, train.epochs: 2}}", "set train.steps or train.epochs"),
-        ("listops: {base: {train.lr: 3}}\nbenchmark: {base: {train.lr: 2}}",
+        ("listops: {base: {train.lr: 3}}\nlistops text: {base: {train.lr: 2}}",
          "configs/mixers/tnn.yaml: listops: train.lr is there twice"),
     ],
 )  # fmt: skip
@@ -311,7 +310,7 @@ def is_changed_by(entry: Entry, request: RunRequest) -> bool | None:
 def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copy(CONFIGS / "tasks/listops.yaml", tmp_path / "tasks")
-    text = "listops: {wide s4: {model.dim: 64, model.pooling: last}}"
+    text = "listops: {'wide, protocol s4': {model.dim: 64, model.pooling: last}}"
     write(tmp_path, "mixers/tnn.yaml", text)
     config = resolve("listops", "tnn", preset="wide", configs=tmp_path)
     assert (config.model.dim, config.model.pooling) == (64, "last")
@@ -339,8 +338,8 @@ def test_values_have_sources_and_reasons(tmp_path: Path) -> None:
     assert {t: e.value for t, e in read("lm periodic: {base: {train.lr: 0.1}}").items()} == {
         "lm": 0.1, "periodic": 0.1,
     }  # fmt: skip
-    published = read("benchmark: {paper lra: {train.lr: [0.1, 'a b:7']}}")
-    assert published.keys() == {*BENCHMARK}
+    published = read("listops lm: {'paper, protocol lra': {train.lr: [0.1, 'a b:7']}}")
+    assert published.keys() == {"listops", "lm"}
     assert {(e.value, e.source, e.preset, e.protocol) for e in published.values()} == {
         (0.1, "a b:7", "paper", "lra")
     }

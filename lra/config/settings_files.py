@@ -5,9 +5,9 @@
     configs/presets/NAME.yaml    `tasks`, by name, and `mixers`, by name and then for tasks
 
 A block's name says when its settings hold: `base` always, `paper` under that preset, which is of
-published settings, `base s4` under a protocol, `paper s4` under both. Files of presets have no
-blocks, as each of them is one. `benchmark` stands for the six tasks of the Long Range Arena, and
-`other` for tasks without a file. A setting is written in one of three ways:
+published settings, `base, protocol s4` under a protocol, `paper, protocol s4` under both. Files of
+presets have no blocks, as each of them is one. `other` stands for tasks without a file. A setting
+is written in one of three ways:
 
     model.dim: 128                                                     our choice
     model.dim: [128, script script_lra.py:30]                          published, with its source
@@ -29,12 +29,13 @@ from common.errors import UnknownName, UserError
 from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, Change
-from tasks.base import BENCHMARK
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ALL = "all"
 OTHER = "other"
 BASE = "base"
+PROTOCOL = ", protocol "
+"""What stands between a block's preset and its protocol."""
 STARTS = "starts"
 """A further section of a mixer's file: the distributions of released initial parameters, by
 patterns of the parameters' names."""
@@ -121,7 +122,7 @@ def _read_tasks(body: Any, place: Entry, read: _Reader) -> Iterator[Entry]:
     """Read what a mixer has for tasks, each setting once for each."""
     seen: set[tuple[object, ...]] = set()
     for names, inner in _mapping(body, place.origin).items():
-        for task in names.replace("benchmark", " ".join(BENCHMARK)).split():
+        for task in names.split():
             for entry in read(inner, replace(place, task=task)):
                 key = (task, entry.name, entry.preset, entry.protocol)
                 if key in seen:
@@ -132,7 +133,7 @@ def _read_tasks(body: Any, place: Entry, read: _Reader) -> Iterator[Entry]:
 
 def _read_blocks(body: Any, place: Entry) -> Iterator[Entry]:
     for name, block in _mapping(body, place.origin).items():
-        first, _, protocol = name.partition(" ")
+        first, _, protocol = name.partition(PROTOCOL)
         preset = None if first == BASE else first
         origin = f"{place.origin} ({name})" if preset not in (None, PAPER) else place.origin
         inner = replace(place, origin=origin, preset=preset, protocol=protocol or None)
@@ -181,7 +182,7 @@ def _parse(text: str, shown: str, kind: FileKind) -> SettingsFile:
     place = Entry("", "", None, shown)
     found = _read_blocks(body, place) if kind == "tasks" else _read_tasks(body, place, _read_blocks)
     entries = [_cite(entry, sources) for entry in found]
-    protocols = {name.partition(" ")[2] for name in body} - {""} or {DEFAULT_PROTOCOL}
+    protocols = {name.partition(PROTOCOL)[2] for name in body} - {""} or {DEFAULT_PROTOCOL}
     return SettingsFile(shown, entries, sources, rows, family, protocols)
 
 
