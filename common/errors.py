@@ -52,14 +52,14 @@ class UnknownName(UserError):
         return f"{self.origin}: unknown {self.kind} {self.given!r}{hint} (valid: {valid})"
 
 
-def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the valid name that is most like a given one, upper or lower case; None if none is.
+def nearest(name: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the valid name that is most like a name, upper or lower case; None if none is.
 
     Args:
         cutoff: likeness asked for, from 0 to 1.
     """
-    by_text = {name.casefold(): name for name in valid}
-    near = difflib.get_close_matches(given.casefold(), by_text, n=1, cutoff=cutoff)
+    by_text = {each.casefold(): each for each in valid}
+    near = difflib.get_close_matches(name.casefold(), by_text, n=1, cutoff=cutoff)
     return by_text[near[0]] if near else None
 
 

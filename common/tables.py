@@ -39,14 +39,14 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         facts = table.metadata
         groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
         chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-        sizes = [one.total_uncompressed_size for one in chunks if one.path_in_schema in leaves]
+        sizes = [c.total_uncompressed_size for c in chunks if c.path_in_schema in leaves]
         if sum(sizes) > most:
             refuse_growth(path)
         # A column may have a text once that many rows share.
         rows = max(1, min(MOST_ROWS, most // max(1, *sizes, 1)))
         for batch in table.iter_batches(rows, columns=leaves):
-            found = (batch.column(name) for name in columns)
-            cells = [c.field("bytes") if types.is_struct(c.type) else c for c in found]
+            arrays = (batch.column(name) for name in columns)
+            cells = [c.field("bytes") if types.is_struct(c.type) else c for c in arrays]
             for row in zip(*cells, strict=True):
                 values = tuple(cell.as_py() for cell in row)
                 left -= ROW_BYTES + sum(len(v) for v in values if isinstance(v, (str, bytes)))

@@ -16,19 +16,17 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
+from models.base import MixerContext
 from models.layers.basic import LinearMap
-from models.layers.lower_bounds import LowerBounds
+from models.layers.lower_bounds import LowerBoundedMixer
 from models.ops.recurrences import scan, scan_both_ways
 
 
-class HGRN(RecurrentMixer, Recurrence):
+class HGRN(LowerBoundedMixer):
     """Complex gated linear recurrence, O(length dim); O(dim) a step.
 
     If the context is not causal, it runs in both directions. Each has its own phases, and all
@@ -37,19 +35,10 @@ class HGRN(RecurrentMixer, Recurrence):
     """
 
     name = "hgrn"
-    has_native_grid = True
-
-    @classmethod
-    def shared(cls, context: MixerContext, **options: Any) -> LowerBounds:
-        """Build the lower bounds of all blocks, see `Mixer.shared`."""
-        return LowerBounds.of(context)
 
     def __init__(self, context: MixerContext) -> None:
-        super().__init__()
+        super().__init__(context)
         dim = context.dim
-        self.context = context
-        self.grid = None if context.grid is None else GridModule(context.grid)
-        self.lower_bounds = LowerBounds.of(context)
         self.candidate = LinearMap(dim, 2 * dim)
         self.forget = LinearMap(dim, dim)
         self.gate = LinearMap(dim, 2 * dim)

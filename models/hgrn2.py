@@ -14,20 +14,20 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
+from models.base import MixerContext
 from models.layers.basic import LinearMap
-from models.layers.lower_bounds import LowerBounds
+from models.layers.lower_bounds import LowerBoundedMixer
 from models.ops.recurrences import gated_attention
 
 
-class HGRN2(RecurrentMixer, Recurrence):
+class HGRN2(LowerBoundedMixer):
     """Gated linear recurrence of matrices, O(length dim state_size); O(dim state_size) a step.
 
     If the context is not causal, it runs in both directions, which share all parameters and are
@@ -42,12 +42,6 @@ class HGRN2(RecurrentMixer, Recurrence):
     """
 
     name = "hgrn2"
-    has_native_grid = True
-
-    @classmethod
-    def shared(cls, context: MixerContext, **options: Any) -> LowerBounds:
-        """Build the lower bounds of all blocks, see `Mixer.shared`."""
-        return LowerBounds.of(context)
 
     def __init__(
         self,
@@ -56,17 +50,14 @@ class HGRN2(RecurrentMixer, Recurrence):
         state_size: PositiveInt = 4,
         grid_axes: Literal["parallel", "series"] = "parallel",
     ) -> None:
-        super().__init__()
+        super().__init__(context)
         dim = context.dim
         if dim % state_size:
             raise ValueError(f"state_size {state_size} does not divide model.dim {dim}")
         if grid_axes == "series" and context.grid is None:
             raise ValueError("grid_axes series concerns the grid of an image (model.axes=native)")
-        self.context = context
         self.head_size = state_size
         self.is_series = grid_axes == "series"
-        self.grid = None if context.grid is None else GridModule(context.grid)
-        self.lower_bounds = LowerBounds.of(context)
         self.value_query_forget = LinearMap(dim, 3 * dim)
         self.norm = nn.LayerNorm(dim)
         self.output = LinearMap(dim, dim)

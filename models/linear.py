@@ -164,8 +164,8 @@ class Linear(RecurrentMixer, Recurrence):
             return functional.normalize(functional.silu(x) + 0.5, dim=-1)
         if self.feature == "relu":
             return functional.relu(x)
-        place = position[:, None].to(torch.promote_types(x.dtype, torch.float32)) + 1
-        angle = math.pi / 2 / self.context.max_length * place
+        index = position[:, None].to(torch.promote_types(x.dtype, torch.float32)) + 1
+        angle = math.pi / 2 / self.context.max_length * index
         turns = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
         return torch.cat([functional.relu(x) * turn for turn in turns], dim=-1)
 
@@ -222,12 +222,12 @@ class Linear(RecurrentMixer, Recurrence):
     @torch.no_grad()
     def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """See `Recurrence.step`; with feature cos there are at most max_length positions."""
-        (sums, position), one = state, x[:, None]
-        query, key, value = split_parts(self.query_key_value(one), 3, self.num_heads)
+        (sums, position), sequence = state, x[:, None]
+        query, key, value = split_parts(self.query_key_value(sequence), 3, self.num_heads)
         query = self.query_features(query, position[:1])
         sums = sums + self.key_features(key, position[:1]).mT @ _weighed(value)
         y = self._divided(query @ sums)[:, 0]
-        return y, (self.log_decays(one).exp() * sums, position + 1)
+        return y, (self.log_decays(sequence).exp() * sums, position + 1)
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:

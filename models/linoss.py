@@ -20,10 +20,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from models.base import LearningRates, MixerContext, Recurrence
-from models.layers.shared_states import NumStates, SharedStateMixer, SharedStates, drive, read
+from models.base import MixerContext
+from models.layers.shared_states import (
+    NumStates,
+    SharedStateMixer,
+    SharedStates,
+    cascade,
+    drive,
+    read,
+)
 from models.layers.state_space import Rate, complex_parameter, real_dtype
-from models.ops.recurrences import scan
 
 Discretization = Literal["im", "imex"]
 
@@ -77,23 +83,10 @@ class OscillatorStates(SharedStates):
             poles, into, readouts = self.matrices()
             driven = drive(x.to(into.dtype), into)
             mixed = [
-                read(cascade(poles, driven, reverse=bool(backwards))[1], readout)
+                read(cascade(poles, driven, reverse=bool(backwards))[-1], readout)
                 for backwards, readout in enumerate(readouts)
             ]
             return torch.stack(mixed).sum(dim=0)
-
-
-def cascade(poles: Tensor, driven: Tensor, *, reverse: bool = False) -> tuple[Tensor, Tensor]:
-    """Run two recurrences of order one, the second over the states of the first.
-
-    Args:
-        poles: (2, states) complex, of each recurrence.
-        driven: (batch, length, states) complex.
-        reverse: whether they run from the last position to the first.
-    Returns: the states of each, (batch, length, states).
-    """
-    first = scan(poles[0], driven, reverse=reverse)
-    return first, scan(poles[1], first, reverse=reverse)
 
 
 def _draw_complex(*shape: int) -> Tensor:
@@ -125,38 +118,4 @@ class LinOSS(SharedStateMixer[OscillatorStates]):
         state_lr: Rate | None = None,
     ) -> None:
         states = OscillatorStates(context, state_size=state_size, discretization=discretization)
-        super().__init__(context, states, gate="glu")
-        self.state_lr = state_lr
-
-    def learning_rates(self) -> LearningRates:
-        """Return the rates of the dynamics, see `Mixer.learning_rates`."""
-        own = self.states
-        return dict.fromkeys([own.stiffness, own.step, own.input], self.state_lr)
-
-    def freeze(self, length: int) -> Recurrence:
-        """Return the recurrence of the oscillators."""
-        return _OscillatorRecurrence(self)
-
-
-class _OscillatorRecurrence(Recurrence):
-    def __init__(self, mixer: LinOSS) -> None:
-        self.project = mixer.project
-        self.poles, self.into, (self.readout, *_) = mixer.states.matrices()
-
-    def initial_state(self, batch: int) -> Tensor:
-        """Return zeros, the states of both recurrences: (batch, 2, states) complex."""
-        return self.poles.new_zeros(batch, *self.poles.shape)
-
-    @torch.no_grad()
-    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = (self.poles * state).unbind(dim=1)
-        first = first + drive(x.to(self.into.dtype), self.into)
-        second = second + first
-        y = self.project(x, read(second, self.readout).to(x.dtype))
-        return y, torch.stack([first, second], dim=1)
-
-    @torch.no_grad()
-    def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = cascade(self.poles, drive(x.to(self.into.dtype), self.into))
-        y = self.project(x, read(second, self.readout).to(x.dtype))
-        return y, torch.stack([first[:, -1], second[:, -1]], dim=1)
+        super().__init__(context, states, gate="glu", state_lr=state_lr)

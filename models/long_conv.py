@@ -165,5 +165,4 @@ class LongConv(ConvolutionMixer[LongConvolution]):
         self.kernel_lr = kernel_lr
 
     def learning_rates(self) -> LearningRates:
-        """Return the rate of kernels, see `Mixer.learning_rates`."""
         return dict.fromkeys(self.convolution.parameters(), self.kernel_lr)

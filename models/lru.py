@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import LearningRates, MixerContext
+from models.base import MixerContext
 from models.layers.shared_states import Gate, NumStates, SharedStateMixer, SharedStates
 from models.layers.state_space import Rate, complex_parameter, random_complex
 
@@ -94,11 +94,4 @@ class LRU(SharedStateMixer[LRUStates]):
             radius_max=radius_max,
             phase_max=phase_max,
         )
-        super().__init__(context, states, gate=gate)
-        self.state_lr = state_lr
-
-    def learning_rates(self) -> LearningRates:
-        """Return the rates of the dynamics, see `Mixer.learning_rates`."""
-        own = self.states
-        slow = [own.log_decay, own.log_phase, own.log_gain, own.input]
-        return dict.fromkeys(slow, self.state_lr)
+        super().__init__(context, states, gate=gate, state_lr=state_lr)

@@ -115,11 +115,10 @@ class RTF(ConvolutionMixer[RationalConvolution], RecurrentMixer):
         self.kernel_decays = kernel_decays
 
     def learning_rates(self) -> LearningRates:
-        """Return the rates of transfer functions, see `Mixer.learning_rates`."""
-        own = [*self.convolution.parameters(), self.direct]
+        kernels = [*self.convolution.parameters(), self.direct]
         if not self.kernel_decays:
-            return dict.fromkeys(own, self.kernel_lr)
-        return {} if self.kernel_lr is None else dict.fromkeys(own, DecayingAt(self.kernel_lr))
+            return dict.fromkeys(kernels, self.kernel_lr)
+        return {} if self.kernel_lr is None else dict.fromkeys(kernels, DecayingAt(self.kernel_lr))
 
     def freeze(self, length: int) -> Recurrence:
         """Return a recurrence that is exact over the length."""

@@ -96,9 +96,9 @@ def check_padding(
         if not value.isfinite().all():
             raise BrokenPromise(f"{name} is not finite")
     for content in contents:
-        found = _pass_both_ways(mixer, torch.where(mask[..., None], x, content), mask)
+        actual = _pass_both_ways(mixer, torch.where(mask[..., None], x, content), mask)
         for name, value in expected.items():
-            if difference := describe_difference(found[name], value, TOLERANCES[x.dtype]):
+            if difference := describe_difference(actual[name], value, TOLERANCES[x.dtype]):
                 mode = "training" if mixer.training else "evaluation"
                 raise _find_fault(mixer, x,
                     f"what stands at padded positions (mask False) changes {name} in {mode} "
@@ -114,13 +114,13 @@ def _pass_both_ways(mixer: nn.Module, x: Tensor, mask: Tensor) -> dict[str, Tens
     inputs = {"x": leaf} | {name: p for name, p in mixer.named_parameters() if p.requires_grad}
     weights = torch.cos(torch.arange(x.numel(), dtype=x.dtype)).view_as(x)[mask]
     results = _apply_seeded(mixer, leaf, mask)[mask]
-    found = {"real ones": results.detach()}
+    values = {"real ones": results.detach()}
     if results.requires_grad:
         gradients = torch.autograd.grad(
             results, [*inputs.values()], weights, allow_unused=True, materialize_grads=True
         )
-        found |= {f"the gradient of {n}": g for n, g in zip(inputs, gradients, strict=True)}
-    return found
+        values |= {f"the gradient of {n}": g for n, g in zip(inputs, gradients, strict=True)}
+    return values
 
 
 @torch.no_grad()
@@ -148,8 +148,8 @@ def check_less_padding(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
     some = mask.sum(dim=1) <= (mask.shape[1] + 1) // 2
     width = int(mask[some].sum(dim=1).max())
     expected, real = repeatable(mixer, x[some], mask[some])[:, :width], mask[some, :width]
-    found = repeatable(mixer, x[some, :width], real)
-    if difference := describe_difference(found[real], expected[real]):
+    actual = repeatable(mixer, x[some, :width], real)
+    if difference := describe_difference(actual[real], expected[real]):
         padded = mask.shape[1] - width
         raise _find_fault(mixer, x,
             f"the results of a batch differ {difference} if {padded} padded positions come with "
@@ -166,8 +166,8 @@ def check_causality(
     for cut in cuts:
         changed = x.clone()
         changed[:, cut:] = torch.randn_like(changed[:, cut:])
-        found = repeatable(mixer, changed, mask)
-        if difference := describe_difference(found[:, :cut], expected[:, :cut]):
+        actual = repeatable(mixer, changed, mask)
+        if difference := describe_difference(actual[:, :cut], expected[:, :cut]):
             count = x.shape[1] - cut
             later = "position changes" if count == 1 else f"{count} positions change"
             raise _find_fault(mixer, x,
@@ -178,14 +178,14 @@ def check_causality(
 
 def _apply(mixer: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
     """See `check_output`; x is handed on as it is."""
-    before, given = x.detach().clone(), None if mask is None else mask.clone()
-    y = mixer(x, given)
+    before, mask_copy = x.detach().clone(), None if mask is None else mask.clone()
+    y = mixer(x, mask_copy)
     if not torch.allclose(x, before, 0.0, 0.0, equal_nan=True):
         raise BrokenPromise(
             f"forward writes to its input x {describe(x)}, which other parts of the model read; "
             f"change a copy instead, x = x.masked_fill(~mask[..., None], 0) for instance"
         )
-    if mask is not None and given is not None and not torch.equal(given, mask):
+    if mask is not None and mask_copy is not None and not torch.equal(mask_copy, mask):
         raise BrokenPromise(
             f"forward writes to its mask {describe(mask)}, by which the model tells padding "
             f"from real positions; change a copy instead, mask.clone()"
@@ -208,8 +208,8 @@ def _apply(mixer: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
 def copy_mixer(mixer: nn.Module) -> nn.Module:
     """Copy a mixer, so that passes change no buffer, counter or generator of it, if that works."""
     values = [value for module in mixer.modules() for value in vars(module).values()]
-    computed = [one for one in values if isinstance(one, Tensor) and not one.is_leaf]
-    memo = {id(one): one.detach().clone() for one in computed}  # which torch does not copy
+    computed = [tensor for tensor in values if isinstance(tensor, Tensor) and not tensor.is_leaf]
+    memo = {id(tensor): tensor.detach().clone() for tensor in computed}  # which torch does not copy
     with contextlib.suppress(Exception):
         return copy.deepcopy(mixer, memo)
     return mixer
@@ -238,7 +238,7 @@ def _apply_seeded(mixer: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def describe_difference(
-    found: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None
+    actual: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None
 ) -> str:
     """Describe how far results differ; nothing if they count as equal.
 
@@ -246,9 +246,9 @@ def describe_difference(
     """
     relative, absolute = tolerance or TOLERANCES[expected.dtype]
     size = max(1.0, expected.square().mean().sqrt().item())
-    if torch.allclose(found, expected, relative, absolute * size):
+    if torch.allclose(actual, expected, relative, absolute * size):
         return ""
-    return f"by up to {(found - expected).abs().max().item():.2g}"
+    return f"by up to {(actual - expected).abs().max().item():.2g}"
 
 
 def describe(value: object) -> str:

@@ -250,8 +250,7 @@ class S4D(StateSpaceMixer):
         self.exponent_lr = exponent_lr
 
     def learning_rates(self) -> LearningRates:
-        """Return the rates of the dynamics, and of beta, see `Mixer.learning_rates`."""
         assert isinstance(self.convolution, DiagonalConvolution)
         exponent = self.convolution.exponent
-        own = {} if exponent is None else {exponent: self.exponent_lr}
-        return {**super().learning_rates(), **own}
+        exponent_rate = {} if exponent is None else {exponent: self.exponent_lr}
+        return {**super().learning_rates(), **exponent_rate}

@@ -155,24 +155,23 @@ class S5(SharedStateMixer[S5States]):
             discretization=discretization,
             log_step=initial_log_steps(state_size // 2, step_min, step_max),
         )
-        super().__init__(context, states, gate=gate)
-        self.state_lr = state_lr
+        super().__init__(context, states, gate=gate, state_lr=state_lr)
         self.rate_groups = rate_groups
         self.step_has_run_lr = step_has_run_lr
 
     def learning_rates(self) -> LearningRates:
         """Group rates as lindermanlab/S5 does, see `Mixer.learning_rates`."""
-        own, slow = self.states, self.state_lr
+        states, slow = self.states, self.state_lr
         rates: dict[nn.Parameter, float | DecayingAt | None] = {
-            own.real_part: slow, own.frequency: slow
+            states.real_part: slow, states.frequency: slow
         }  # fmt: skip
         if not self.step_has_run_lr:
-            rates[own.log_step] = slow
+            rates[states.log_step] = slow
         if self.rate_groups == "input_and_readout_decay":
             if slow is not None:
-                rates[own.input] = DecayingAt(slow)
+                rates[states.input] = DecayingAt(slow)
         elif self.rate_groups != "input_fast":
-            rates[own.input] = slow
+            rates[states.input] = slow
         if self.rate_groups == "no_decay":
-            rates |= {own.readout: slow, self.direct: slow}
+            rates |= {states.readout: slow, self.direct: slow}
         return rates

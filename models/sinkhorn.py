@@ -177,9 +177,9 @@ class Sinkhorn(Mixer):
             dropout_p=self.attention_dropout if self.training else 0.0,
         )
         if self.joint_softmax:
-            own = torch.zeros_like(within, dtype=query.dtype).masked_fill(~within, -torch.inf)
+            near = torch.zeros_like(within, dtype=query.dtype).masked_fill(~within, -torch.inf)
             shape = *query.shape[:3], size
-            both = torch.cat([own.expand(shape), bias.expand(shape)], dim=3)
+            both = torch.cat([near.expand(shape), bias.expand(shape)], dim=3)
             keys = torch.cat([key, sorted_key], dim=2)
             mixed = attend(keys, torch.cat([value, sorted_value], dim=2), attn_mask=both)
         else:

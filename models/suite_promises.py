@@ -94,25 +94,25 @@ def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
     The mixer is in evaluation; x is one sequence of a few positions in double precision.
     """
     length = x.shape[1]
-    place = length // 3
+    position = length // 3
     changed = x.clone()
-    changed[0, place] += 1
+    changed[0, position] += 1
     moved = (repeatable(mixer, changed) - repeatable(mixer, x))[0].abs().amax(dim=-1)
     seen = (moved > SEEN).nonzero().flatten().tolist()
     reach = getattr(mixer, "reach", None)
     behind, ahead = reach or (length, 0 if causal else length)
-    within = [i for i in range(length) if place - ahead <= i <= place + behind]
+    within = [i for i in range(length) if position - ahead <= i <= position + behind]
     # Without a fixed reach the input may determine which of the others it depends on.
-    is_right = {place} <= {*seen} <= {*within} if reach is None else seen == within
+    is_right = {position} <= {*seen} <= {*within} if reach is None else seen == within
     if not is_right:
         raise BrokenPromise(
-            f"a change at position {place} of {length} changes the results at {seen}, and `reach` "
-            f"is {reach}; set reach to (positions behind, positions ahead), or to None if it has "
-            f"no limit"
+            f"a change at position {position} of {length} changes the results at {seen}, and "
+            f"`reach` is {reach}; set reach to (positions behind, positions ahead), or to None if "
+            f"it has no limit"
         )
     if causal or reach == (0, 0) or not isinstance(mixer, Mixer):
         return
-    sees_later = bool(seen) and seen[0] < place
+    sees_later = bool(seen) and seen[0] < position
     if mixer.looks_ahead != sees_later:
         raise BrokenPromise(
             f"looks_ahead is {mixer.looks_ahead}, but whether positions depend on later ones is "
@@ -137,12 +137,12 @@ def check_recurrence(mixer: RecurrentMixer, x: Tensor, counts: Sequence[int] = (
     if difference := describe_difference(torch.stack(rows, dim=1), expected, STEPWISE):
         raise BrokenPromise(f"its recurrence differs from forward {difference}")
     for count in (*counts, x.shape[1] - 1):
-        found, state = recurrence.prefill(x[:, :count])
+        prefilled, state = recurrence.prefill(x[:, :count])
         last, _ = recurrence.step(x[:, count], state)
         if isinstance(recurrence, GatedRecurrence):  # whose prefill returns values and gates
-            found = expected[:, :count]
-        found = torch.cat([found, last[:, None]], dim=1)
-        if difference := describe_difference(found, expected[:, : count + 1], STEPWISE):
+            prefilled = expected[:, :count]
+        prefilled = torch.cat([prefilled, last[:, None]], dim=1)
+        if difference := describe_difference(prefilled, expected[:, : count + 1], STEPWISE):
             raise BrokenPromise(
                 f"its prefill of {count} positions, or the step after it, differs from forward "
                 f"{difference}"

@@ -57,8 +57,8 @@ class Batch:
     @property
     def model_inputs(self) -> tuple[Tensor, ...]:
         """What a model takes: inputs, lengths and, if there are any, the scored positions."""
-        found = self.inputs, self.lengths
-        return found if self.scored is None else (*found, self.scored)
+        inputs = self.inputs, self.lengths
+        return inputs if self.scored is None else (*inputs, self.scored)
 
     def padded(self) -> tuple[Tensor, Tensor]:
         """Pad the sequences with zeros to the longest one of the batch.
@@ -95,22 +95,22 @@ class Batch:
         )
 
 
-def check_indices(given: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+def check_indices(indices: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
     """Check indices of examples, (examples,) in any form that NumPy reads: (examples,) int64.
 
     Raises: UserError for anything but whole numbers from 0 to count - 1.
     """
     try:
-        indices = np.asarray(given)
+        array = np.asarray(indices)
     except Exception:  # NumPy cannot read it
-        indices = np.empty(())
-    if indices.shape == (0,):
+        array = np.empty(())
+    if array.shape == (0,):
         return np.empty(0, dtype=np.int64)
-    is_whole = indices.ndim == 1 and indices.dtype.kind in "iu"
-    if is_whole and indices.min() >= 0 and indices.max() < count:
-        return indices.astype(np.int64, copy=False)
+    is_whole = array.ndim == 1 and array.dtype.kind in "iu"
+    if is_whole and array.min() >= 0 and array.max() < count:
+        return array.astype(np.int64, copy=False)
     raise UserError(
-        f"indices: got {' '.join(format_value(given).split())}, expected whole numbers from 0 to "
+        f"indices: got {' '.join(format_value(indices).split())}, expected whole numbers from 0 to "
         f"{count - 1}, in a list, range or array"
     )
 

@@ -121,8 +121,8 @@ class Cache:
             path = self.folder / name
             size = path.stat().st_size if path.is_file() else None
             if size != facts.bytes:
-                found = "is missing" if size is None else f"has {size} bytes"
-                raise self.damaged(f"{name} {found}, expected {facts.bytes} bytes")
+                fault = "is missing" if size is None else f"has {size} bytes"
+                raise self.damaged(f"{name} {fault}, expected {facts.bytes} bytes")
             if checksums and file_facts(path).sha256 != facts.sha256:
                 raise self.damaged(f"the checksum of {name} differs")
 

@@ -92,9 +92,9 @@ class GeneratedTask(Task):
         for name, again in self.draw().items():
             # Processors round real numbers differently.
             tolerance = 1e-3 if again.dtype.kind == "f" else 0
-            found = cache.array(name)
-            same = found.shape == again.shape
-            if not same or not np.allclose(found, again, rtol=tolerance, atol=tolerance):
+            stored = cache.array(name)
+            same = stored.shape == again.shape
+            if not same or not np.allclose(stored, again, rtol=tolerance, atol=tolerance):
                 raise DataError(
                     f"{cache.folder}: {name} is not what its law draws; delete that folder and run "
                     f"the same command again to draw it again"

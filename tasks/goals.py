@@ -47,7 +47,7 @@ class Goal(abc.ABC):
     @classmethod
     def infer(cls, labels: Sequence[np.ndarray]) -> Self:
         """Make the goal with as many outputs as the labels of all splits show."""
-        return cls(1 + max(int(one.max()) for one in labels))
+        return cls(1 + max(int(array.max()) for array in labels))
 
     @classmethod
     def columns(cls, outputs: int) -> list[str]:

@@ -114,9 +114,9 @@ def running_products(group: str, tokens: np.ndarray) -> np.ndarray:
     table = multiplication_table(group)
     products = np.empty(tokens.shape, dtype=np.int8)
     state = np.zeros(len(tokens), dtype=np.int64)
-    for place in range(tokens.shape[1]):
-        state = table[state, tokens[:, place]]
-        products[:, place] = state
+    for position in range(tokens.shape[1]):
+        state = table[state, tokens[:, position]]
+        products[:, position] = state
     return products
 
 
@@ -127,8 +127,8 @@ def hash_sequences(tokens: np.ndarray) -> np.ndarray:
     """
     factors = RandomWords(0, 0).draw(2 * tokens.shape[1]).view("<u8")
     hashes = np.zeros(len(tokens), dtype=np.uint64)
-    for place, factor in enumerate(factors):
-        hashes += tokens[:, place] * factor
+    for position, factor in enumerate(factors):
+        hashes += tokens[:, position] * factor
     return hashes
 
 

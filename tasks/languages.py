@@ -72,12 +72,12 @@ def draw_arithmetic(random: RandomWords, lengths: np.ndarray) -> Pair:
     tokens[:, 1::2] = OPERATORS[random.draw_below(3, *tokens[:, 1::2].shape)]
     tokens[np.arange(rows), lengths - 1] = EQUALS
     total, product = np.zeros(rows, dtype=np.int64), tokens[:, 0]
-    for place in range(1, longest - 1, 2):
-        operator, digit = tokens[:, place], tokens[:, place + 1]
+    for position in range(1, longest - 1, 2):
+        operator, digit = tokens[:, position], tokens[:, position + 1]
         is_new = operator != TIMES
         signed = np.where(operator == MINUS, -digit, digit)
         term = np.where(is_new, signed, product * digit % MODULUS)
-        is_here = place < lengths - 1
+        is_here = position < lengths - 1
         total = np.where(is_here & is_new, total + product, total)
         product = np.where(is_here, term, product)
     return tokens, (total + product) % MODULUS

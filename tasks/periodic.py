@@ -171,14 +171,14 @@ def _log_probabilities(tokens: np.ndarray, period: int, law: Law) -> np.ndarray:
 
 def _counts_before(tokens: np.ndarray, period: int, vocab_size: int) -> np.ndarray:
     """Count for each token, (examples, total), how often it stands before in its class."""
-    places = np.arange(tokens.shape[1])
-    keys = places % period * vocab_size + tokens
+    positions = np.arange(tokens.shape[1])
+    keys = positions % period * vocab_size + tokens
     order = np.argsort(keys, axis=1, kind="stable")
     ordered = np.take_along_axis(keys, order, axis=1)
     is_first = np.diff(ordered, axis=1, prepend=-1) != 0
-    firsts = np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
+    firsts = np.maximum.accumulate(np.where(is_first, positions, 0), axis=1)
     counts = np.empty_like(keys)
-    np.put_along_axis(counts, order, places - firsts, axis=1)
+    np.put_along_axis(counts, order, positions - firsts, axis=1)
     return counts
 
 
@@ -223,9 +223,9 @@ class Periodic(GeneratedTask):
         length = periods_of_length or sequence_length
         chosen = choose_periods(length, periods)
         if not chosen:
-            given = "periods_of_length" if periods_of_length else "sequence_length"
+            option = "periods_of_length" if periods_of_length else "sequence_length"
             raise ValueError(
-                f"{given} is {length}, which has no divisor for a period, of {SHORTEST_PERIOD} or "
+                f"{option} is {length}, which has no divisor for a period, of {SHORTEST_PERIOD} or "
                 f"more that is repeated {FEWEST_REPEATS} times or more; use a length that has, "
                 f"such as a power of two from {SHORTEST_PERIOD * FEWEST_REPEATS} on"
             )

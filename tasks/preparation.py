@@ -116,11 +116,11 @@ class Preparation:
             free["memory"] = psutil.virtual_memory().available
         elif partial.exists():  # which has its space already
             free.clear()
-        for place, left in free.items():
+        for resource, left in free.items():
             if self.bytes > left:
                 raise DataError(
                     f"cannot {self.description}, which take {format_bytes(self.bytes)} or more: "
-                    f"{place} has {format_bytes(left)} left; ask for fewer or shorter examples"
+                    f"{resource} has {format_bytes(left)} left; ask for fewer or shorter examples"
                 )
         return self.description + (f" ({format_bytes(self.bytes)})" if self.bytes else "")
 

@@ -106,7 +106,7 @@ def place_weights(available: int) -> np.ndarray:
 
     Their sums are exact, and the largest one is below 2**32.
     """
-    powers = [place ** (POWER - 1) for place in range(1, available + 1)]
+    powers = [number ** (POWER - 1) for number in range(1, available + 1)]
     unit = math.fsum(powers) / (2**32 - available)
     return np.array([round(power / unit) for power in powers], dtype=np.int64)
 
@@ -206,8 +206,8 @@ class Recall(GeneratedTask):
             shares = self.shares[split]
             counts = _divide(self.counts[split], [*shares.values()])
             parts = [
-                self._draw_segment(segment, count, f"drawing {split}", number << 8 | place)
-                for place, (segment, count) in enumerate(zip(shares, counts, strict=True))
+                self._draw_segment(segment, count, f"drawing {split}", number << 8 | index)
+                for index, (segment, count) in enumerate(zip(shares, counts, strict=True))
             ]
             arrays |= join_drawn(parts).arrays(split)
         return arrays

@@ -120,10 +120,10 @@ class Retrieval(DocumentTask):
     def read(self, made: Build, path: Path) -> None:
         """See `DocumentTask.read`."""
         documents = Documents(self.alphabet)
-        found = _read_pairs(path, documents)
-        made.skipped = [line for name in SPLITS for line in found[name].skipped]
-        labels = {name: found[name].labels for name in SPLITS}
-        numbers = documents.number([key for name in SPLITS for key in found[name].keys])
+        pairs_read = _read_pairs(path, documents)
+        made.skipped = [line for name in SPLITS for line in pairs_read[name].skipped]
+        labels = {name: pairs_read[name].labels for name in SPLITS}
+        numbers = documents.number([key for name in SPLITS for key in pairs_read[name].keys])
         ends = np.cumsum([len(labels[name]) for name in SPLITS])[:-1]
         parts = np.split(numbers.reshape(-1, 2).astype(np.int32), ends)
         pairs: dict[str, np.ndarray] = dict(zip(SPLITS, parts, strict=True))
@@ -173,13 +173,13 @@ def _read_pairs(path: Path, documents: Documents) -> dict[str, Pairs]:
 
     Raises: DataError if a file is missing, is empty, or has another format.
     """
-    found: dict[str, Pairs] = {}
+    pairs: dict[str, Pairs] = {}
     for match, file in walk(path, FILE, inside=RELEASE.inside):
-        found[FILE_SPLITS[match[1]]] = _read_file(file, documents, f"{path}/{match.string}")
+        pairs[FILE_SPLITS[match[1]]] = _read_file(file, documents, f"{path}/{match.string}")
     for word, split in FILE_SPLITS.items():
-        if split not in found:
+        if split not in pairs:
             raise DataError(f"{path} lacks new_aan_pairs.{word}.tsv; put it beside the others")
-    return found
+    return pairs
 
 
 def _read_file(file: IO[bytes], documents: Documents, shown: str) -> Pairs:

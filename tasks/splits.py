@@ -56,9 +56,8 @@ def send_together(device: torch.device, *arrays: np.ndarray) -> tuple[Tensor, ..
 
 def list_places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """List `counts` places from each of `starts` on, (windows,) both: (places,) int64."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    before = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) + np.repeat(starts - before, counts)
 
 
 def check_tokens(tokens: np.ndarray, info: TaskInfo, first_id: int = 0) -> None:
@@ -195,10 +194,10 @@ class LabelledTokens(PackedSequences):
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
-        given = self.position_labels
-        if given.dtype.kind != "i" or given.shape != self.sequences.tokens.shape:
+        labels = self.position_labels
+        if labels.dtype.kind != "i" or labels.shape != self.sequences.tokens.shape:
             raise ValueError(
-                f"labels are {given.dtype} {given.shape}, expected a signed integer a position"
+                f"labels are {labels.dtype} {labels.shape}, expected a signed integer a position"
             )
         super().check(info)
         counts = np.diff(self._ends)
@@ -228,7 +227,7 @@ def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Datas
     stored: dict[Any, Tensor] = {}
     for split in dataset.splits.values():
         _move(split, None, stored)
-    kinds = [(one.numel(), CONVERTED.get(one.dtype, one.dtype)) for one in stored.values()]
+    kinds = [(x.numel(), CONVERTED.get(x.dtype, x.dtype)) for x in stored.values()]
     if sum(count * kind.itemsize for count, kind in kinds) > limit:
         return dataset
     copies: dict[Any, Tensor] = {}

@@ -169,17 +169,17 @@ def _reviews(
         rows[split].append((label, number, documents.add(text)))
         digests[split, label, number] = hashlib.sha256(f"{split} {label} ".encode() + text).digest()
     content = hashlib.sha256(b"".join(digests[key] for key in sorted(digests))).hexdigest()
-    rows = {name: sorted(found) for name, found in rows.items()}
-    numbers = documents.number([key for found in rows.values() for *_, key in found])
-    parts = np.split(numbers, [len(rows["train"])])
-    labels = [np.array([row[0] for row in found], dtype=np.uint8) for found in rows.values()]
+    ordered = [sorted(rows[name]) for name in SPLITS]
+    numbers = documents.number([key for reviews in ordered for *_, key in reviews])
+    parts = np.split(numbers, [len(ordered[0])])
+    labels = [np.array([label for label, *_ in reviews], dtype=np.uint8) for reviews in ordered]
     return dict(zip(SPLITS, zip(labels, parts, strict=True), strict=True)), content
 
 
 def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
     """Read an archive or folder of reviews; yield split, label, number and text of each."""
-    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
-        yield found[1], _CLASSES[found[2]], int(found[3]), file.read()
+    for match, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
+        yield match[1], _CLASSES[match[2]], int(match[3]), file.read()
 
 
 def _read_rows(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
@@ -192,8 +192,8 @@ def _read_rows(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
         texts: tuple[list[bytes], ...] = ([], [])
         for text, label in read_examples(path, split, "text", len(_CLASSES)):
             texts[label].append(text)
-        for label, found in enumerate(texts):
-            for row, text in enumerate(found):
+        for label, class_texts in enumerate(texts):
+            for row, text in enumerate(class_texts):
                 first = row - row % ARCHIVE_BLOCK
-                end = min(first + ARCHIVE_BLOCK, len(found))
+                end = min(first + ARCHIVE_BLOCK, len(class_texts))
                 yield split, label, first + end - 1 - row, text

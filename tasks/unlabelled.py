@@ -126,10 +126,10 @@ def build_pretraining_data(
             f"next needs a next one; use masked"
         )
     more = int(objective == "masked")
-    found = dataclasses.replace(
+    changed = dataclasses.replace(
         info,
         goal=goal,
         vocab_size=None if info.vocab_size is None else info.vocab_size + more,
         channels=None if info.channels is None else info.channels + more,
     )
-    return found, dataclasses.replace(dataset, splits=splits)
+    return changed, dataclasses.replace(dataset, splits=splits)

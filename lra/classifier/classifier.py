@@ -221,15 +221,15 @@ def compute_fans(model: nn.Module) -> dict[str, Fan]:
 
     A parameter that does not belong to a linear map or an embedding has the fan (0, 0).
     """
-    found: dict[str, Fan] = {}
+    fans: dict[str, Fan] = {}
     for path, module in model.named_modules():
         fan = Fan(0, 0)
         if isinstance(module, (nn.Linear, nn.Embedding)):
             rows, columns = module.weight.shape
             fan = Fan(rows, columns) if isinstance(module, nn.Embedding) else Fan(columns, rows)
         for name, _ in module.named_parameters(prefix=path, recurse=False):
-            found[name] = fan
-    return found
+            fans[name] = fan
+    return fans
 
 
 @torch.no_grad()

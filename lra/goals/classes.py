@@ -45,7 +45,7 @@ class ClassScorer(Scorer):
     def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
         """See `Scorer.score`."""
         predictions = gather(outputs, 1, np.zeros(len(split), dtype=np.int64), add)
-        own_loss = sum(one.kept[0].sum().item() for one in outputs)
+        own_loss = sum(output.kept[0].sum().item() for output in outputs)
         correct = int((predictions == split.labels).sum())
         loss = float(add(np.array([own_loss]))[0]) / len(split)
         accuracy = 100.0 * correct / len(split)

@@ -37,8 +37,8 @@ class InputScorer(Scorer):
     def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
         """See `Scorer.score`."""
         sums = np.zeros(3)
-        for one in outputs:
-            loss, is_target = (tensor.numpy() for tensor in one.kept)
+        for output in outputs:
+            loss, is_target = (tensor.numpy() for tensor in output.kept)
             sums += loss.sum(dtype=np.float64), (~np.isfinite(loss)).sum(), is_target.sum()
         error, non_finite, total = add(sums).tolist()
         loss = error / total

@@ -64,8 +64,8 @@ class LabelsResult(AccuracyResult):
     @property
     def sequence_accuracy(self) -> float | None:
         """Percent of the examples all of whose labels were predicted, the mean over segments."""
-        found = [segment.sequence_accuracy for segment in self.segments]
-        return statistics.mean(found) if found else None
+        accuracies = [segment.sequence_accuracy for segment in self.segments]
+        return statistics.mean(accuracies) if accuracies else None
 
     def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
         """See `Result.read_predictions`."""
@@ -107,17 +107,17 @@ class LabelScorer(Scorer):
         """See `Scorer.score`; predictions are counts of each example and its first wrong one."""
         outcomes = np.zeros((len(split), 3), dtype=np.int64)
         own_loss, own_non_finite = 0.0, 0
-        for one in outputs:
-            loss, is_right, where = (tensor.numpy() for tensor in one.kept)
-            is_wrong, example = ~is_right, np.repeat(one.indices, one.counts)
-            place = where - starts_of(one.lengths).repeat(one.counts)
+        for output in outputs:
+            loss, is_right, where = (tensor.numpy() for tensor in output.kept)
+            is_wrong, example = ~is_right, np.repeat(output.indices, output.counts)
+            position = where - starts_of(output.lengths).repeat(output.counts)
             own_loss += float(loss.sum(dtype=np.float64))
             own_non_finite += int((~np.isfinite(loss)).sum())
-            outcomes[one.indices, 0] = one.counts
+            outcomes[output.indices, 0] = output.counts
             np.add.at(outcomes[:, 1], example[is_right], 1)
             # In reverse order, the first wrong position of an example is written last, and stays.
             # Positions are counted from 1, because 0 stands for no wrong one.
-            outcomes[example[is_wrong][::-1], 2] = place[is_wrong][::-1] + 1
+            outcomes[example[is_wrong][::-1], 2] = position[is_wrong][::-1] + 1
         outcomes = add(outcomes)
         outcomes[:, 2] -= 1
         total, correct, _ = outcomes.sum(axis=0).tolist()

@@ -27,12 +27,12 @@ class Measure:
 
     def text(self, value: float | None, deviation: float | None = None) -> str:
         """Write a value, with ± its standard deviation if it has one; a dash for None."""
-        texts = [rounded(one, self.digits) for one in (value, deviation) if one is not None]
+        texts = [rounded(x, self.digits) for x in (value, deviation) if x is not None]
         return " ± ".join(texts) or MISSING
 
     def rows_beneath(self, results: Iterable[Any]) -> dict[str, float]:
         """Join what stands beneath a column of results; of several numbers the last counts."""
-        return {name: value for one in results for name, value in self.beneath(one).items()}
+        return {name: value for result in results for name, value in self.beneath(result).items()}
 
 
 ACCURACY = Measure(

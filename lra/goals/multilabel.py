@@ -33,7 +33,7 @@ class MultilabelResult(NumbersResult):
     baseline_name = "frequency of each label"
     named = {"average_precision": "mean average precision", "f1": "F1"}  # noqa: RUF012
     validation = Measure(
-        "validation mean average precision", lambda one: one.val_average_precision, digits=3
+        "validation mean average precision", lambda result: result.val_average_precision, digits=3
     )
 
     def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:

@@ -57,11 +57,11 @@ class NumbersResult(Result):
         is_first = key == next(iter(self.named))
         return Measure(
             self.named[key],
-            lambda one: one.scores.get(key),
+            lambda result: result.scores.get(key),
             digits=self.digits_of(key),
             lowest_is_best=key in self.errors,
-            interval=(lambda one: one.interval) if is_first else None,
-            beneath=lambda one: one.list_beneath(key),
+            interval=(lambda result: result.interval) if is_first else None,
+            beneath=lambda result: result.list_beneath(key),
         )
 
     def list_beneath(self, key: str) -> dict[str, float]:
@@ -79,7 +79,7 @@ class NumbersResult(Result):
         """See `Result.text`."""
         if not self.scores:
             return "" if self.test_total is None else "not measured: not all logits are finite"
-        return ", ".join(f"{one.name} {one.text(one.of(self))}" for one in self.measures)
+        return ", ".join(f"{m.name} {m.text(m.of(self))}" for m in self.measures)
 
     @property
     def validation_text(self) -> str:
@@ -120,11 +120,11 @@ class NumbersResult(Result):
 
     def list_fields(self) -> dict[str, Any]:
         """See `Result.list_fields`: each score has a column."""
-        found = super().list_fields()
+        fields = super().list_fields()
         for name in ("scores", "baseline"):
             start = self.prefix if name == "scores" else f"{self.prefix}baseline."
-            found |= {start + key: v for key, v in found.pop(self.prefix + name).items()}
-        return found
+            fields |= {start + key: v for key, v in fields.pop(self.prefix + name).items()}
+        return fields
 
 
 class NumbersScorer(Scorer):
@@ -176,10 +176,10 @@ class NumbersScorer(Scorer):
         )
 
     def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
-        found = super()._list_facts(score, dataset)
+        facts = super()._list_facts(score, dataset)
         labels = dataset.splits["test"].labels
         trivial = self.predict_trivially(dataset.splits["train"].labels)
-        found["baseline"] = self.measure(labels, np.broadcast_to(trivial, labels.shape))
+        facts["baseline"] = self.measure(labels, np.broadcast_to(trivial, labels.shape))
         if score is not None and score.result["scores"]:
             half = len(score.predictions) // 2
             predictions = np.stack([*score.predictions.values()][half:], axis=1)
@@ -187,7 +187,7 @@ class NumbersScorer(Scorer):
             def score_drawn(drawn: np.ndarray) -> float:
                 return next(iter(self.measure(labels[drawn], predictions[drawn]).values()))
 
-            found["low"], found["high"] = bootstrap_interval(
+            facts["low"], facts["high"] = bootstrap_interval(
                 score_drawn, len(labels), self.resamples
             )
-        return found
+        return facts

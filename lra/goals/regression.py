@@ -40,7 +40,7 @@ class RegressionResult(NumbersResult):
     baseline_name = "mean of the training labels"
     named = {"r2": "R2", "rmse": "root mean squared error"}  # noqa: RUF012 (a class variable)
     errors = ("rmse",)
-    validation = Measure("validation R2", lambda one: one.val_r2, digits=3)
+    validation = Measure("validation R2", lambda result: result.val_r2, digits=3)
     loss_name = "validation loss, variances of the labels"
 
     def digits_of(self, key: str) -> int:
@@ -99,5 +99,5 @@ class RegressionScorer(NumbersScorer):
         return {"r2": float(r2.mean()), "rmse": float(np.sqrt(errors).mean())}
 
     def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
-        found = super()._list_facts(score, dataset)
-        return found | {"means": self.means.tolist(), "deviations": self.deviations.tolist()}
+        facts = super()._list_facts(score, dataset)
+        return facts | {"means": self.means.tolist(), "deviations": self.deviations.tolist()}

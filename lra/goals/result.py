@@ -129,7 +129,7 @@ class Result(Record):
     def best_baseline(self) -> tuple[str, float] | None:
         """The best trivial baseline and its score."""
         best = min if self.measures[0].lowest_is_best else max
-        return best(self.trivial_scores.items(), key=lambda one: one[1], default=None)
+        return best(self.trivial_scores.items(), key=lambda baseline: baseline[1], default=None)
 
     @property
     def best_possible(self) -> tuple[str, float] | None:
@@ -154,9 +154,9 @@ class Result(Record):
 
     def list_fields(self) -> dict[str, Any]:
         """List what a table of runs has a column of, by the names of the columns."""
-        found = self.model_dump(mode="json", exclude={"by_position"})
+        fields = self.model_dump(mode="json", exclude={"by_position"})
         shared = {"goal", *AccuracyResult.model_fields}
-        return {n if n in shared else self.prefix + n: value for n, value in found.items()}
+        return {n if n in shared else self.prefix + n: value for n, value in fields.items()}
 
 
 class AccuracyResult(Result):
@@ -176,7 +176,7 @@ class AccuracyResult(Result):
     compared = "test accuracy"
     counted: ClassVar[str] = ""
     """Word after numbers of targets."""
-    validation = Measure("validation accuracy", lambda one: one.val_accuracy)
+    validation = Measure("validation accuracy", lambda result: result.val_accuracy)
 
     @model_validator(mode="after")
     def _check_test(self) -> Self:
@@ -271,18 +271,18 @@ def take_real_numbers(
     Returns: labels and predictions, (examples, outputs) both.
     Raises: KeyError or ValueError for a column that is missing, or holds anything else.
     """
-    found = np.stack([columns.pop(name) for name in names], axis=1)
-    if found.dtype.kind not in "if" or not np.isfinite(found).all():
+    numbers = np.stack([columns.pop(name) for name in names], axis=1)
+    if numbers.dtype.kind not in "if" or not np.isfinite(numbers).all():
         raise ValueError(f"{', '.join(names)}: not only finite numbers")
-    labels, predictions = np.split(found.astype(np.float64), 2, axis=1)
+    labels, predictions = np.split(numbers.astype(np.float64), 2, axis=1)
     return labels, predictions
 
 
 def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the content of a record of schema 2, whose results had no form of their own."""
-    found = dict(record)
-    result = {name: found.pop(name) for name in AccuracyResult.model_fields if name in found}
-    positions, tokens = found.pop("positions", None), found.pop("tokens", None)
+    fields = dict(record)
+    result = {name: fields.pop(name) for name in AccuracyResult.model_fields if name in fields}
+    positions, tokens = fields.pop("positions", None), fields.pop("tokens", None)
     goal = "class"
     if positions is not None:
         goal = "next token"
@@ -290,4 +290,4 @@ def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
     elif tokens is not None:
         goal = "labels"
         result |= tokens
-    return {**found, "schema_version": 3, "result": {"goal": goal, **result}}
+    return {**fields, "schema_version": 3, "result": {"goal": goal, **result}}

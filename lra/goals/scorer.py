@@ -124,14 +124,14 @@ class Scorer(abc.ABC):
 
     def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
         """List the fields of a result but for those of a validation."""
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "test_total": score and score.total,
             "test_non_finite": score and score.non_finite,
         }
         if self.has_accuracy:
-            found["baselines"] = dict(dataset.baselines)
-            found["largest_class"] = largest_class(dataset.splits["test"].labels)
-        return {**found, **(score.result if score else {})}
+            facts["baselines"] = dict(dataset.baselines)
+            facts["largest_class"] = largest_class(dataset.splits["test"].labels)
+        return {**facts, **(score.result if score else {})}
 
     def contradictions(self, config: RunConfig, given: Set[str]) -> Iterator[str]:
         """List the contradictions between settings and the goal.
@@ -168,8 +168,8 @@ def gather(outputs: Sequence[Output], number: int, zeros: np.ndarray, add: Add) 
     Args:
         zeros: (examples, ...), which are written to. A process may have no outputs.
     """
-    for one in outputs:
-        zeros[one.indices] = one.kept[number].numpy()
+    for output in outputs:
+        zeros[output.indices] = output.kept[number].numpy()
     return add(zeros)
 
 

@@ -7,7 +7,7 @@ saved for the backward pass, which transforms x again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -32,14 +32,12 @@ ROW_GAP = 16
 
 def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
     """See `models.ops.toeplitz.circulant_multiply`."""
-    result: Any = _Multiply.apply(response, size, x)
-    return result
+    return cast("Tensor", _Multiply.apply(response, size, x))
 
 
 def spectrum(circulant: Tensor) -> Tensor:
     """See `models.ops.toeplitz.spectrum`; the gradient is a real transform, unlike torch's."""
-    result: Any = _Spectrum.apply(circulant)
-    return result
+    return cast("Tensor", _Spectrum.apply(circulant))
 
 
 class _Spectrum(Function):

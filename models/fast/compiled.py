@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from models.fast.workers import worker_pool
+from models.fast.workers import on_workers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -28,7 +26,7 @@ _COMPILED: set[tuple[object, ...]] = set()
 
 
 def run_compiled(
-    loop: Callable[..., None], pairs: int, setting: int, *given: Tensor | Sequence[Tensor]
+    loop: Callable[..., None], pairs: int, setting: int, *tensors: Tensor | Sequence[Tensor]
 ) -> None:
     """Run a compiled loop for all pairs of a sequence and a head or group, some on each thread.
 
@@ -36,23 +34,15 @@ def run_compiled(
         loop: takes the first pair and the one behind the last, the setting, and NumPy arrays.
         pairs: number of pairs.
         setting: handed on to the loop.
-        given: tensors, or tuples of them, which the loop gets as arrays.
+        tensors: or tuples of them, which the loop gets as arrays.
     """
-    tensors = [part if isinstance(part, Tensor) else part[0] for part in given]
-    types = (loop, *(tensor.dtype for tensor in tensors))
+    types = (loop, *(part.dtype if isinstance(part, Tensor) else part[0].dtype for part in tensors))
     arrays = [
         part.numpy() if isinstance(part, Tensor) else tuple(each.numpy() for each in part)
-        for part in given
+        for part in tensors
     ]
     # The first call compiles: in this thread, as interruptions reach the main one alone.
     threads = min(torch.get_num_threads(), pairs) if types in _COMPILED else 1
     ends = [pairs * thread // threads for thread in range(threads + 1)]
-    if threads == 1:
-        loop((0, pairs), setting, *arrays)
-    else:
-        pool = worker_pool(os.getpid(), threads, 1)
-        at_work = [pool.submit(loop, some, setting, *arrays) for some in pairwise(ends)]
-        wait(at_work)
-        for done in at_work:
-            done.result()
+    on_workers(lambda share: loop(share, setting, *arrays), [*pairwise(ends)])
     _COMPILED.add(types)

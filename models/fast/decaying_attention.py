@@ -65,14 +65,14 @@ def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, log_decay: Tenso
         log_decay: (batch, heads, chunks, chunk).
     Returns: of the shape of value.
     """
-    given = query, key, value, log_decay
-    working = functools.reduce(torch.promote_types, (x.dtype for x in given), torch.float32)
+    inputs = query, key, value, log_decay
+    working = functools.reduce(torch.promote_types, (x.dtype for x in inputs), torch.float32)
     # Autocast would not be there in the backward pass, and products of two types fail.
     with torch.autocast(value.device.type, enabled=False):
-        query, key, value, log_decay = (x.to(working) for x in given)
+        query, key, value, log_decay = (x.to(working) for x in inputs)
         parts = (x.unflatten(1, (query.shape[1], -1)) for x in (value, log_decay))
         mixed: Any = _Attend.apply(query, key, *parts)
-    return mixed.flatten(1, 2).to(given[2].dtype)
+    return mixed.flatten(1, 2).to(inputs[2].dtype)
 
 
 class _Attend(Function):
@@ -105,7 +105,7 @@ class _Attend(Function):
             leaving, added, before = _states(key, value, decays)
             arriving = to_mixed * decays.arriving
             reached = arriving * _split(query @ before, value)
-            to_decay += _sums_to_the_end(reached.sum(dim=-1))
+            to_decay += cumulative_sum(reached.sum(dim=-1).flip(-1), -1).flip(-1)
             arriving = _joined(arriving)
             to_query += arriving @ before.mT
             to_before = _rows(query.mT @ arriving, value)
@@ -194,8 +194,3 @@ def _passing_sums(x: Tensor) -> Tensor:
     accurate however small this decay makes them beside the other pairs.
     """
     return functional.pad(cumulative_sum(x, -1).tril_(-1)[..., :-1].sum(dim=-2), (1, 0))
-
-
-def _sums_to_the_end(x: Tensor) -> Tensor:
-    """Add up each number and all after it, along the last dimension."""
-    return cumulative_sum(x.flip(-1), -1).flip(-1)

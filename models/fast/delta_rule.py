@@ -36,8 +36,8 @@ def delta_rule(
         return torch.zeros_like(value)
     if query.device.type != "cpu":
         return delta_rule_by_chunks(query, key, value, rate, log_decay)
-    given = query, key, value, rate, log_decay.exp()
-    result: Any = _Compiled.apply(*(part.flatten(0, 1) for part in given))
+    inputs = query, key, value, rate, log_decay.exp()
+    result: Any = _Compiled.apply(*(part.flatten(0, 1) for part in inputs))
     return result.unflatten(0, query.shape[:2])
 
 
@@ -45,24 +45,24 @@ class _Compiled(Function):
     """The rule for pairs of a sequence and a head: (pairs, length, ...), with decays themselves."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Tensor) -> Tensor:
-        given = tuple(part.detach().contiguous() for part in given)
-        key, value = given[1:3]
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        inputs = tuple(part.detach().contiguous() for part in inputs)
+        key, value = inputs[1:3]
         tiles = -(-key.shape[1] // TILE)
         states = value.new_empty(len(key), tiles, key.shape[2], value.shape[2])
         y = torch.empty_like(value)
-        run_compiled(run_pairs, len(key), TILE, given, states, y)
-        ctx.save_for_backward(*given, states)
+        run_compiled(run_pairs, len(key), TILE, inputs, states, y)
+        ctx.save_for_backward(*inputs, states)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        *given, states = ctx.saved_tensors
-        to_given = [torch.empty_like(part) for part in given]
-        saved = *given, states, to_y.contiguous()
-        run_compiled(run_pairs_back, len(states), TILE, saved, to_given)
-        return tuple(to_given)
+        *inputs, states = ctx.saved_tensors
+        to_inputs = [torch.empty_like(part) for part in inputs]
+        saved = *inputs, states, to_y.contiguous()
+        run_compiled(run_pairs_back, len(states), TILE, saved, to_inputs)
+        return tuple(to_inputs)
 
 
 def delta_rule_by_chunks(
@@ -147,19 +147,19 @@ def _store(  # noqa: PLR0917 (compiled functions take positional arguments alone
 
 @compiled
 def run_pairs(
-    pairs: tuple[int, int], tile: int, given: tuple[Array, ...], states: Array, y: Array
+    pairs: tuple[int, int], tile: int, inputs: tuple[Array, ...], states: Array, y: Array
 ) -> None:  # pragma: no cover (compiled)
     """Run the rule from the first position to the last.
 
     Args:
         pairs: the first one, and the one behind the last.
         tile: positions of a tile.
-        given: queries, keys and values, (pairs, length, channels), rates and decays, (pairs,
+        inputs: queries, keys and values, (pairs, length, channels), rates and decays, (pairs,
             length).
         states: (pairs, tiles, channels, value channels), written: the states before the tiles.
         y: (pairs, length, value channels), written.
     """
-    query, key, value, rate, fade = given
+    query, key, value, rate, fade = inputs
     length, channels = key.shape[1:]
     held, change = np.empty_like(value[0, 0]), np.empty_like(value[0, 0])
     state = np.empty_like(states[0, 0])
@@ -179,14 +179,14 @@ def run_pairs(
 
 @compiled
 def _read_back(
-    given: tuple[Array, Array, Array],
+    inputs: tuple[Array, Array, Array],
     stored: tuple[Array, Array],
-    to_given: tuple[Array, Array],
+    to_inputs: tuple[Array, Array],
     to_state: Array,
     to_change: Array,
 ) -> None:  # pragma: no cover (compiled)
     """Add the gradients of a result, and compute those of a query, of a key and of a change."""
-    (query, key, to_y), (state, change), (to_query, to_key) = given, stored, to_given
+    (query, key, to_y), (state, change), (to_query, to_key) = inputs, stored, to_inputs
     to_change[:] = 0
     for i in range(len(key)):
         q, k, to_q, to_k = query[i], key[i], to_query[i], to_key[i]
@@ -220,14 +220,14 @@ def _store_back(  # noqa: PLR0917 (compiled functions take positional arguments 
 
 @compiled
 def run_pairs_back(
-    pairs: tuple[int, int], tile: int, given: tuple[Array, ...], to_given: tuple[Array, ...]
+    pairs: tuple[int, int], tile: int, inputs: tuple[Array, ...], to_inputs: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
-    """Write the gradients of what `run_pairs` is given, from the last tile on.
+    """Write the gradients of the inputs of `run_pairs`, from the last tile on.
 
-    What is given here are its arguments, the states before the tiles, and the gradients of y.
+    Inputs here are the same, the states before the tiles, and the gradients of y.
     """
-    query, key, value, rate, fade, states, to_y = given
-    to_query, to_key, to_value, to_rate, to_fade = to_given
+    query, key, value, rate, fade, states, to_y = inputs
+    to_query, to_key, to_value, to_rate, to_fade = to_inputs
     length, channels = key.shape[1:]
     size = value.shape[2]
     after = np.empty((tile + 1, channels, size), value.dtype)

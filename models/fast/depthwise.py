@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -29,8 +29,7 @@ def depthwise_convolution(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
         end = length - first_lag  # one past the tap of the last lag
         dropped = max(0, 1 - length - first_lag)
         taps, first_lag = taps[:, dropped:end], first_lag + dropped
-    result: Any = _Convolve.apply(x, taps, first_lag)
-    return result
+    return cast("Tensor", _Convolve.apply(x, taps, first_lag))
 
 
 class _Convolve(Function):

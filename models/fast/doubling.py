@@ -7,7 +7,7 @@ logic", IRE Transactions on Electronic Computers, 1960).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -27,8 +27,7 @@ def matrix_recurrence(maps: Tensor, x: Tensor) -> Tensor:
         x: (batch, length, rows, columns), of the same type. Nothing of it is empty.
     Returns: (batch, length, rows, columns).
     """
-    result: Any = _MatrixRecurrence.apply(maps, x)
-    return result
+    return cast("Tensor", _MatrixRecurrence.apply(maps, x))
 
 
 def gradients_by_doubling(

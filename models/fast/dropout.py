@@ -6,7 +6,7 @@ a multiple of 1 / 65,536 below 1, and the scale belongs to the rounded probabili
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -25,8 +25,7 @@ def drop_out(x: Tensor, probability: float) -> Tensor:
     dropped_levels = min(round(probability * LEVELS), LEVELS - 1)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped_levels - LEVELS // 2
-    result: Any = _Keep.apply(x, kept, LEVELS / (LEVELS - dropped_levels))
-    return result
+    return cast("Tensor", _Keep.apply(x, kept, LEVELS / (LEVELS - dropped_levels)))
 
 
 class _Keep(Function):

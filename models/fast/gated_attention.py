@@ -37,11 +37,11 @@ def gated_attention(
         return gated_attention_by_scan(query, key, value, kept, causal=causal)
     batch, _, heads, _ = query.shape
     together = max([n for n in range(2, LANES // heads + 1) if batch % n == 0], default=1)
-    given = (
+    inputs = (
         part.unflatten(0, (-1, together)).permute(0, 2, 4, 1, 3).flatten(3)
         for part in (query, key, value, kept)
     )
-    result: Any = _Compiled.apply(causal, *given)
+    result: Any = _Compiled.apply(causal, *inputs)
     return result.unflatten(3, (together, heads)).permute(0, 3, 1, 4, 2).flatten(0, 1)
 
 
@@ -63,38 +63,38 @@ class _Compiled(Function):
     """Of four (groups, length, size, heads), see `run_heads`."""
 
     @staticmethod
-    def forward(ctx: Any, causal: bool, *given: Tensor) -> Tensor:
-        given = tuple(part.detach().contiguous() for part in given)
-        ctx.save_for_backward(*given)
+    def forward(ctx: Any, causal: bool, *inputs: Tensor) -> Tensor:
+        inputs = tuple(part.detach().contiguous() for part in inputs)
+        ctx.save_for_backward(*inputs)
         ctx.directions = (0,) if causal else (0, 1)
-        y = torch.zeros_like(given[0])
+        y = torch.zeros_like(inputs[0])
         for reverse in ctx.directions:
-            run_compiled(run_heads, len(y), reverse, given, y)
+            run_compiled(run_heads, len(y), reverse, inputs, y)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_y: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        given = *ctx.saved_tensors, to_y.contiguous()
-        to_given = tuple(torch.zeros_like(part) for part in ctx.saved_tensors)
+        inputs = *ctx.saved_tensors, to_y.contiguous()
+        to_inputs = tuple(torch.zeros_like(part) for part in ctx.saved_tensors)
         for reverse in ctx.directions:
-            run_compiled(run_heads_back, len(to_y), reverse, given, to_given)
-        return None, *to_given
+            run_compiled(run_heads_back, len(to_y), reverse, inputs, to_inputs)
+        return None, *to_inputs
 
 
 @compiled
 def run_heads(
-    groups: tuple[int, int], reverse: int, given: tuple[Array, ...], y: Array
+    groups: tuple[int, int], reverse: int, inputs: tuple[Array, ...], y: Array
 ) -> None:  # pragma: no cover (compiled)
     """Add the results of one direction.
 
     Args:
         groups: the first one, and the one behind the last.
         reverse: 1 if it runs from the last position to the first.
-        given: queries, keys, values and what is kept, (groups, length, size, heads).
+        inputs: queries, keys, values and what is kept, (groups, length, size, heads).
         y: of this shape, added to.
     """
-    query, key, value, kept = given
+    query, key, value, kept = inputs
     length, size, heads = y.shape[1:]
     for group in range(groups[0], groups[1]):
         state = np.zeros((size, size, heads), y.dtype)
@@ -111,19 +111,19 @@ def run_heads(
 
 @compiled
 def _remember(
-    states: Array, between: Array, place: tuple[int, int, int], given: tuple[Array, ...]
+    states: Array, between: Array, index: tuple[int, int, int], inputs: tuple[Array, ...]
 ) -> int:  # pragma: no cover (compiled)
     """Write the states of a tile, and return its number of positions.
 
     Args:
         states: (TILE + 1, size, size, heads), written: before the tile, and behind each position.
         between: (tiles + 1, size, size, heads), those before each tile; the next ones are written.
-        place: the group; the tile, in the order of the recurrence; and whether it runs from the
+        index: the group; the tile, in the order of the recurrence; and whether it runs from the
             last position to the first.
-        given: see `run_heads_back`.
+        inputs: see `run_heads_back`.
     """
-    _, key, value, kept, _ = given
-    group, tile, reverse = place
+    _, key, value, kept, _ = inputs
+    group, tile, reverse = index
     length, size, heads = key.shape[1:]
     count = min(TILE, length - tile * TILE)
     for row in range(size):
@@ -150,26 +150,26 @@ def _position(tile: int, k: int, length: int, reverse: int) -> int:  # pragma: n
 
 @compiled
 def run_heads_back(
-    groups: tuple[int, int], reverse: int, given: tuple[Array, ...], to_given: tuple[Array, ...]
+    groups: tuple[int, int], reverse: int, inputs: tuple[Array, ...], to_inputs: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
     """Add the gradients of one direction, see `run_heads`.
 
     Args:
-        given: queries, keys, values, what is kept, and the gradients of the results.
-        to_given: gradients of the first four, added to.
+        inputs: queries, keys, values, what is kept, and the gradients of the results.
+        to_inputs: gradients of the first four, added to.
     """
-    query, key, value, kept, to_y = given
-    to_query, to_key, to_value, to_kept = to_given
+    query, key, value, kept, to_y = inputs
+    to_query, to_key, to_value, to_kept = to_inputs
     length, size, heads = to_y.shape[1:]
     tiles = -(-length // TILE)
     between = np.zeros((tiles + 1, size, size, heads), to_y.dtype)  # the first ones stay 0
     states = np.empty((TILE + 1, size, size, heads), to_y.dtype)
     for group in range(groups[0], groups[1]):
         for tile in range(tiles):
-            _remember(states, between, (group, tile, reverse), given)
+            _remember(states, between, (group, tile, reverse), inputs)
         to_state = np.zeros((size, size, heads), to_y.dtype)
         for tile in range(tiles - 1, -1, -1):
-            for k in range(_remember(states, between, (group, tile, reverse), given) - 1, -1, -1):
+            for k in range(_remember(states, between, (group, tile, reverse), inputs) - 1, -1, -1):
                 t = _position(tile, k, length, reverse)
                 for row in range(size):
                     for column in range(size):

@@ -8,7 +8,7 @@ block and index by nothing else, as they would not vectorise otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ CHANNELS = 128
 
 def scan(factors: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
     """See `models.ops.recurrences.scan`; the backward pass is the same recurrence in reverse."""
-    result: Any = _Scan.apply(factors, x, reverse)
-    return result
+    return cast("Tensor", _Scan.apply(factors, x, reverse))
 
 
 def scan_both_ways(factors: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +84,7 @@ def _run(loop: Callable[..., None], reverse: bool, factors: Tensor, *arrays: Ten
 
 @compiled
 def run_states(
-    pairs: tuple[int, int], reverse: int, factors: Array, given: tuple[Array, ...]
+    pairs: tuple[int, int], reverse: int, factors: Array, arrays: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
     """Run states over all positions.
 
@@ -93,9 +92,9 @@ def run_states(
         pairs: the first one, and the one behind the last; pair number sequence * blocks + block.
         reverse: 1 if it runs from the last position to the first.
         factors: (batch, length, channels), or one sequence and one position for all.
-        given: x, (batch, length, channels), and the states, of this shape, written.
+        arrays: x, (batch, length, channels), and the states, of this shape, written.
     """
-    x, states = given
+    x, states = arrays
     length, channels = x.shape[1:]
     blocks = -(-channels // CHANNELS)
     for pair in range(pairs[0], pairs[1]):
@@ -113,15 +112,15 @@ def run_states(
 
 @compiled
 def run_states_back(
-    pairs: tuple[int, int], reverse: int, factors: Array, given: tuple[Array, ...]
+    pairs: tuple[int, int], reverse: int, factors: Array, arrays: tuple[Array, ...]
 ) -> None:  # pragma: no cover (compiled)
     """Write the gradients of x, and add up those of the factors, see `run_states`.
 
     Args:
-        given: the states; their gradients; those of x, written; and those of the factors, (batch,
-            length or 1, channels).
+        arrays: the states; their gradients; those of x, written; and those of the factors,
+            (batch, length or 1, channels).
     """
-    states, to_states, to_x, to_factors = given
+    states, to_states, to_x, to_factors = arrays
     length, channels = states.shape[1:]
     blocks = -(-channels // CHANNELS)
     for pair in range(pairs[0], pairs[1]):

@@ -48,9 +48,9 @@ class _Compiled(Function):
     """x and dt: (batch, length, groups, size); A and what B gains: (groups, states, size)."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Tensor) -> Tensor:
+    def forward(ctx: Any, *arrays: Tensor) -> Tensor:
         x, step, poles, into, out, bias = (
-            part.detach().resolve_conj().contiguous() for part in given
+            part.detach().resolve_conj().contiguous() for part in arrays
         )
         y = torch.empty_like(x)
         state = poles.new_zeros(len(x), *poles.shape)
@@ -69,12 +69,12 @@ class _Compiled(Function):
         to_x, to_step = torch.empty_like(x), torch.empty_like(x)
         to_into, to_out = torch.zeros_like(into), torch.zeros_like(out)
         to_state, to_bias, to_poles = (torch.zeros_like(states[0]) for _ in range(3))
-        to_given = to_x, to_step, to_into, to_out, to_bias, to_poles, to_state
+        to_arrays = to_x, to_step, to_into, to_out, to_bias, to_poles, to_state
         pairs, to_y = len(x) * into.shape[2], to_y.contiguous()
         for tile, state in reversed(list(zip(_tiles(x, poles), states, strict=True))):
             decay = _decay(step[:, tile], poles)
-            given = x, step, to_y, into, out, bias, poles, state
-            run_compiled(run_tile_back, pairs, tile.start, decay, given, to_given)
+            arrays = x, step, to_y, into, out, bias, poles, state
+            run_compiled(run_tile_back, pairs, tile.start, decay, arrays, to_arrays)
         return to_x, to_step, to_poles.sum(dim=0), to_into, to_out, to_bias.sum(dim=0)
 
 
@@ -106,8 +106,8 @@ def selective_scan_by_blocks(
     width = max(1, BLOCK // (batch * length * groups * states))
     # Each block has some channels of every group.
     results = [
-        checkpoint(_block, inputs._replace(x=x, step=step), *given, use_reentrant=False)
-        for x, step, *given in zip(
+        checkpoint(_block, inputs._replace(x=x, step=step), *parameters, use_reentrant=False)
+        for x, step, *parameters in zip(
             *(part.split(width, dim=-1) for part in (x, step)),
             *(part.split(width, dim=1) for part in (poles, *biases)),
             strict=True,
@@ -136,7 +136,7 @@ Arrays = tuple[Array, ...]
 
 @compiled
 def run_tile(
-    pairs: tuple[int, int], start: int, decay: Array, given: Arrays, y: Array
+    pairs: tuple[int, int], start: int, decay: Array, arrays: Arrays, y: Array
 ) -> None:  # pragma: no cover (compiled)
     """Run the states over a tile, and write the results to y.
 
@@ -144,12 +144,12 @@ def run_tile(
         pairs: the first one, and the one behind the last.
         start: first position of the tile.
         decay: (batch, tile, groups, states, size), exp(dt A).
-        given: x and dt, (batch, length, groups, size); B and C, (batch, length, groups, states);
-            what is added to B, (groups, states, size); and the states, (batch, groups, states,
-            size), before the tile, and afterwards behind it.
+        arrays: x and dt, (batch, length, groups, size); B and C, (batch, length, groups,
+            states); what is added to B, (groups, states, size); and the states, (batch, groups,
+            states, size), before the tile, and afterwards behind it.
         y: (batch, length, groups, size), written.
     """
-    x, step, into, out, bias, state = given
+    x, step, into, out, bias, state = arrays
     groups, size = x.shape[2:]
     added = np.empty(size, x.dtype)
     total = np.empty(size, x.dtype)
@@ -173,11 +173,11 @@ def run_tile(
 
 @compiled
 def _remember(
-    before: Array, place: tuple[int, int, int], decay: Array, given: Arrays
+    before: Array, index: tuple[int, int, int], decay: Array, arrays: Arrays
 ) -> None:  # pragma: no cover (compiled)
     """Write the states before and behind each position of a tile: (tile + 1, states, size)."""
-    x, step, into, bias, state = given
-    b, group, start = place
+    x, step, into, bias, state = arrays
+    b, group, start = index
     size = x.shape[3]
     added = np.empty(size, x.dtype)
     # Numba needs seconds to compile the error message of a slice assignment.
@@ -197,11 +197,11 @@ def _remember(
 
 @compiled
 def run_tile_back(
-    pairs: tuple[int, int], start: int, decay: Array, given: Arrays, to_given: Arrays
+    pairs: tuple[int, int], start: int, decay: Array, arrays: Arrays, to_arrays: Arrays
 ) -> None:  # pragma: no cover (compiled)
     """Write the gradients of a tile, see `run_tile`; of A and the bias add them up by sequence."""
-    x, step, to_y, into, out, bias, poles, state = given
-    to_x, to_step, to_into, to_out, to_bias, to_poles, to_state = to_given
+    x, step, to_y, into, out, bias, poles, state = arrays
+    to_x, to_step, to_into, to_out, to_bias, to_poles, to_state = to_arrays
     groups, size = x.shape[2:]
     tile, states = decay.shape[1], decay.shape[3]
     before = np.empty((tile + 1, states, size), decay.dtype)

@@ -40,7 +40,7 @@ def threads_of_each(shares: int) -> int:
 
 
 def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """Compute all shares, at most `num_workers`, in parallel, each on its own thread.
+    """Compute all shares in parallel, each on its own thread.
 
     No gradients are recorded. A profiler, or a mode that observes operations, sees this thread
     only, so the shares are then computed here, one after another, with the same results.
@@ -56,7 +56,7 @@ def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> l
 
     pool = worker_pool(os.getpid(), len(shares), threads_of_each(len(shares)))
     at_work = [pool.submit(work, share) for share in shares]
-    wait(at_work)  # where one fails, the others still write into what they have been given
+    wait(at_work)  # where one fails, the others still write into their results
     return [done.result() for done in at_work]
 
 
@@ -85,11 +85,11 @@ def _limits() -> tuple[Callable[[int], Any], ...] | None:
     `torch.set_num_threads` would limit those of all threads.
     """
     library = ctypes.CDLL(torch._C.__file__)  # and all that is loaded with it
-    found = []
+    limits = []
     for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local"):
         try:
-            found.append(getattr(library, name))
+            limits.append(getattr(library, name))
         except AttributeError:
             if name.startswith("omp") or torch.backends.mkl.is_available():
                 return None
-    return tuple(found)
+    return tuple(limits)

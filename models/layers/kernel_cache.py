@@ -63,14 +63,14 @@ def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
         torch.is_inference_mode_enabled(),
         *((0 if t.is_inference() else t._version, t.data_ptr(), t.dtype) for t in tensors),
     )
-    found = kept.get(owner)
+    cached = kept.get(owner)
     if (
-        found is None
-        or found.state != state  # which is as long as there are tensors
-        or not all(map(operator.is_, tensors, found.tensors))
+        cached is None
+        or cached.state != state  # which is as long as there are tensors
+        or not all(map(operator.is_, tensors, cached.tensors))
     ):
-        found = kept[owner] = _CachedKernels(tensors, state)
-    return found.by_role
+        cached = kept[owner] = _CachedKernels(tensors, state)
+    return cached.by_role
 
 
 def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from models.base import MixerContext
+from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
 
 
 class LowerBounds(nn.Module):
@@ -35,3 +37,19 @@ class LowerBounds(nn.Module):
         bound = share[1 : layer + 1].sum(dim=0)
         room = share[0] + share[layer + 1 :].sum(dim=0)
         return bound + room * torch.sigmoid(forget), room * torch.sigmoid(-forget)
+
+
+class LowerBoundedMixer(RecurrentMixer, Recurrence):
+    """A mixer whose blocks share lower bounds, and which may mix along both axes of a grid."""
+
+    has_native_grid = True
+
+    @classmethod
+    def shared(cls, context: MixerContext, **options: Any) -> LowerBounds:
+        return LowerBounds.of(context)
+
+    def __init__(self, context: MixerContext) -> None:
+        super().__init__()
+        self.context = context
+        self.grid = None if context.grid is None else GridModule(context.grid)
+        self.lower_bounds = LowerBounds.of(context)

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
 from models.layers.basic import LinearMap, build_dropout, linear_map
 from models.layers.kernel_cache import compute_once
 from models.layers.state_space import complex_parameter
@@ -80,6 +80,22 @@ def read(states: Tensor, readout: Tensor) -> Tensor:
     return linear_map(torch.view_as_real(states).flatten(-2), readout)
 
 
+def cascade(poles: Tensor, driven: Tensor, *, reverse: bool = False) -> list[Tensor]:
+    """Run recurrences of order one, each over the states of the one before.
+
+    Args:
+        poles: (recurrences, states) complex.
+        driven: (batch, length, states) complex.
+        reverse: whether they run from the last position to the first.
+    Returns: the states of each, (batch, length, states).
+    """
+    states: list[Tensor] = []
+    for factors in poles:
+        driven = scan(factors, driven, reverse=reverse)
+        states.append(driven)
+    return states
+
+
 class SharedStateMixer(RecurrentMixer, Generic[States]):
     """The layer of S5, LRU and LinOSS: y = Re(C h) + D x, gelu, dropout, and a gate.
 
@@ -90,13 +106,18 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         states: h.
         gate: with g = gelu(y), "glu" is W_1 g * sigmoid(W_2 g), "half_glu1" is g * sigmoid(W g),
             and "half_glu2" is y * sigmoid(W g).
+        state_lr: highest learning rate of all parameters of the states but C, which have no weight
+            decay. None: the run's rate.
     """
 
-    def __init__(self, context: MixerContext, states: States, *, gate: Gate) -> None:
+    def __init__(
+        self, context: MixerContext, states: States, *, gate: Gate, state_lr: float | None
+    ) -> None:
         super().__init__()
         self.context = context
         self.states = states
         self.gate = gate
+        self.state_lr = state_lr
         self.direct = nn.Parameter(torch.randn(context.dim))
         self.output = LinearMap(context.dim, context.dim * (2 if gate == "glu" else 1))
         self.dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
@@ -114,27 +135,38 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
             return functional.glu(gate, dim=-1)
         return (active if self.gate == "half_glu1" else y) * torch.sigmoid(gate)
 
+    def learning_rates(self) -> LearningRates:
+        dynamics = [p for name, p in self.states.named_parameters() if name != "readout"]
+        return dict.fromkeys(dynamics, self.state_lr)
+
     def freeze(self, length: int) -> Recurrence:
-        """Return the recurrence of the states."""
         return _SharedRecurrence(self)
 
 
 class _SharedRecurrence(Recurrence):
+    """One recurrence of order one, or a `cascade` of several."""
+
     def __init__(self, mixer: SharedStateMixer[Any]) -> None:
         self.mixer = mixer
-        self.poles, self.into, (self.readout, *_) = mixer.states.matrices()
+        poles, self.into, (self.readout, *_) = mixer.states.matrices()
+        self.poles = torch.atleast_2d(poles)
 
     def initial_state(self, batch: int) -> Tensor:
-        """Return zeros: (batch, states) complex."""
-        return self.poles.new_zeros(batch, len(self.poles))
+        """Return zeros: (batch, recurrences, states) complex."""
+        return self.poles.new_zeros(batch, *self.poles.shape)
 
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        state = self.poles * state + drive(x.to(self.into.dtype), self.into)
-        return self.mixer.project(x, read(state, self.readout).to(x.dtype)), state
+        driven = drive(x.to(self.into.dtype), self.into)
+        states: list[Tensor] = []
+        for decayed in (self.poles * state).unbind(dim=1):
+            driven = decayed + driven
+            states.append(driven)
+        mixed = read(driven, self.readout).to(x.dtype)
+        return self.mixer.project(x, mixed), torch.stack(states, dim=1)
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        states = scan(self.poles, drive(x.to(self.into.dtype), self.into))
-        mixed = read(states, self.readout).to(x.dtype)
-        return self.mixer.project(x, mixed), states[:, -1].clone()
+        states = cascade(self.poles, drive(x.to(self.into.dtype), self.into))
+        mixed = read(states[-1], self.readout).to(x.dtype)
+        return self.mixer.project(x, mixed), torch.stack([s[:, -1] for s in states], dim=1)

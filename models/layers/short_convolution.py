@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from models.layers.state_space import initial_log_steps
 from models.ops.toeplitz import depthwise_convolution
 
 SoftplusStep = Annotated[float, Field(ge=1e-4, le=1e3)]
@@ -51,8 +51,5 @@ def draw_step_biases(count: int, smallest: float, largest: float) -> Tensor:
 
     Raises: ValueError if the smallest exceeds the largest.
     """
-    if smallest > largest:
-        raise ValueError(f"step_min {smallest} exceeds step_max {largest}")
-    low, high = math.log(smallest), math.log(largest)
-    steps = (torch.rand(count) * (high - low) + low).exp()
+    steps = initial_log_steps(count, smallest, largest).detach().exp()
     return steps + torch.log(-torch.expm1(-steps))

@@ -181,7 +181,6 @@ class StateSpaceConvolution(LongConvolution):
         """Return the recurrence of the first direction's kernel, equal to it over a length."""
 
     def generate(self, length: int) -> LagKernel:
-        """Join the kernels of the directions, see `LongConvolution.generate`."""
         return join_directions(self.kernels(length), length)
 
 
@@ -209,7 +208,6 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
         self.readout_lr = readout_lr
 
     def learning_rates(self) -> LearningRates:
-        """Return the learning rates of the dynamics, see `Mixer.learning_rates`."""
         rates: dict[nn.Parameter, float | DecayingAt | None] = {}
         if self.readout_lr is not None:
             rates[self.convolution.readout] = DecayingAt(self.readout_lr)

@@ -172,7 +172,6 @@ class ToeplitzMixer(RecurrentMixer):
         return self.unit(x, mask)
 
     def freeze(self, length: int) -> ToeplitzRecurrence:
-        """Convert the kernel into a recurrence, see `ToeplitzRecurrence`."""
         assert isinstance(self.unit.operator, LongConvolution)
         return ToeplitzRecurrence(self.unit, self.unit.operator, length)
 

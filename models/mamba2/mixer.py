@@ -196,7 +196,6 @@ class Mamba2(RecurrentMixer, Recurrence):
         return self.output(gated)
 
     def learning_rates(self) -> LearningRates:
-        """Return the rates of the states, see `Mixer.learning_rates`."""
         rates: dict[nn.Parameter, float | DecayingAt | None] = {}
         for direction in self.directions:
             steps, others = direction.states.undecayed()

@@ -194,14 +194,14 @@ class _Chunked(GatedRecurrence):
         averages, keys, values, position = state
         average, averages = self.average.step(x, averages)
         query, key, value, rest = self.mixer.attended(x, average)
-        place = position % self.size
+        slot = position % self.size
         slots = torch.arange(self.size, device=x.device)
-        is_here = (slots == place[:, None])[..., None]
+        is_here = (slots == slot[:, None])[..., None]
         keys, values = (
             torch.where(is_here, key[:, None], keys),
             torch.where(is_here, value[:, None], values),
         )
-        lag = place[:, None] - slots
+        lag = slot[:, None] - slots
         bias = bias_of(self.mixer.by_lag, lag)[:, None]
         weights = weights_of(query[:, None], keys, bias, (lag >= 0)[:, None], self.mixer.weighting)
         mixed = (weights @ values)[:, 0]

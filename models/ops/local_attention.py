@@ -101,8 +101,8 @@ def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:
     Attention keeps this table as it is; it would turn a bool table into another one for each block.
     The first key is window - 1 positions before the block.
     """
-    place = torch.arange(BLOCK + 2 * (window - 1), device=query.device) - (window - 1)
-    lag = torch.arange(BLOCK, device=query.device)[:, None] - place
+    key_position = torch.arange(BLOCK + 2 * (window - 1), device=query.device) - (window - 1)
+    lag = torch.arange(BLOCK, device=query.device)[:, None] - key_position
     near = (lag.abs() < window) & (lag >= 0 if causal else True)
     return torch.zeros_like(near, dtype=query.dtype).masked_fill(~near, -torch.inf)
 

@@ -53,8 +53,8 @@ def has_fast_form(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorate(reference: Callable[P, R]) -> Callable[P, R]:
         @functools.cache
         def find_fast() -> Callable[P, R]:
-            found = importlib.import_module(f"models.fast.{module}")
-            return getattr(found, reference.__name__)
+            fast = importlib.import_module(f"models.fast.{module}")
+            return getattr(fast, reference.__name__)
 
         @functools.wraps(reference)
         def choose(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,15 +121,10 @@ def diagonal_from_kernel(kernel: LagKernel, length: int) -> tuple[Tensor, Tensor
 @functools.lru_cache(maxsize=4096)
 def fast_fft_length(minimum: int) -> int:
     """Return the smallest even length >= minimum without prime factors above 5."""
-    length = max(2, minimum + minimum % 2)
-    while True:
-        rest = length
-        for factor in (2, 3, 5):
-            while rest % factor == 0:
-                rest //= factor
-        if rest == 1:
-            return length
-        length += 2
+    from scipy.fft import next_fast_len
+
+    half: Any = next_fast_len(max(1, -(-minimum // 2)), real=True)
+    return 2 * half
 
 
 @has_fast_form("circulant")

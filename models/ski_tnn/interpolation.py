@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -170,12 +170,10 @@ def interpolate_reference(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
 @fast_form_of(spread_reference)
 def spread(x: Tensor, grid: InducingGrid) -> Tensor:
     """Multiply by the transpose of W: (batch, length, channels) -> (batch, points, channels)."""
-    result: Any = _Product.apply(x, grid, None)
-    return result
+    return cast("Tensor", _Product.apply(x, grid, None))
 
 
 @fast_form_of(interpolate_reference)
 def interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
     """Multiply by W: (batch, points, channels) -> (batch, length, channels)."""
-    result: Any = _Product.apply(z, grid, length)
-    return result
+    return cast("Tensor", _Product.apply(z, grid, length))

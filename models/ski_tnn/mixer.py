@@ -65,9 +65,9 @@ class WarpedPiecewiseLinear(nn.Module):
         """Evaluate the kernels at lags, in positions: (num_lags,) -> (channels, num_lags)."""
         num_knots = self.positive.shape[0]
         knots = torch.cat([self.negative, torch.zeros_like(self.positive[:1]), self.positive])
-        place = (1 + torch.sign(lags) * self.warp ** lags.abs()) * num_knots
-        left = place.floor().clamp(max=2 * num_knots - 1)
-        weight = (place - left)[:, None].to(knots.dtype)
+        knot = (1 + torch.sign(lags) * self.warp ** lags.abs()) * num_knots
+        left = knot.floor().clamp(max=2 * num_knots - 1)
+        weight = (knot - left)[:, None].to(knots.dtype)
         left = left.long()
         return (knots[left] * (1 - weight) + knots[left + 1] * weight).T
 
@@ -140,7 +140,6 @@ class SparsePlusToeplitz(SparsePlusLowRank, LongConvolution):
     """
 
     def generate(self, length: int) -> LagKernel:
-        """Generate the sum of both kernels, see `LongConvolution.generate`."""
         far, near = self._far(length), self.near(length)
         missing = length - 1 - near.last_lag
         taps = functional.pad(near.coefficients, (missing, missing))

@@ -21,10 +21,10 @@ def sparse_attention_reference(
     """Compute `sparse_attention` with a table of all pairs, O(length^2)."""
     query, key, value = heads
     length = query.shape[2]
-    place = torch.arange(length, device=query.device)
-    i, j = place[:, None], place[None, :]
+    position = torch.arange(length, device=query.device)
+    i, j = position[:, None], position[None, :]
     first, stop = pattern.inner
-    is_inner = (place >= first) & (place < stop)
+    is_inner = (position >= first) & (position < stop)
     last = max(0, min(stop, length) - first - 1)
     of_pattern = pattern.pairs((i - first).clamp(0, last), (j - first).clamp(0, last))
     allowed = of_pattern | ~is_inner[:, None] | ~is_inner[None, :]
@@ -58,8 +58,8 @@ def sparse_attention(
     length = query.shape[2]
     first = min(pattern.inner[0], length)
     stop = min(max(pattern.inner[1], first), length)
-    place = torch.arange(length, device=query.device)
-    number = (place + 1)[None] if mask is None else (place + 1) * mask
+    position = torch.arange(length, device=query.device)
+    number = (position + 1)[None] if mask is None else (position + 1) * mask
 
     def outer(x: Tensor, dim: int = 2) -> Tensor:
         return torch.cat([x.narrow(dim, 0, first), x.narrow(dim, stop, length - stop)], dim=dim)
@@ -67,7 +67,7 @@ def sparse_attention(
     mixed, shared = value[:, :, :0], []
     if first > 0 or stop < length:
         outer_heads = outer(query), key, value
-        mixed = attend_to_all(outer_heads, mask, outer(place, 0), pattern.causal, dropout)
+        mixed = attend_to_all(outer_heads, mask, outer(position, 0), pattern.causal, dropout)
         numbers = outer(number[:, None, :, None])
         groups = [x[:, :, None] for x in (outer(key), outer(value), numbers)]
         shared = [KeySet(groups, every_pair, TOGETHER)]
@@ -80,14 +80,14 @@ def sparse_attention(
 
 
 def attend_to_all(
-    heads: Sequence[Tensor], mask: Tensor | None, place: Tensor, causal: bool, dropout: float
+    heads: Sequence[Tensor], mask: Tensor | None, position: Tensor, causal: bool, dropout: float
 ) -> Tensor:
     """Let queries at a few places, (queries,), attend to all real positions, O(length) for each.
 
     See `sparse_attention` for the other arguments.
     """
     query, key, value = heads
-    lag = place[:, None] - torch.arange(key.shape[2], device=place.device)
+    lag = position[:, None] - torch.arange(key.shape[2], device=position.device)
     allowed = lag >= 0 if causal else torch.ones_like(lag, dtype=torch.bool)
     if mask is not None:
         allowed = (allowed & mask[:, None, None, :]) | (lag == 0)
@@ -118,9 +118,9 @@ def _attend_in_blocks(
     query = in_blocks(query * channels**-0.5)
     sets = pattern.key_sets(in_blocks(key), in_blocks(value), in_blocks(number[:, None, :, None]))
     sets = [*sets, *shared]
-    place = torch.arange(blocks * pattern.block, device=query.device)
-    place = place.view(1, 1, blocks, pattern.block, 1)
-    scores = torch.cat([_scores(query, place, keys) for keys in sets], dim=-1)
+    position = torch.arange(blocks * pattern.block, device=query.device)
+    position = position.view(1, 1, blocks, pattern.block, 1)
+    scores = torch.cat([_scores(query, position, keys) for keys in sets], dim=-1)
     weights = functional.dropout(scores.softmax(dim=-1), dropout).to(value.dtype)
     values = [keys.parts[1] for keys in sets]
     parts = weights.split([some.shape[3] for some in values], dim=-1)
@@ -131,7 +131,7 @@ def _attend_in_blocks(
     return sum(mixed[1:], mixed[0]).flatten(2, 3)[:, :, :length]
 
 
-def _scores(query: Tensor, place: Tensor, keys: KeySet) -> Tensor:
+def _scores(query: Tensor, position: Tensor, keys: KeySet) -> Tensor:
     """Multiply queries by the keys of a set; the lowest number stands for pairs that do not count.
 
     It is finite, so that padded queries without any key have weights, too.
@@ -139,7 +139,7 @@ def _scores(query: Tensor, place: Tensor, keys: KeySet) -> Tensor:
     Returns: (batch, heads, blocks, block, keys).
     """
     (key, _, number), group = keys.parts, keys.layout.group
-    allowed = keys.pairs(group(place), number.mT - 1) & (number.mT > 0)
+    allowed = keys.pairs(group(position), number.mT - 1) & (number.mT > 0)
     scores = group(query) @ key.mT
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     return keys.layout.ungroup(scores, query.shape[2])

@@ -135,11 +135,11 @@ class Sparse(Mixer):
     ) -> None:
         super().__init__()
         inner = channels_of_heads(context, num_heads, attention_dim)
-        own = {
+        options = {
             "window_size": window_size, "block_size": block_size, "num_summary": num_summary,
             "num_random": num_random, "random_within": random_within,
         }  # fmt: skip
-        for option, number in own.items():
+        for option, number in options.items():
             if number is not None and option not in OPTIONS[pattern]:
                 valid = f"its options are {', '.join(sorted(OPTIONS[pattern]))}"
                 raise ValueError(f"pattern {pattern} has no option {option}; {valid}")
@@ -178,9 +178,9 @@ class Sparse(Mixer):
         if self.pattern == "longformer" and self.num_global:
             query, key, value = split_parts(self.global_query_key_value(x), 3, self.num_heads)
             count = min(self.num_global, length)
-            place = torch.arange(count, device=x.device)
+            position = torch.arange(count, device=x.device)
             heads = query[:, :, :count], key, value
-            first = attend_to_all(heads, mask, place, self.context.causal, dropout)
+            first = attend_to_all(heads, mask, position, self.context.causal, dropout)
             mixed = torch.cat([first, mixed[:, :, count:]], dim=2)
         return self.output(mixed.transpose(1, 2).flatten(2))
 

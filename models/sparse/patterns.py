@@ -136,8 +136,8 @@ def fixed_pattern(block: int, num_summary: int) -> Pattern:
     """
 
     def pairs(i: Tensor, j: Tensor) -> Tensor:
-        place = j % block
-        is_summary = (place == 0) | (place >= block - num_summary)
+        offset = j % block
+        is_summary = (offset == 0) | (offset >= block - num_summary)
         return (j <= i) & ((i // block == j // block) | is_summary)
 
     def summaries(x: Tensor) -> Tensor:

@@ -34,9 +34,9 @@ def toroidal_attention_reference(
     position = torch.arange(query.shape[2], device=query.device)
     pairs = reach.pairs(position, position)
     if mask is not None:
-        place = position.repeat_interleave(query.shape[3])
+        row_position = position.repeat_interleave(query.shape[3])
         real = mask.repeat_interleave(query.shape[3], dim=1)
-        pairs = pairs.among(real, place[:, None] == place)
+        pairs = pairs.among(real, row_position[:, None] == row_position)
     return _attend(query, key, value, attn_mask=pairs.bias(weight, query.dtype))
 
 

@@ -173,8 +173,8 @@ class Toroidal(RecurrentMixer):
         mixed, lengths = torch.zeros_like(x), mask.sum(dim=1)
         for length in lengths.unique().tolist():
             rows = lengths == length
-            own = self._mix(x[rows, :length], None, replace(torus, sizes=(max(1, length),)))
-            mixed[rows, :length] = own.to(x.dtype)
+            circle = replace(torus, sizes=(max(1, length),))
+            mixed[rows, :length] = self._mix(x[rows, :length], None, circle).to(x.dtype)
         return mixed
 
     def _mix(self, x: Tensor, mask: Tensor | None, torus: Torus) -> Tensor:
@@ -243,9 +243,11 @@ class RingBuffer(Recurrence):
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
         mixer, (batch, length, _) = self.mixer, x.shape
-        given = length, mixer.head_channels, mixer.harmonics, x.device
-        heads = mixer.heads(x, _angles_of_all(self.reach.torus, *given))[1:]
+        angles = _angles_of_all(
+            self.reach.torus, length, mixer.head_channels, mixer.harmonics, x.device
+        )
         keys, values = (
-            latest_in_slots(part.transpose(1, 2), self.size).transpose(1, 2) for part in heads
+            latest_in_slots(part.transpose(1, 2), self.size).transpose(1, 2)
+            for part in mixer.heads(x, angles)[1:]
         )
         return mixer(x), (keys, values, torch.full((batch,), length, device=x.device))

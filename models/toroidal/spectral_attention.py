@@ -48,7 +48,7 @@ def spectral_attention_reference(
     dims = tuple(range(2, query.ndim - 1))
     lags = list(torch.cartesian_prod(*(torch.arange(size) for size in query.shape[2:-1])))
     shifted = [key.roll(lag.tolist(), dims) for lag in lags]
-    scores = torch.stack([(query * one).sum(dim=(*dims, -1)) for one in shifted], dim=2)
+    scores = torch.stack([(query * rolled).sum(dim=(*dims, -1)) for rolled in shifted], dim=2)
     scores = scores / scale + lag_bias(torus, reach.window, weight, query).flatten(1)
     weights = scores.softmax(dim=2)
     mixed = sum(
@@ -85,15 +85,15 @@ def spectral_attention(
     value = heads[2]
     if value.numel() == 0:
         return value
-    given, length, torus = value.dtype, value.shape[2], reach.torus.with_room(value.shape[2])
-    working = torch.promote_types(torch.float32, given)
+    dtype, length, torus = value.dtype, value.shape[2], reach.torus.with_room(value.shape[2])
+    working = torch.promote_types(torch.float32, dtype)
     query, key, value = (x.to(working) for x in heads)
     scale = _scale(query, torus, mask)
     with torch.autocast(query.device.type, enabled=False):
         query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
         bias = lag_bias(torus, reach.window, weight, query)
         mixed = _by_transforms(query, key, value, bias, scale)
-    return _in_sequence(mixed, torus, length).to(given)
+    return _in_sequence(mixed, torus, length).to(dtype)
 
 
 def _by_transforms(
@@ -125,10 +125,10 @@ def _scale(query: Tensor, torus: Torus, mask: Tensor | None) -> Tensor:
 
 def _on_torus(x: Tensor, torus: Torus, mask: Tensor | None) -> Tensor:
     """Lay positions on the torus: -> (batch, heads, *periods, platter_period, channels)."""
-    length, places = x.shape[2], math.prod(torus.sizes)
+    length, total = x.shape[2], math.prod(torus.sizes)
     if mask is not None:
         x = x.masked_fill(~mask[:, None, :, None, None], 0)
-    x = functional.pad(x, (0, 0, 0, 0, 0, places - length)).unflatten(2, torus.sizes)
+    x = functional.pad(x, (0, 0, 0, 0, 0, total - length)).unflatten(2, torus.sizes)
     missing = [0, 0, 0, torus.platter_period - torus.num_platters]
     for period, size in zip(reversed(torus.periods), reversed(torus.sizes), strict=True):
         missing += [0, period - size]

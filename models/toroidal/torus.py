@@ -79,15 +79,15 @@ class Torus:
         coordinates = list(zip(self.coordinates(position), self.periods, strict=True))
         platters = torch.arange(self.num_platters, device=position.device)
         if harmonics == "integer":
-            across = [_turns(place, pairs // axes, period) for place, period in coordinates]
+            across = [_turns(at, pairs // axes, period) for at, period in coordinates]
             beneath = _turns(platters, pairs, self.platter_period)
         else:
             like = torch.zeros((), dtype=torch.float64, device=position.device)
             rates = geometric_rates(pairs, like)
             units = [2 * math.pi / period if self.wrap else 1.0 for period in self.periods]
             across = [
-                (place.double() * units[axis])[..., None] * rates[axis::axes]
-                for axis, (place, _) in enumerate(coordinates)
+                (coordinate.double() * units[axis])[..., None] * rates[axis::axes]
+                for axis, (coordinate, _) in enumerate(coordinates)
             ]
             rates = geometric_rates(pairs, like, channels * max(2 * self.num_platters, 3))
             beneath = 2 * math.pi * platters.double()[:, None] * (rates / self.num_platters)
@@ -121,14 +121,14 @@ class Torus:
         return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters
 
 
-def _turns(place: Tensor, count: int, period: int) -> Tensor:
+def _turns(coordinate: Tensor, count: int, period: int) -> Tensor:
     """Return the angles of places with integer harmonics: (..., positions, count).
 
     Whole numbers are divided by the period last, so that the angles are exactly periodic.
     """
-    exponents = torch.linspace(0, 1, count, dtype=torch.float64, device=place.device)
+    exponents = torch.linspace(0, 1, count, dtype=torch.float64, device=coordinate.device)
     harmonics = (float(max(1, period // 2)) ** exponents).round()
-    return 2 * math.pi * ((place[..., None] * harmonics) % period) / period
+    return 2 * math.pi * ((coordinate[..., None] * harmonics) % period) / period
 
 
 @dataclass(frozen=True)

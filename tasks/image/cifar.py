@@ -51,18 +51,18 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """
     if path.suffix == ".parquet":
         return _read_examples_of_splits(path)
-    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    batches: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
-        found[int(match[1] or 0)] = _read_batch(file, f"{path}/{match.string}")
+        batches[int(match[1] or 0)] = _read_batch(file, f"{path}/{match.string}")
     numbers = {"train": range(1, TRAIN_FILES + 1), "test": range(1)}
-    missing = [i for those in numbers.values() for i in those if i not in found]
+    missing = [i for those in numbers.values() for i in those if i not in batches]
     if missing:
         names = ", ".join(f"data_batch_{i}" if i else "test_batch" for i in missing)
         raise DataError(f"{path} lacks {names}; is it complete?")
     return {
         name: (
-            np.concatenate([found[i][0] for i in those]),
-            np.concatenate([found[i][1] for i in those]),
+            np.concatenate([batches[i][0] for i in those]),
+            np.concatenate([batches[i][1] for i in those]),
         )
         for name, those in numbers.items()
     }
@@ -74,7 +74,7 @@ def _read_examples_of_splits(path: Path) -> dict[str, tuple[np.ndarray, np.ndarr
     Hugging Face has the training batches in the order of the official archive, with the fourth
     first. Batches of the release are put in the order of their numbers.
     """
-    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    splits: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for split in SPLITS:
         pixels: list[np.ndarray] = []
         classes: list[int] = []
@@ -83,14 +83,14 @@ def _read_examples_of_splits(path: Path) -> dict[str, tuple[np.ndarray, np.ndarr
             pixels.append(decode_png(content, shown, SIDE, "RGB"))
             classes.append(label)
         images = np.array(pixels, dtype=np.uint8).reshape(-1, POSITIONS, 3)
-        found[split] = images, np.array(classes, dtype=np.uint8)
-    images, labels = found["train"]
+        splits[split] = images, np.array(classes, dtype=np.uint8)
+    images, labels = splits["train"]
     digests, official = batch_digests(images, labels), OFFICIAL_BATCHES["train"]
     if sorted(digests) == sorted(official):
         order = [digests.index(digest) for digest in official]
         rows = np.concatenate([np.arange(i * BATCH, (i + 1) * BATCH) for i in order])
-        found["train"] = images[rows], labels[rows]
-    return found
+        splits["train"] = images[rows], labels[rows]
+    return splits
 
 
 class _ArrayUnpickler(pickle.Unpickler):

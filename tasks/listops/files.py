@@ -56,9 +56,9 @@ def read_official(path: Path) -> dict[str, Expressions]:
     """
     splits: dict[str, Expressions] = {}
     for match, file in walk(path, _FILE, inside=INSIDE, largest=LARGEST_FILE):
-        place = f"{path}/{match.string}"
-        splits[match[1]] = _read(file, place)
-        check_answers(splits[match[1]], lambda i, place=place: f"{place}:{i + 2}")
+        shown = f"{path}/{match.string}"
+        splits[match[1]] = _read(file, shown)
+        check_answers(splits[match[1]], lambda i, shown=shown: f"{shown}:{i + 2}")
     if missing := [file for name, file in FILES.items() if name not in splits]:
         raise DataError(
             f"{path} lacks {', '.join(missing)}; get all three files, or use "
@@ -71,8 +71,8 @@ def _read(file: IO[bytes], shown: str) -> Expressions:
     rows = read_rows(file, shown, longest=LONGEST_LINE)
     header = b"\t".join(next(rows, []))
     if header != _HEADER:
-        found = header[:60].decode(errors="replace")
-        raise DataError(f"{shown}:1: its header is {found!r}, expected {_HEADER.decode()!r}")
+        shown_header = header[:60].decode(errors="replace")
+        raise DataError(f"{shown}:1: its header is {shown_header!r}, expected {_HEADER.decode()!r}")
     examples = [_parse(fields, f"{shown}:{number}") for number, fields in enumerate(rows, start=2)]
     if not examples:
         raise DataError(f"{shown}: no examples after the header; is the file complete?")
@@ -128,8 +128,8 @@ def _format(tokens: bytes) -> bytes:
     return " ".join(reversed(words)).removesuffix(" )").encode()
 
 
-def check_answers(expressions: Expressions, place: Callable[[int], str]) -> None:
-    """Compare labels with the values of expressions; `place` says where one is from, by its index.
+def check_answers(expressions: Expressions, locate: Callable[[int], str]) -> None:
+    """Compare labels with the values of expressions; `locate` says where one is from, by its index.
 
     Raises: DataError naming the first that is malformed, or whose label is wrong.
     """
@@ -142,7 +142,7 @@ def check_answers(expressions: Expressions, place: Callable[[int], str]) -> None
     if value < 0:
         what = "is malformed: its brackets do not match, or an operator has no arguments"
     more = f" ({len(wrong):,} such expressions in all)" if len(wrong) > 1 else ""
-    raise DataError(f"{place(int(wrong[0]))}: the expression {what}{more}")
+    raise DataError(f"{locate(int(wrong[0]))}: the expression {what}{more}")
 
 
 def describe_doubt(splits: Mapping[str, Expressions]) -> str:

@@ -96,26 +96,26 @@ def generate(
     Raises: DataError if the law has too few distinct expressions.
     """
     total = sum(counts.values())
-    found: dict[bytes, tuple[bytes, int]] = {}
+    distinct: dict[bytes, tuple[bytes, int]] = {}
     barren = 0
     with (
         progress("generating ListOps", total=total, unit="examples") as bar,
         closing(_grow_groups(law, seed, workers or core_count())) as groups,  # else Ctrl-C is lost
     ):
         for group in groups:
-            before = len(found)
+            before = len(distinct)
             for text, label in zip(group.list_texts(), group.labels.tolist(), strict=True):
-                found.setdefault(example_digest(text), (text, label))
-            bar.update(min(len(found), total) - before)
-            if len(found) >= total:
+                distinct.setdefault(example_digest(text), (text, label))
+            bar.update(min(len(distinct), total) - before)
+            if len(distinct) >= total:
                 break
-            barren = 0 if len(found) > before else barren + 1
+            barren = 0 if len(distinct) > before else barren + 1
             if barren == BARREN_GROUPS:
                 raise DataError(
-                    f"found only {len(found)} distinct expressions of {total} under {law}; "
+                    f"found only {len(distinct)} distinct expressions of {total} under {law}; "
                     f"ask for fewer examples or widen the limits on length"
                 )
-    examples = iter(found.values())
+    examples = iter(distinct.values())
     return {
         name: join_examples(itertools.islice(examples, count)) for name, count in counts.items()
     }

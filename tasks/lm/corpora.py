@@ -191,19 +191,19 @@ def read_texts(path: Path, files: re.Pattern[str]) -> TextFiles:
     """
     if files is not SPLIT_FILE and not is_zip(path):
         return {WHOLE: TextFile(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
-    found: dict[str, TextFile] = {}
+    texts: dict[str, TextFile] = {}
     for match, file in walk(path, files, inside="*", largest=LARGEST_TEXT):
         split = _ALIASES.get(match[1], match[1]) if files is SPLIT_FILE else WHOLE
-        if split in found:
-            raise DataError(f"{path} has {split} twice: {found[split].file} and {match.string}")
-        found[split] = TextFile(match.string, file.read())
-    missing = [name for name in (SPLITS if files is SPLIT_FILE else [WHOLE]) if name not in found]
+        if split in texts:
+            raise DataError(f"{path} has {split} twice: {texts[split].file} and {match.string}")
+        texts[split] = TextFile(match.string, file.read())
+    missing = [name for name in (SPLITS if files is SPLIT_FILE else [WHOLE]) if name not in texts]
     if missing:
         raise DataError(
             f"{path} has no file of {', '.join(missing)}; expected train.txt, valid.txt and "
             f"test.txt, or wiki.train.tokens and so on, or of a corpus in one file that one"
         )
-    return found
+    return texts
 
 
 def read_own(corpus: str) -> TextFiles:

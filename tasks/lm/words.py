@@ -32,8 +32,8 @@ def chunks(title: str, text: np.ndarray) -> Iterator[tuple[int, bytes]]:
     start, view = 0, text.data
     with progress(title, total=len(view), unit="B") as bar:
         while start < len(view):
-            found = _BLANK.search(view, start + CHUNK)
-            stop = len(view) if found is None else found.end()
+            blank = _BLANK.search(view, start + CHUNK)
+            stop = len(view) if blank is None else blank.end()
             yield start, bytes(view[start:stop])
             bar.update(stop - start)
             start = stop

@@ -195,16 +195,16 @@ def _find_start(law, primitives, state, direction):
         y, x = draw_integer(state, law.size), draw_integer(state, law.size)
         if _is_free_start(law, primitives, state, y, x, direction):
             return y, x
-    places = np.empty(law.size**2, dtype=np.int64)
+    pixels = np.empty(law.size**2, dtype=np.int64)
     count = 0
-    for place in range(law.size**2):
-        if _is_free_start(law, primitives, state, place // law.size, place % law.size, direction):
-            places[count] = place
+    for pixel in range(law.size**2):
+        if _is_free_start(law, primitives, state, pixel // law.size, pixel % law.size, direction):
+            pixels[count] = pixel
             count += 1
     if count == 0:
         return -1, -1
-    place = places[draw_integer(state, count)]
-    return place // law.size, place % law.size
+    pixel = pixels[draw_integer(state, count)]
+    return pixel // law.size, pixel % law.size
 
 
 @compiled

@@ -60,10 +60,10 @@ def map_in_place(folder: Path, name: str, shape: tuple[int, ...], dtype: type) -
     path = folder / f"{name}.npy"
     if path.is_file():
         with contextlib.suppress(ValueError):  # the file is incomplete
-            found = np.lib.format.open_memmap(path, mode="r+")
-            if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
+            existing = np.lib.format.open_memmap(path, mode="r+")
+            if (existing.shape, existing.dtype) == (shape, np.dtype(dtype)):
                 reserve(path)
-                return found
+                return existing
     with name_file_in_errors(path):
         array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
     reserve(path)
@@ -98,10 +98,10 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     row_of = {name: row for row, name in enumerate(listing.labels)}
     images = map_in_place(made.folder, "images", (len(row_of), size * size, 1), np.uint8)
     is_read = np.zeros(len(images), dtype=bool)
-    for place, _, name, content in _walk(path, re.escape(listing.folder), IMAGES_INSIDE, _IMAGE):
+    for shown, _, name, content in _walk(path, re.escape(listing.folder), IMAGES_INSIDE, _IMAGE):
         row = row_of.get(name)
         if row is not None and content:
-            images[row] = decode_png(content, place, size, "L")
+            images[row] = decode_png(content, shown, size, "L")
             is_read[row] = True
     lost = [name for name, row in row_of.items() if not is_read[row]]
     made.notes |= {"images skipped": len(lost), "lines of metadata skipped": len(listing.skipped)}
@@ -142,14 +142,14 @@ def _read_metadata(made: Build, path: Path, prefix: str) -> Listing:
     files = copies.get(folder, {})
     listing = Listing(folder, files.pop(MARK, None))
     for name in sorted(files, key=lambda name: (int(PurePosixPath(name).stem), name)):
-        place = f"{path}/{folder}{name}"
+        shown = f"{path}/{folder}{name}"
         for number, line in enumerate(files[name].decode(errors="replace").splitlines(), start=1):
             fields = line.split()
             image = "/".join(fields[:2])
             is_sound = len(fields) >= _FIELDS_READ and fields[3] in _LABELS
             if not is_sound or image in listing.labels:
                 listing.skipped.append(
-                    f"{place}:{number}: got {' '.join(fields)[:60]!r}, expected folder, file, "
+                    f"{shown}:{number}: got {' '.join(fields)[:60]!r}, expected folder, file, "
                     f"number, label 0 or 1, each image once"
                 )
                 continue
@@ -172,12 +172,12 @@ def write_release(
     (folder / "metadata").mkdir(parents=True, exist_ok=True)
     batches = range(0, len(rows), IMAGES_A_BATCH)
     for batch, first in enumerate(progress(f"writing {folder}", batches, unit="thousand")):
-        place = folder / "imgs" / str(batch)
-        place.mkdir(parents=True, exist_ok=True)
+        batch_folder = folder / "imgs" / str(batch)
+        batch_folder.mkdir(parents=True, exist_ok=True)
         lines: list[str] = []
         for i, row in enumerate(rows[first : first + IMAGES_A_BATCH].tolist()):
             pixels = images[row].reshape(law.size, law.size)
-            path = place / f"sample_{i}.png"
+            path = batch_folder / f"sample_{i}.png"
             with name_file_in_errors(path):
                 Image.fromarray(pixels).save(path, compress_level=1)
             lines.append(f"imgs/{batch} sample_{i}.png {i} {labels[row]} {facts}\n")
@@ -203,8 +203,8 @@ def describe_unrelated_labels(labels: np.ndarray, predictions: np.ndarray, size:
     set whose labels belong to other images is known by that. Four standard deviations of chance
     are allowed for, so that few images raise no alarm.
     """
-    right, ones = float(np.mean(labels == predictions)), float(np.mean(labels))
-    commonest = max(ones, 1 - ones)
+    right, positive = float(np.mean(labels == predictions)), float(np.mean(labels))
+    commonest = max(positive, 1 - positive)
     is_better = right - commonest > LEAST_GAIN - 2 / math.sqrt(len(labels))
     if is_better or size > LARGEST_CHECKED:
         return ""

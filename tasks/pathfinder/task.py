@@ -252,10 +252,10 @@ class Pathfinder(Task):
         cache = read_cache(dataset.folder)
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         rows = np.asarray(cache.array("rows"))
-        place = folder / self.folder_name
-        mark_export(place, cache.manifest, ["imgs", "metadata"])
-        write_release(place, images, labels, rows, self.law)
-        return [place]
+        target = folder / self.folder_name
+        mark_export(target, cache.manifest, ["imgs", "metadata"])
+        write_release(target, images, labels, rows, self.law)
+        return [target]
 
     def training_examples(self) -> int:
         """See `Task.training_examples`."""

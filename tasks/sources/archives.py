@@ -99,10 +99,10 @@ class _Member(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        found = super().frombuf(buf, encoding, errors)
-        if found.type not in tarfile.REGULAR_TYPES and found.size > CHUNK:
-            raise ValueError(f"a header has {found.size:,} bytes")
-        return found
+        header = super().frombuf(buf, encoding, errors)
+        if header.type not in tarfile.REGULAR_TYPES and header.size > CHUNK:
+            raise ValueError(f"a header has {header.size:,} bytes")
+        return header
 
 
 def _tar_members(path: Path, raw: Any, wanted: re.Pattern[str]) -> Members:

@@ -86,7 +86,7 @@ class Release:
         They come in the order of the patterns, those of one pattern as `copy_order` says.
         """
         top = data_dir.absolute()
-        found: list[Path] = []
+        accepted_paths: list[Path] = []
         for name in self.names:
             paths = [path for depth in DEPTHS for path in data_dir.glob(f"{depth}{name}")]
             for path in sorted(paths, key=lambda path: copy_order(top / path)):
@@ -95,14 +95,14 @@ class Release:
                 is_table = path.suffix == ".parquet"
                 accepted = accept_table(path, self.table_column) if is_table else self.accept(path)
                 if accepted is not None:
-                    found.append(accepted)
-        return list(dict.fromkeys(found))
+                    accepted_paths.append(accepted)
+        return list(dict.fromkeys(accepted_paths))
 
     def find_nearly(self, data_dir: Path) -> list[Path]:
         """List files whose names are nearly those of the release, as after a second download."""
         paths = (path for depth in DEPTHS for path in data_dir.glob(f"{depth}*"))
-        found = (path for path in paths if re.search(self.nearly, path.name.lower()))
-        return sorted(path for path in found if path.is_file())
+        fitting = (path for path in paths if re.search(self.nearly, path.name.lower()))
+        return sorted(path for path in fitting if path.is_file())
 
     def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
         """Find the official files, the ones to read first; or else the address of a download.
@@ -111,33 +111,33 @@ class Release:
             source: the task's option `source`: auto, official or download.
         Raises: DataError if there are none, and the option allows no download.
         """
-        found = self.find(data_dir) if source in ("auto", "official") else []
-        if not found and source in ("auto", "download") and self.address is not None:
+        paths = self.find(data_dir) if source in ("auto", "official") else []
+        if not paths and source in ("auto", "download") and self.address is not None:
             return self.address
-        if not found:
+        if not paths:
             nearly = ", ".join(str(path) for path in self.find_nearly(data_dir))
             rename = f" Rename or unpack what has almost such a name: {nearly}." if nearly else ""
             raise DataError(
                 f"no official files of {self.task} in {data_dir} (searched three folders deep); "
                 f"expected {self._names()}.{rename} {self.people_get_it}"
             )
-        return found
+        return paths
 
     def get(self, data_dir: Path, source: str) -> list[Path]:
         """Find the official files, or download them; see `locate`.
 
         Raises: DataError also for a download that fails.
         """
-        found = self.locate(data_dir, source)
-        if not isinstance(found, Address):
-            return found
+        located = self.locate(data_dir, source)
+        if not isinstance(located, Address):
+            return located
         try:
-            return [download(found, data_dir / found.file_name)]
+            return [download(located, data_dir / located.file_name)]
         except DownloadError as error:
             raise DataError(
                 f"no official files of {self.task} in {data_dir}, and the download failed: "
-                f"{error}. Run the same command again to go on with it, or put {found.file_name} "
-                f"({found.bytes:,} bytes, SHA-256 {found.sha256}) there yourself. Any of these "
+                f"{error}. Run the same command again to go on with it, or put {located.file_name} "
+                f"({located.bytes:,} bytes, SHA-256 {located.sha256}) there yourself. Any of these "
                 f"will do: {self._names()}"
             ) from None
 
@@ -177,10 +177,10 @@ class ReleaseCache(Preparation):
         """See `Preparation.describe`."""
         if self.folder.exists():
             return ""
-        found = self.release.locate(self.data_dir, self.option)
-        if isinstance(found, Address):
-            return f"download {found.urls[0]} ({format_bytes(found.bytes)}) and read it"
-        path = found[0]
+        located = self.release.locate(self.data_dir, self.option)
+        if isinstance(located, Address):
+            return f"download {located.urls[0]} ({format_bytes(located.bytes)}) and read it"
+        path = located[0]
         size = f" ({format_bytes(path.stat().st_size)})" if path.is_file() else ""
         return f"read {path}{size}"
 
