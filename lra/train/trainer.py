@@ -130,8 +130,8 @@ class Trainer:
         factor = rate_factor(*progress) * self.plateau["factor"]
         set_rate_factor(self.optimizer, factor, scheduled_beta1(*progress))
         indices = self.order.at(self.step)
-        own = self.group.local_indices(indices, self.gradient.micro_batch)
-        batch = self.dataset.splits["train"].batch(own).to(self.device)
+        local_indices = self.group.local_indices(indices, self.gradient.micro_batch)
+        batch = self.dataset.splits["train"].batch(local_indices).to(self.device)
         targets = self.gradient.count_targets(batch, len(indices))
         if begin_step(self.model):
             self.group.share_buffers(self.model)
