@@ -15,26 +15,28 @@ from tasks.base import TaskInfo
 
 
 def list_contradictions(
-    config: RunConfig, info: TaskInfo, mixer: nn.Module, given: Set[str]
+    config: RunConfig, info: TaskInfo, module: nn.Module, given: Set[str]
 ) -> Iterator[str]:
     """List the contradictions between settings, the task, and the mixer of the first block.
 
-    `given` are settings that flags gave a value: a flag without effect is refused, and settings
-    files may have such values, for other presets.
+    Args:
+        module: that mixer; one of a user's own may be any module.
+        given: settings that flags gave a value: a flag without effect is refused, and settings
+            files may have such values, for other presets.
     """
     model = config.model
     task, name = f"task {config.task_name}", f"mixer {config.mixer_name}"
-    own = mixer if isinstance(mixer, Mixer) else None
-    if own is None and hasattr(mixer, "learning_rates"):
+    mixer = module if isinstance(module, Mixer) else None
+    if mixer is None and hasattr(module, "learning_rates"):
         yield f"{name}: learning_rates only works in subclasses of models.base.Mixer"
     if model.axes != "flat" and info.grid is None:
         yield f"{task} has no grid, and model.axes is {model.axes}; use --set model.axes=flat"
-    if model.axes == "native" and (own is None or not own.has_native_grid):
+    if model.axes == "native" and (mixer is None or not mixer.has_native_grid):
         yield (
             f"{name} has no two-dimensional form, and model.axes is native; use --set "
             f"model.axes=alternate or flat"
         )
-    if own is not None and own.reach == (0, 0) and model.pooling in ("cls", "last"):
+    if mixer is not None and mixer.reach == (0, 0) and model.pooling in ("cls", "last"):
         yield (
             f"{name} does not mix positions, and model.pooling={model.pooling} reads a single one; "
             f"use --set model.pooling=mean"
@@ -43,7 +45,7 @@ def list_contradictions(
         "model.causal is true": model.causal,
         f"model.axes is {model.axes}": model.axes != "flat",
         f"pretrain.objective is {config.pretrain.objective}": config.is_pretrained,
-        f"{name} sees no later positions": own is not None and not own.looks_ahead,
+        f"{name} sees no later positions": mixer is not None and not mixer.looks_ahead,
     }
     for reason, is_so in against_cls.items():
         if model.pooling == "cls" and is_so:

@@ -40,7 +40,7 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         different = min(model.depth, 2 if model.axes == "alternate" else 1)
         mixer, *_ = build_layers(config, info, length, different)
         mixer = mixer.mixer if isinstance(mixer, AlongAxis) else mixer
-        changes = (one for one in request.changes if one.name in config.changed)
+        changes = (change for change in request.changes if change.name in config.changed)
         given = {change.name for change in changes if change.value not in (None, False)}
         for contradiction in list_contradictions(config, info, mixer, given):
             raise UserError(contradiction)
@@ -67,24 +67,24 @@ def match_parameters(request: RunRequest, other: str) -> RunRequest:
     Raises: UserError if no model.dim comes within 5 %, or if the request has one.
     """
     origin = f"--match-params {other}"
-    if given := [change.origin for change in request.changes if change.name == "model.dim"]:
-        raise UserError(f"{origin} chooses model.dim, and {given[-1]} sets it; leave one out")
+    if origins := [change.origin for change in request.changes if change.name == "model.dim"]:
+        raise UserError(f"{origin} chooses model.dim, and {origins[-1]} sets it; leave one out")
     common = tuple(change for change in request.changes if change.section != "mixer")
     try:
         matched = resolve(replace(request, mixer=other, changes=common))
     except UserError as error:
         raise UserError(f"{origin}: {error}") from None
-    own, goal = resolve(request), count_parameters(matched)
+    config, goal = resolve(request), count_parameters(matched)
 
     def request_at(dim: int) -> RunRequest:
         change = Change("model", "dim", dim, f"{origin} model.dim={dim}")
         return replace(request, changes=(*request.changes, change))
 
     dim, count = _find_nearest(
-        lambda dim: count_parameters(resolve(request_at(dim))), own.model.dim, goal
+        lambda dim: count_parameters(resolve(request_at(dim))), config.model.dim, goal
     )
     sizes = (
-        f"{own.mixer_name} {count:,} at model.dim {dim}, {matched.mixer_name} {goal:,} at "
+        f"{config.mixer_name} {count:,} at model.dim {dim}, {matched.mixer_name} {goal:,} at "
         f"{matched.model.dim} (difference {100 * (count / goal - 1):+.1f} %)"
     )
     if abs(count / goal - 1) > TOLERANCE:

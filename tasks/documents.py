@@ -26,9 +26,7 @@ Unit = Literal["bytes", "characters"]
 
 UNKNOWN, END = 1, 2
 """Ids that stand for no particular character; 0 is the padding."""
-
 NUM_CODE_POINTS = 0x110000
-
 BYTES_VOCABULARY = 257
 """Number of ids of bytes: 0 is the padding, b + 1 the byte b."""
 
@@ -132,21 +130,20 @@ class Documents:
         Characters are counted in the documents of all training examples, (count,) indices.
         """
         texts = list(self._texts.values())
-        lengths = [len(text) for text in texts]
+        sequences = [np.frombuffer(text, dtype=np.uint8) for text in texts]
         vocabulary = np.zeros(0, dtype=np.uint32)
-        tokens = np.frombuffer(b"".join(texts), dtype=np.uint8)
         if self.alphabet.unit == "characters":
             counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
             for index, times in zip(*np.unique(training, return_counts=True), strict=True):
-                points, found = np.unique(_code_points(texts[index]), return_counts=True)
-                counts[points] += times * found
+                points, occurrences = np.unique(_code_points(texts[index]), return_counts=True)
+                counts[points] += times * occurrences
             vocabulary = self.alphabet.choose(counts)
             id_of = np.full(NUM_CODE_POINTS, UNKNOWN, dtype=np.uint16)
             id_of[vocabulary] = np.arange(END + 1, END + 1 + len(vocabulary))
             stored = np.uint8 if self.alphabet.vocab_size <= 256 else np.uint16  # noqa: PLR2004
             sequences = [id_of[_code_points(text)].astype(stored) for text in texts]
-            lengths, tokens = [len(ids) for ids in sequences], np.concatenate(sequences)
-        made.save("tokens", tokens)
+        lengths = [len(sequence) for sequence in sequences]
+        made.save("tokens", np.concatenate(sequences))
         made.save("offsets", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
         made.save("vocabulary", vocabulary)
         made.notes |= {
@@ -253,20 +250,18 @@ class DocumentTask(Task):
     def open_dataset(self, cache: Cache) -> Dataset:
         """See `Task.open_dataset`."""
         alphabet, offsets = self.alphabet, np.asarray(cache.array("offsets"))
-        first_id, end = alphabet.first_id, alphabet.end_token
-        sequences = Sequences(cache.array("tokens"), offsets, first_id, end)
+        sequences = Sequences(cache.array("tokens"), offsets, alphabet.first_id, alphabet.end_token)
         labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
-        chosen = self.choose({name: len(found) for name, found in labels.items()})
+        chosen = self.choose({name: len(classes) for name, classes in labels.items()})
         splits = {
             name: PackedSequences(sequences, labels[read][rows], documents[read][rows])
             for name, (read, rows) in chosen.items()
         }
         predictions = np.asarray(cache.array("test_predictions"))[chosen["test"][1]]
-        view = {**self.counts, "data_seed": self.data_seed}
         return Dataset.from_cache(
             cache,
             splits,
-            view,
+            {**self.counts, "data_seed": self.data_seed},
             vars(alphabet),
             baselines={
                 "majority class": majority(splits["train"].labels, splits["test"].labels),
@@ -293,15 +288,12 @@ class DocumentTask(Task):
         low, high = 0, 255
         if self.alphabet.unit == "characters":
             low, high = UNKNOWN, END + len(cache.array("vocabulary"))
-        limit = self.alphabet.limit
-        if lengths.max() > limit or tokens.min() < low or tokens.max() > high:
+        if lengths.max() > self.alphabet.limit or tokens.min() < low or tokens.max() > high:
             raise DataError(
                 f"{cache.folder}: tokens {tokens.min()} to {tokens.max()} in up to {lengths.max()} "
-                f"positions, expected {low} to {high} in up to {limit}"
+                f"positions, expected {low} to {high} in up to {self.alphabet.limit}"
             )
-        labels = self._arrays(cache, "labels").items()
-        counts = [f"{n} has {len(y)} examples, {y.sum()} of them positive" for n, y in labels]
-        return [
-            f"{len(tokens)} tokens of {len(lengths)} distinct texts are {low} to {high}",
-            *counts,
-        ]
+        sentences = [f"{len(tokens)} tokens of {len(lengths)} distinct texts are {low} to {high}"]
+        for name, labels in self._arrays(cache, "labels").items():
+            sentences.append(f"{name} has {len(labels)} examples, {labels.sum()} of them positive")
+        return sentences

@@ -27,14 +27,7 @@ from tasks.base import MOST_CLASSES, SPLITS, Dataset, Task, TaskInfo, majority
 from tasks.cache import Cache, file_facts
 from tasks.goals import ExampleClass, ExampleNumbers, PositionLabels
 from tasks.preparation import Build, Preparation
-from tasks.returned import (
-    build_split,
-    describe_kind,
-    is_same,
-    list_arrays,
-    list_keys,
-    pack_examples,
-)
+from tasks.returned import build_split, describe_kind, is_same, list_arrays, pack_examples
 from tasks.splits import PackedSequences
 
 logger = logging.getLogger(__name__)
@@ -44,15 +37,13 @@ LENGTHS = ("length", "max_length", "sequence_length")
 """Options that other lengths of a task may be asked for by, the first one that it has."""
 IN_TEST = "val examples that are in the test split, too"
 """Note on a data set: how many validation examples its test split has."""
-
-
 OwnGoal = InstanceOf[ExampleClass] | InstanceOf[PositionLabels] | InstanceOf[ExampleNumbers]
 """Type of the goals whose labels `examples` can return."""
 
 
 def _list_paths(files: Any) -> list[Path] | None:
-    one = isinstance(files, (str, Path))
-    return None if files is None else [Path(path) for path in ([files] if one else files)]
+    paths = [files] if isinstance(files, (str, Path)) else files
+    return None if paths is None else [Path(path) for path in paths]
 
 
 class DeclaredInfo(BaseModel):
@@ -75,8 +66,8 @@ class OwnTask(Task):
     """A classification task whose examples a user's class makes.
 
     Args:
-        own: an instance of that class; its method `examples(split, rng)` returns what
-            `pack_examples` takes.
+        instance: of that class; its method `examples(split, rng)` returns what `pack_examples`
+            takes.
         name: what tables call the task.
         code: digest of the class's file.
         options: its options, and the seed of the generators that it is given, data_seed.
@@ -86,26 +77,26 @@ class OwnTask(Task):
 
     def __init__(
         self,
-        own: Any,
+        instance: Any,
         *,
         name: str,
         code: str,
         options: Mapping[str, Any],
         explain_errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        self.own = own
+        self.instance = instance
         self.task_name = name
         self.request: dict[str, Any] = {"task": name, "code": code, "options": dict(options)}
         self.data_seed: int = options[DATA_SEED]
         self.explain_errors = explain_errors
         self.was_prepared = False
         try:
-            self.declared = DeclaredInfo.model_validate(own)
+            self.declared = DeclaredInfo.model_validate(instance)
         except ValidationError as error:
             first = error.errors()[0]
-            given = str(first["input"]) if isinstance(first["input"], Path) else first["input"]
+            value = str(first["input"]) if isinstance(first["input"], Path) else first["input"]
             raise DataError(
-                f"{name}: its attribute {first['loc'][0]} is {format_value(given)}: {first['msg']}"
+                f"{name}: its attribute {first['loc'][0]} is {format_value(value)}: {first['msg']}"
             ) from None
 
     @functools.cached_property
@@ -120,12 +111,12 @@ class OwnTask(Task):
                 f"{self.task_name}: it has vocab_size and channels, expected one of both"
             )
         if not ("max_length" in known and kinds and (classes or "goal" in known)):
-            every, kind = self.drawn.values(), describe_kind(self.drawn["train"])
+            splits, kind = self.drawn.values(), describe_kind(self.drawn["train"])
             if kind["channels"] is None:
-                kind["vocab_size"] = 1 + max(int(one.sequences.tokens.max()) for one in every)
-            labels = [one.labels for one in every]
+                kind["vocab_size"] = 1 + max(int(split.sequences.tokens.max()) for split in splits)
+            labels = [split.labels for split in splits]
             kind["goal"] = kind["goal"](classes) if classes else kind["goal"].infer(labels)
-            kind["max_length"] = max(int(one.lengths.max()) for one in every)
+            kind["max_length"] = max(int(split.lengths.max()) for split in splits)
             known = {**kind, **known}
         info = TaskInfo(name=self.task_name, **{"goal": ExampleClass(classes or 1), **known})
         if info.goal.outputs < info.goal.least_outputs:
@@ -146,9 +137,8 @@ class OwnTask(Task):
         call = f"examples({split!r}, rng)"
         try:
             with self.explain_errors(call):
-                returned = self.own.examples(split, rng)
                 return pack_examples(
-                    returned,
+                    self.instance.examples(split, rng),
                     reals=self.declared.channels is not None,
                     goal=self.declared.goal and type(self.declared.goal),
                 )
@@ -166,23 +156,23 @@ class OwnTask(Task):
         Raises: DataError naming the split.
         """
         train = self.drawn["train"]
-        for split, one in self.drawn.items():
-            origin = f"{self.task_name}: its {split} split"
-            info, found = self.info, describe_kind(one)
+        for name, split in self.drawn.items():
+            origin = f"{self.task_name}: its {name} split"
+            info, kind, fields = self.info, describe_kind(split), [*split.fields]
             stated = {"channels": info.channels, "towers": info.towers, "goal": type(info.goal)}
-            if found != stated or [*one.fields] != [*train.fields]:
+            if kind != stated or fields != [*train.fields]:
                 raise DataError(
-                    f"{origin} has {_write_kind(found)} and metadata {[*one.fields]}, expected "
+                    f"{origin} has {_write_kind(kind)} and metadata {fields}, expected "
                     f"{_write_kind(stated)} and {[*train.fields]}, as its class or the training "
                     f"split has"
                 )
             try:
-                one.check(info)
+                split.check(info)
             except ValueError as error:
                 raise DataError(f"{origin} is not as its class states: {error}") from None
-            if not is_same(one, self.draw(split)):
+            if not is_same(split, self.draw(name)):
                 raise DataError(f"{origin} differs if drawn again by that seed; draw by rng alone")
-            if one is not train and is_same(one, train):
+            if split is not train and is_same(split, train):
                 raise DataError(
                     f"{origin} is its training split; examples(split, rng) must draw by rng, or "
                     f"heed split"
@@ -194,8 +184,8 @@ class OwnTask(Task):
 
     def count_known(self, split: str, other: str) -> int:
         """Count the examples of a split whose sequences are in another split, too."""
-        known = set(list_keys(self.drawn[other]))
-        return sum(key in known for key in list_keys(self.drawn[split]))
+        known = set(self.drawn[other].list_keys())
+        return sum(key in known for key in self.drawn[split].list_keys())
 
     def plan(self, data_dir: Path, **more: Any) -> Preparation:
         """See `Task.plan`; the request holds digests of the data files, and whatever else."""
@@ -229,25 +219,30 @@ class OwnTask(Task):
                 f"{self.task_name}: its examples differ from those in {cache.folder}, so a file "
                 f"has changed that it reads; they get a cache of their own"
             )
-            arrays = [array for one in self.drawn.values() for array in list_arrays(one).values()]
-            digests = [hashlib.sha256(array.tobytes()).hexdigest() for array in arrays]
+            digests = [
+                hashlib.sha256(array.tobytes()).hexdigest()
+                for split in self.drawn.values()
+                for array in list_arrays(split).values()
+            ]
             plan = self.plan(data_dir, examples=digests)
         return self.open_plan(plan)
 
     def _holds_drawn(self, cache: Cache) -> bool:
         with cache.explain_errors():
-            return all(is_same(self._open(cache, name), one) for name, one in self.drawn.items())
+            return all(
+                is_same(self._open(cache, name), split) for name, split in self.drawn.items()
+            )
 
     def _build(self, made: Build) -> None:
         self.check_drawn()
-        for split, one in self.drawn.items():
-            made.sizes[split] = len(one)
-            for name, array in list_arrays(one).items():
-                made.save(f"{split}_{name}", array)
+        for name, split in self.drawn.items():
+            made.sizes[name] = len(split)
+            for content, array in list_arrays(split).items():
+                made.save(f"{name}_{content}", array)
         made.save("metadata", np.array(list(self.drawn["train"].fields), dtype="U"))
-        for split in ("val", "test"):
-            if count := self.count_known(split, "train"):
-                made.notes[f"{split} examples that are in the training split, too"] = count
+        for name in ("val", "test"):
+            if count := self.count_known(name, "train"):
+                made.notes[f"{name} examples that are in the training split, too"] = count
         if count := self.count_known("val", "test"):
             made.notes[IN_TEST] = count
         goal, train = self.info.goal, self.drawn["train"].labels
@@ -286,8 +281,7 @@ class OwnTask(Task):
     def training_examples(self) -> int | None:
         """See `Task.training_examples`: None for a class that states all, until it has drawn."""
         _ = self.info  # draws the examples that it needs
-        drawn: dict[str, PackedSequences] | None = vars(self).get("drawn")
-        return None if drawn is None else len(drawn["train"])
+        return len(self.drawn["train"]) if "drawn" in vars(self) else None
 
     @classmethod
     def fresh(

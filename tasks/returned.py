@@ -73,8 +73,8 @@ def pack_examples(
 def _pack_sequences(examples: Sequence[Any], reals: bool) -> tuple[list[np.ndarray], int]:
     """Return the sequences of all examples, see `_pack_sequence`, and how many each example has."""
     widths = {
-        len(one) if isinstance(one, tuple) and any(map(_is_sequence, one)) else 1
-        for one in examples
+        len(example) if isinstance(example, tuple) and any(map(_is_sequence, example)) else 1
+        for example in examples
     }
     if widths not in ({1}, {2}):
         raise DataError("some of its examples are tuples of two sequences, and some are not")
@@ -95,7 +95,7 @@ def _infer_goal(answers: Sequence[Any]) -> type[Goal]:
 
     Raises: DataError for real numbers that are all whole, which may be classes.
     """
-    arrays = [_read_array(one, "one of its labels") for one in answers]
+    arrays = [_read_array(answer, "one of its labels") for answer in answers]
     if reals := [array for array in arrays if array.dtype.kind == "f"]:
         if all((array == np.floor(array)).all() for array in reals):
             raise DataError(
@@ -151,30 +151,20 @@ def list_arrays(examples: PackedSequences) -> dict[str, np.ndarray]:
     }
 
 
-def list_keys(examples: PackedSequences) -> list[bytes]:
-    """Return bytes for every example that are equal where the sequences are."""
-    tokens, offsets = examples.sequences.tokens, examples.sequences.offsets
-    return [
-        np.diff(offsets[first : last + 2]).tobytes()
-        + tokens[offsets[first] : offsets[last + 1]].tobytes()
-        for first, last in examples.which[:, [0, -1]].tolist()
-    ]
-
-
-def is_same(one: PackedSequences, other: PackedSequences) -> bool:
+def is_same(a: PackedSequences, b: PackedSequences) -> bool:
     """Whether examples are the same, but for real numbers, which machines round differently."""
-    mine, others = list_arrays(one), list_arrays(other)
-    return list(one.fields) == list(other.fields) and all(
+    arrays, others = list_arrays(a), list_arrays(b)
+    return list(a.fields) == list(b.fields) and all(
         array.shape == others[name].shape and _is_close(array, others[name])
-        for name, array in mine.items()
+        for name, array in arrays.items()
     )
 
 
-def _is_close(one: np.ndarray, other: np.ndarray) -> bool:
+def _is_close(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether arrays of one shape are equal; of real numbers, in any unit, but for rounding."""
-    if one.dtype.kind != "f":
-        return np.array_equal(one, other)
-    return np.allclose(one, other, atol=min(1e-8, 1e-6 * float(np.abs(one).max(initial=0))))
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    return np.allclose(a, b, atol=min(1e-8, 1e-6 * float(np.abs(a).max(initial=0))))
 
 
 def _is_sequence(value: Any) -> bool:
@@ -246,20 +236,20 @@ def _pack_labels(values: Sequence[Any], name: str, lowest: int) -> np.ndarray:
 
 def _pack_numbers(answers: Sequence[Any], goal: type[Goal]) -> np.ndarray:
     """Return the numbers of all examples, (examples, outputs) float64."""
-    found: list[np.ndarray] = []
+    rows: list[np.ndarray] = []
     for number, answer in enumerate(answers):
         array = _read_array(answer, f"the label of example {number}")
         is_fit = array.dtype.kind in "iubf" and array.ndim < 2 and np.isfinite(array).all()  # noqa: PLR2004
         row = array.astype(np.float64).reshape(-1) if is_fit else array
         is_binary = goal is not ExampleLabels or (is_fit and np.isin(row, (0, 1)).all())
-        if not (is_fit and is_binary) or len(row) != len((found or [row])[0]) or not len(row):
+        if not (is_fit and is_binary) or len(row) != len((rows or [row])[0]) or not len(row):
             numbers = "finite numbers" if is_binary else "0 or 1 for each label"
             raise DataError(
                 f"the label of example {number} is {format_value(array.tolist())}, expected "
                 f"{numbers}, as many as of the other examples"
             )
-        found.append(row)
-    return np.stack(found)
+        rows.append(row)
+    return np.stack(rows)
 
 
 def _pack_position_labels(
@@ -270,9 +260,9 @@ def _pack_position_labels(
         raise DataError(
             "labels of positions need sequences of tokens, one to an example, and labels for each"
         )
-    found: list[np.ndarray] = []
-    for number, (array, own) in enumerate(zip(arrays, answers, strict=True)):
-        labels = _pack_labels(own, f"the labels of example {number}", -1)
+    every: list[np.ndarray] = []
+    for number, (array, answer) in enumerate(zip(arrays, answers, strict=True)):
+        labels = _pack_labels(answer, f"the labels of example {number}", -1)
         if len(labels) != len(array) or labels.max() < 0:
             raise DataError(
                 f"example {number} has {len(array)} positions and the labels "
@@ -281,16 +271,19 @@ def _pack_position_labels(
                 f"for several labels of each, write goal = ExampleLabels({len(labels)}) (from "
                 f"tasks.goals)"
             )
-        found.append(np.where(labels < 0, NOT_SCORED, labels))
-    return np.concatenate(found)
+        every.append(np.where(labels < 0, NOT_SCORED, labels))
+    return np.concatenate(every)
 
 
-def _pack_metadata(given: object, examples: int, reserved: Sequence[str]) -> dict[str, np.ndarray]:
+def _pack_metadata(
+    metadata: object, examples: int, reserved: Sequence[str]
+) -> dict[str, np.ndarray]:
     """Check metadata, whose fields cannot be called as other columns of predictions are."""
-    if not isinstance(given, Mapping):
-        raise DataError(f"its metadata is a {type(given).__name__}, expected fields by their names")
-    found: dict[str, np.ndarray] = {}
-    for name, column in given.items():
+    if not isinstance(metadata, Mapping):
+        kind = type(metadata).__name__
+        raise DataError(f"its metadata is a {kind}, expected fields by their names")
+    fields: dict[str, np.ndarray] = {}
+    for name, column in metadata.items():
         if not is_word(name) or name in (*reserved, "length"):
             raise DataError(f"its metadata cannot be called {format_value(name)}; rename it")
         array = _read_array(column, f"its metadata {name!r}")
@@ -301,5 +294,5 @@ def _pack_metadata(given: object, examples: int, reserved: Sequence[str]) -> dic
                 f"its metadata {name!r} is {array.dtype} {array.shape}, expected a whole number of "
                 f"int64, or a word of at most {LONGEST_WORD} letters, an example"
             )
-        found[name] = array if is_text else array.astype(np.int64)
-    return found
+        fields[name] = array if is_text else array.astype(np.int64)
+    return fields

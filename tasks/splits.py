@@ -141,6 +141,15 @@ class PackedSequences(Split):
         super().check(info)
         self.sequences.check(info)
 
+    def list_keys(self) -> list[bytes]:
+        """Return bytes for every example that are equal where the sequences are."""
+        tokens, offsets = self.sequences.tokens, self.sequences.offsets
+        return [
+            np.diff(offsets[first : last + 2]).tobytes()
+            + tokens[offsets[first] : offsets[last + 1]].tobytes()
+            for first, last in self.which[:, [0, -1]].tolist()
+        ]
+
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         chosen = self.labels[indices]

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 
 from conftest import ROOT
 
+ROW = re.compile(r"^\| ((?:`[\w/.]+` ?)+)\|", re.MULTILINE)
+"""The first cell of a row of the table in lra/README.md: folders and modules."""
+
+PARTS = [
+    f"lra.{name.removesuffix('/').removesuffix('.py')}"
+    for cell in ROW.findall((ROOT / "lra" / "README.md").read_text(encoding="utf-8"))
+    for name in cell.replace("`", "").split()
+]
+"""The parts of lra in the order of that table: from the top down, and in a row from the left."""
+
+ABOVE = {
+    "lra.generate": ("run_task", "report", "lra"),
+    "lra.report": (
+        "lra.report.paper", "lra.report.page", "lra.report.readme", "lra.report.run_screen",
+        "lra.report.screen", "lra.report.compare",
+        "lra.report.leaderboard", "lra.report.drawing", "lra.report.charts", "lra.report.styles",
+        "lra.report.repeated", "lra.report.repeats", "lra.report.tables", "lra.report.data",
+        "lra.report.boards", "lra.report.scores", "lra.report.published", "lra.report.names",
+    ),
+    "lra.config": ("lra.runtime.cli",),
+}  # fmt: skip
+"""What that table does not have, by the part that it stands just above."""
+
 ORDER = (
-    "lra.__main__", "run_task", "report", "lra", "lra.generate", "lra.evaluate",
-    "lra.api", "lra.bench", "lra.sweep",
-    "lra.report.paper", "lra.report.page", "lra.report.readme", "lra.report.run_screen",
-    "lra.report.screen", "lra.report.compare",
-    "lra.report.leaderboard", "lra.report.drawing", "lra.report.charts", "lra.report.styles",
-    "lra.report.repeated", "lra.report.repeats", "lra.report.tables", "lra.report.data",
-    "lra.report.boards", "lra.report.scores", "lra.report.published", "lra.report.names",
-    "lra.report",
-    "lra.check", "lra.prepare", "lra.train", "lra.resolve", "lra.trial", "lra.contradictions",
-    "lra.classifier", "lra.record", "lra.goals", "lra.schema", "lra.statistics",
-    "lra.runtime.cli", "lra.config", "lra.runtime",
+    *(name for part in PARTS for name in (*ABOVE.get(part, ()), part)),
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",
     "tasks.recall", "tasks.languages", "tasks.groups",
     "tasks.generated", "tasks.documents", "tasks.sources", "tasks.baselines", "tasks.pixels",
@@ -106,6 +120,13 @@ def test_imports_point_down() -> None:
         for name in imports(tree):
             assert (module.partition(".")[0], name.partition(".")[0]) not in APART, (module, name)
             assert place(name) >= place(module), f"{module} imports {name}"
+
+
+def test_the_readme_of_lra_has_each_of_its_parts() -> None:
+    rows = set(PARTS)
+    modules = {".".join(name.split(".")[:2]) for name in TREES if name.startswith("lra.")}
+    assert not modules - rows, f"lra/README.md has no row for {modules - rows}"
+    assert not rows - modules, f"lra/README.md has a row, but lra no module, for {rows - modules}"
 
 
 def test_no_modules_import_each_other() -> None:

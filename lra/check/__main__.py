@@ -73,9 +73,9 @@ def check(options: argparse.Namespace) -> int:
         settings = [word for change in changes for word in ("--set", change.text)]
         names = ["--task", named["task"], "--mixer", named["mixer"], "--preset", "quick"]
         step = wrap_command("next:", command_words("run", *names, *settings), width)
-    found = [line for result in (*failed, *passed) for line in wrap_words(result, width)]
+    lines = [line for result in (*failed, *passed) for line in wrap_words(result, width)]
     title = wrap_words(f"{kind} {options.target}: {verdict}", width)
-    write_out("\n".join([*title, "", *found, "", *step, ""]))
+    write_out("\n".join([*title, "", *lines, "", *step, ""]))
     return FAILED if failed else 0
 
 

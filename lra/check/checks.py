@@ -212,7 +212,7 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
 
 
 def _describe_own(task: OwnTask) -> str:
-    lengths = np.concatenate([one.lengths for one in task.drawn.values()])
+    lengths = np.concatenate([split.lengths for split in task.drawn.values()])
     info, goal = task.info, task.info.goal
     inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
     pairs = "pairs of " if info.towers > 1 else ""
@@ -267,8 +267,8 @@ def _check_batches(task: Task, dataset: Dataset) -> None:
         chosen = np.arange(min(3, len(split)))[::-1]
         together = split.batch(chosen)
         single = [split.batch(np.array([i])) for i in chosen]
-        inputs = torch.cat([one.inputs for one in single])
-        labels = torch.cat([one.labels for one in single])
+        inputs = torch.cat([batch.inputs for batch in single])
+        labels = torch.cat([batch.labels for batch in single])
         if not task.info.goal.of_positions:
             labels = torch.from_numpy(split.labels[chosen]).to(together.labels.dtype)
         if not (torch.equal(together.inputs, inputs) and torch.equal(together.labels, labels)):

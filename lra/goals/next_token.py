@@ -68,8 +68,8 @@ class NextTokenResult(AccuracyResult):
     compared = ""
     of_what = "next tokens of"
     validation = Measure(
-        "validation bits per token", lambda one: one.val_loss and one.val_loss / math.log(2),
-        digits=3, lowest_is_best=True,
+        "validation bits per token",
+        lambda result: result.val_loss and result.val_loss / math.log(2), 3, lowest_is_best=True,
     )  # fmt: skip
     remark = "Accuracy is that of the next token, and minutes are those of training."
 
@@ -77,14 +77,14 @@ class NextTokenResult(AccuracyResult):
     def measures(self) -> list[Measure]:
         """See `Result.measures`."""
         bits = Measure(
-            self.unit, lambda one: one.bits, digits=3, lowest_is_best=True, beneath=_list_beneath
+            self.unit, lambda result: result.bits, 3, lowest_is_best=True, beneath=_list_beneath
         )
         return [bits, PERPLEXITY]
 
     @property
     def more_measures(self) -> list[Measure]:
         """See `Result.more_measures`: accuracy, validation loss, and distances to bounds."""
-        return [NEXT_TOKEN, VALIDATION_LOSS, *map(_distance_to, self.lowest_bits)]
+        return [NEXT_TOKEN, VAL_LOSS, *map(_distance_to, self.lowest_bits)]
 
     @property
     def bits(self) -> float | None:
@@ -96,18 +96,16 @@ class NextTokenResult(AccuracyResult):
     @property
     def unit(self) -> str:
         """See `Result.unit`."""
-        return f"bits per {unit_of(self.text_bytes)}"
+        return f"bits per {'token' if self.text_bytes is None else 'byte'}"
 
     @property
     def text(self) -> str:
         """See `Result.text`: bits, perplexity and accuracy."""
         if self.test_accuracy is None:
             return ""
-        text = "loss not finite"
-        if self.bits is not None:
-            text = f"{self.bits:.3f} {self.unit}"
-            text += "" if self.perplexity is None else f", perplexity {self.perplexity:.4g}"
-        return f"{text} ({super().text})"
+        loss = "loss not finite" if self.bits is None else f"{self.bits:.3f} {self.unit}"
+        perplexity = "" if self.perplexity is None else f", perplexity {self.perplexity:.4g}"
+        return f"{loss}{perplexity} ({super().text})"
 
     @property
     def validation_text(self) -> str:
@@ -131,7 +129,7 @@ class NextTokenResult(AccuracyResult):
     @property
     def best_possible(self) -> tuple[str, float] | None:
         """See `Result.best_possible`."""
-        return max(self.lowest_bits.items(), key=lambda one: one[1], default=None)
+        return max(self.lowest_bits.items(), key=lambda bound: bound[1], default=None)
 
     @property
     def trivial_scores(self) -> Mapping[str, float]:
@@ -139,12 +137,10 @@ class NextTokenResult(AccuracyResult):
         return self.baseline_bits
 
 
-PERPLEXITY = Measure("perplexity", lambda one: one.perplexity, lowest_is_best=True)
+PERPLEXITY = Measure("perplexity", lambda result: result.perplexity, lowest_is_best=True)
 NEXT_TOKEN = Measure("accuracy, %", ACCURACY.of, beneath=ACCURACY.beneath)
 """Accuracy of next tokens, which is no measure of chance."""
-VALIDATION_LOSS = Measure(
-    "validation loss, nats", lambda one: one.val_loss, digits=3, lowest_is_best=True
-)
+VAL_LOSS = Measure("validation loss, nats", lambda result: result.val_loss, 3, lowest_is_best=True)
 
 
 def _list_beneath(result: NextTokenResult) -> Mapping[str, float]:
@@ -163,11 +159,6 @@ def _distance_to(bound: str) -> Measure:
     return Measure(f"above {bound}", distance, 3, lowest_is_best=True)
 
 
-def unit_of(text_bytes: int | None) -> str:
-    """Name what bits are counted for: a byte, or a token of what is no text."""
-    return "token" if text_bytes is None else "byte"
-
-
 class TokenScorer(Scorer):
     """Cross-entropy of tokens, by which models are ranked."""
 
@@ -181,23 +172,21 @@ class TokenScorer(Scorer):
 
     def score(self, outputs: Sequence[Output], split: Split, add: Add) -> Score:
         """See `Scorer.score`: adds up losses by how far into their windows positions are."""
-        info = self.info
-        shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
-        losses, targets, ideal = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        own_correct = own_non_finite = 0
-        for one in outputs:
-            loss, is_right, is_target = (tensor.numpy() for tensor in one.kept)
-            own_correct += int(is_right.sum())
-            own_non_finite += int((~np.isfinite(loss)).sum())
-            place = np.arange(len(loss)) - starts_of(one.lengths).repeat(one.lengths)
-            cells = (np.repeat(one.indices, one.lengths), bin_of(place))
+        ranges = (self.info.towers * self.info.max_length).bit_length() + 1  # see `bin_of`
+        losses, targets, ideal = np.zeros((3, len(split), ranges))
+        counts = np.zeros(2)
+        for output in outputs:
+            loss, is_right, is_target = (tensor.numpy() for tensor in output.kept)
+            counts += is_right.sum(), (~np.isfinite(loss)).sum()
+            positions = np.arange(len(loss)) - starts_of(output.lengths).repeat(output.lengths)
+            cells = (np.repeat(output.indices, output.lengths), bin_of(positions))
             np.add.at(losses, cells, loss)
             np.add.at(targets, cells, is_target)
             if split.ideal_bits is not None:
-                nats = math.log(2) * split.ideal_bits[one.indices].astype(np.float64)
+                nats = math.log(2) * split.ideal_bits[output.indices].astype(np.float64)
                 np.add.at(ideal, cells, nats.ravel())
-        losses, targets, ideal = map(add, (losses, targets, ideal))
-        correct, non_finite = map(round, add(np.array([own_correct, own_non_finite], float)))
+        losses, targets, ideal, counts = map(add, (losses, targets, ideal, counts))
+        correct, non_finite = map(round, counts.tolist())
         total, known = int(targets.sum()), None if split.ideal_bits is None else ideal
         loss = float(losses.sum()) / total
         accuracy, bits = 100.0 * correct / total, loss / math.log(2)
@@ -286,8 +275,8 @@ def average_by_position(
             chosen += [(name, str(value), column == value) for value in values]
 
     def mean(sums: np.ndarray, rows: Any, number: int, count: float) -> float | None:
-        found = float(sums[rows, number].sum()) / count
-        return found if math.isfinite(found) else None
+        quotient = float(sums[rows, number].sum()) / count
+        return quotient if math.isfinite(quotient) else None
 
     return [
         PositionLoss(

@@ -96,9 +96,9 @@ class Evaluator:
 def _read(outputs: Sequence[Output]) -> list[Output]:
     """Copy outputs to the CPU, together, because each copy waits for a GPU."""
     columns: list[Sequence[Tensor]] = []
-    for tensors in zip(*(one.kept for one in outputs), strict=True):
+    for tensors in zip(*(output.kept for output in outputs), strict=True):
         columns.append(torch.cat(tensors).cpu().split([len(tensor) for tensor in tensors]))
     return [
-        one._replace(kept=kept)
-        for one, kept in zip(outputs, zip(*columns, strict=True), strict=True)
+        output._replace(kept=kept)
+        for output, kept in zip(outputs, zip(*columns, strict=True), strict=True)
     ]

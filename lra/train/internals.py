@@ -34,12 +34,12 @@ class Internals:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, list[Tensor]] = {}
+        self._measured: dict[str, list[Tensor]] = {}
 
     @contextmanager
     def watch(self, model: Classifier) -> Iterator[None]:
         """Measure the step that is made in this context; it computes the same numbers."""
-        self._found = {}
+        self._measured = {}
         with ExitStack() as hooks:
             for name, block in named_blocks(model):
                 hook = block.register_forward_hook(functools.partial(self._see_output, name))
@@ -66,13 +66,13 @@ class Internals:
 
     def read(self) -> dict[str, float]:
         """Return the numbers by name, to four digits, which waits for a GPU."""
-        values = {name: torch.stack(found) for name, found in self._found.items()}
+        values = {name: torch.stack(tensors) for name, tensors in self._measured.items()}
         kept = [v.min() if name.endswith("_min") else v.max() for name, v in values.items()]
         numbers = torch.stack(kept).tolist()
         return {name: float(f"{n:.4g}") for name, n in zip(values, numbers, strict=True)}
 
     def _take(self, name: str, number: Tensor) -> None:
-        self._found.setdefault(name, []).append(number.detach().clone())
+        self._measured.setdefault(name, []).append(number.detach().clone())
 
     def _take_extremes(self, name: str, values: Tensor) -> None:
         self._take(f"{name}_min", values.min())

@@ -118,13 +118,16 @@ class StepMetrics:
         steps, self._unread = self._unread, []
         if not steps:
             return None
-        own = torch.stack([step.numbers for step in steps]).tolist()
+        rows = torch.stack([step.numbers for step in steps]).tolist()
         seconds = (time.perf_counter() - self._unread_since) / len(steps)
         clock = seconds * self.group.is_main_process
-        parts = [[n[0], n[1], step.flops or 0.0, clock] for n, step in zip(own, steps, strict=True)]
+        parts = [
+            [loss, correct, step.flops or 0.0, clock]
+            for (loss, correct, _), step in zip(rows, steps, strict=True)
+        ]
         sums = self.group.all_reduce_sum(torch.tensor(parts, dtype=torch.float64))
         sums[:, :2] = sums[:, :2].float()  # as precise as those of one process
-        for step, numbers, (*_, norm) in zip(steps, sums.tolist(), own, strict=True):
+        for step, numbers, (*_, norm) in zip(steps, sums.tolist(), rows, strict=True):
             loss, correct, flops, seconds = numbers
             if not math.isfinite(loss) or not math.isfinite(norm):
                 return step

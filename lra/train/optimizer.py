@@ -34,15 +34,15 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     Raises: UserError for learning rates of a mixer that cannot be.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    own: dict[nn.Parameter, float | DecayingAt | None] = {}
+    rates: dict[nn.Parameter, float | DecayingAt | None] = {}
     for mixer in model.modules():
         if isinstance(mixer, Mixer):
-            own |= mixer.learning_rates()
-    if own.keys() - set(model.parameters()):
+            rates |= mixer.learning_rates()
+    if rates.keys() - set(model.parameters()):
         raise UserError("learning_rates of a mixer names what it does not own")
     undecayed = UNDECAYED[config.weight_decay_on](model)
     for parameter in model.parameters():
-        rate = own.get(parameter, DecayingAt(config.lr))
+        rate = rates.get(parameter, DecayingAt(config.lr))
         decays = isinstance(rate, DecayingAt) and parameter not in undecayed
         lr = rate.lr if isinstance(rate, DecayingAt) else rate
         lr = config.lr if lr is None else lr
@@ -67,14 +67,14 @@ def load_moments(optimizer: torch.optim.Optimizer, moments: Moments) -> None:
     Raises: ValueError for moments of other parameters.
     """
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for parameter, found in zip(parameters, moments, strict=True):
+    for parameter, tensors in zip(parameters, moments, strict=True):
         like = parameter.shape, parameter.dtype
         expected = {"step": ((), torch.float32), "exp_avg": like, "exp_avg_sq": like}
-        if found is None:
+        if tensors is None:
             continue
-        if {name: (one.shape, one.dtype) for name, one in found.items()} != expected:
+        if {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()} != expected:
             raise ValueError("moments of other parameters in the optimizer")
-    state = {index: found for index, found in enumerate(moments) if found}
+    state = {index: tensors for index, tensors in enumerate(moments) if tensors}
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
@@ -90,8 +90,8 @@ def _block_biases_and_norms(model: nn.Module) -> set[nn.Parameter]:
     norms = (nn.BatchNorm1d, nn.LayerNorm)
     return {
         parameter
-        for place, module in model.named_modules()
-        if place == "norm" or place.startswith("blocks.")
+        for module_name, module in model.named_modules()
+        if module_name == "norm" or module_name.startswith("blocks.")
         for name, parameter in module.named_parameters(recurse=False)
         if name == "bias" or isinstance(module, norms)
     }

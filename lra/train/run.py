@@ -12,11 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 
 from common.errors import DataError, UserError
 from common.progress import Progress
-from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.goals.scorer import Score
@@ -30,7 +28,6 @@ from lra.runtime.environment import (
     is_out_of_memory,
     keep_freed_memory,
 )
-from lra.schema import fault_of
 from lra.train.checkpoint import NEW_RUN, Identity, RunState
 from lra.train.internals import Internals
 from lra.train.metrics import Diverged
@@ -39,7 +36,7 @@ from lra.train.run_record import Session, summarize_pretraining
 from lra.train.self_pretraining import choose_phase, transfer_weights
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Trainer
-from lra.train.training_time import estimate_time, list_warnings
+from lra.train.training_time import estimate_time
 from tasks.base import Dataset, TaskInfo
 
 logger = logging.getLogger(__name__)
@@ -95,19 +92,17 @@ class Run:
         """
         identity = self._prepare()
         with self.stop, ExitStack() as held:
-            found = self.group.on_main_process(
-                lambda: self.folder.start(identity, self.label, held)
-            )
-            if isinstance(found, RunRecord):
-                return found
+            start = partial(self.folder.start, identity, self.label, held)
+            state = self.group.on_main_process(start)
+            if isinstance(state, RunRecord):
+                return state
             with self.config.mixer_component.explain_errors("the run failed"):
-                while (fault := self._begin(found)) is not None:
+                while (fault := self._begin(state)) is not None:
                     resume = partial(self.folder.resume, None, fault)
-                    found = self.group.on_main_process(resume)
-                self._check_record()
-                self.group.on_main_process(
-                    lambda: self.folder.begin(self.config, self.seed, self.step, held)
-                )
+                    state = self.group.on_main_process(resume)
+                self.session.check_record(self.trainer, self.pretrained)
+                begin = partial(self.folder.begin, self.config, self.seed, self.step, held)
+                self.group.on_main_process(begin)
                 return self._train()
 
     def _prepare(self) -> Identity:
@@ -137,13 +132,13 @@ class Run:
 
         Raises: UserError for a state of another commit that does not fit.
         """
-        before = None if state is None else state["session"]
         self.session = Session(
-            config=self.config, info=self.info, dataset=self.dataset,
-            device=self.device, group=self.group, before=before,
+            config=self.config, info=self.info, dataset=self.dataset, seed=self.seed,
+            run_id=self.folder.path.name, label=self.label or (state and state["label"]),
+            device=self.device, group=self.group, before=state and state["session"],
         )  # fmt: skip
-        self._begin_phase(None if state is None else state["pretraining"])
-        if state is None or before is None:
+        self._begin_phase(state and state["pretraining"])
+        if state is None:
             return None
         fault = None
         try:
@@ -151,17 +146,18 @@ class Run:
         except DataError as error:
             fault = textwrap.shorten(str(error), 200)
         if fault := next(filter(None, self.group.gather(fault)), None):
-            if (commit := before["commits"][-1]) != str(self.session.git["commit"]):
+            commit = state["session"]["commits"][-1]
+            if commit != str(self.session.git["commit"]):
                 raise UserError(
                     f"the checkpoint of commit {commit} of the suite does not fit this one "
                     f"({fault}); go on at that commit, or {NEW_RUN}"
                 )
             return fault
         logger.info(f"resumed at step {self.step} of {self.total_steps}")
-        self.label = self.label or state["label"]
         if self.session.is_elsewhere:
             self.trainer.metrics.step_seconds.clear()
-            logger.info(f"the run was on {before['device']} before: its speed is measured again")
+            device = state["session"]["device"]
+            logger.info(f"the run was on {device} before: its speed is measured again")
 
     def _begin_phase(self, pretrained: PretrainingRecord | None) -> None:
         """Build the trainer of the pretraining, or of what follows it."""
@@ -202,16 +198,10 @@ class Run:
         except Diverged as error:
             logger.info(f"diverged: {error}")
             return self._finish("diverged", str(error))
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError) as error:  # torch's OutOfMemoryError is a RuntimeError
             if not is_out_of_memory(error) or self.group.world_size > 1:
                 raise  # other processes wait for this one: they cannot write a record together
-            size = self.trainer.gradient.micro_batch
-            message = (
-                f"out of memory on {self.device} at {size} examples per forward pass; try --set "
-                f"train.micro_batch={max(1, size // 2)}, which keeps the batch size"
-                + ", but not what a batch norm averages over"
-                * self.trainer.model.has_batch_norm
-            )
+            message = self.trainer.explain_out_of_memory()
             logger.info(message)
             return self._finish("oom", message)
 
@@ -221,18 +211,10 @@ class Run:
         kind = "pretraining steps" if self.is_pretraining else "steps"
         steps = f"{self.total_steps:,} {kind}, " if trainer.length.limit is None else ""
         logger.info(f"{steps}{trainer.model.num_parameters:,} parameters")
-        here, seconds = self.session.hardware, trainer.metrics.seconds
-        _, time_left = estimate_time(self.config, here, self.stop, self.step, seconds)
+        hardware, seconds = self.session.hardware, trainer.metrics.seconds
+        _, time_left = estimate_time(self.config, hardware, self.stop, self.step, seconds)
         logger.info(f"estimated time: {time_left}")
-        warnings = list_warnings(trainer.train_config, trainer.total_steps)
-        full = trainer.order.full_batch
-        if trainer.model.has_batch_norm and trainer.gradient.micro_batch < full:
-            warnings.append(
-                f"train.micro_batch={trainer.gradient.micro_batch} changes results, because a "
-                f"batch norm averages over each part of a batch, not over all {full} "
-                f"examples; with another norm it does not"
-            )
-        for text in filter(None, [*warnings, describe_busy_cores(self.device)]):
+        for text in filter(None, [*trainer.list_warnings(), describe_busy_cores(self.device)]):
             logger.warning(text)
 
     def _loop(self) -> None:
@@ -299,7 +281,7 @@ class Run:
 
     def _checkpoint(self) -> None:
         state = {
-            "label": self.label,
+            "label": self.session.label,
             "trainer": self.trainer.state_dict(),
             "pretraining": self.pretrained and self.pretrained.model_dump(),
             "session": self.session.state_dict(),
@@ -308,24 +290,8 @@ class Run:
             self.folder.save(self.step, state)
         self.last_checkpoint = time.monotonic()
 
-    def _check_record(self) -> None:
-        """Raise a UserError if something would keep the run from being recorded at its end."""
-        try:
-            self._record("stopped")
-        except ValidationError as error:
-            raise UserError(f"this run could not be recorded: {fault_of(error)}") from None
-        with explain_errors(f"the metadata of {self.config.task_name}"):
-            self.dataset.splits["test"].metadata()
-
-    def _record(
-        self, status: Status, message: str | None = None, test: Score | None = None
-    ) -> RunRecord:
-        facts = self.session.describe(self.trainer, self.pretrained, test)
-        facts |= {"run_id": self.folder.path.name, "label": self.label, "seed": self.seed}
-        return RunRecord(status=status, message=message, **facts)
-
     def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
-        record = self._record(status, message, test)
+        record = self.session.record(self.trainer, self.pretrained, status, message, test)
         if self.group.is_main_process:
             if test is not None and test.predictions:
                 self.folder.save_predictions(self.dataset.splits["test"], test.predictions)

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
+from common.errors import UserError
+from common.untrusted import explain_errors
 from lra.classifier.classifier import count_state
 from lra.config.schema import RunConfig
 from lra.goals.registry import scorer_of
 from lra.goals.scorer import Score
-from lra.record.run import PretrainingRecord
-from lra.record.schema import DataRecord
+from lra.record.run import PretrainingRecord, RunRecord
+from lra.record.schema import DataRecord, Status
 from lra.runtime.distributed import ProcessGroup
 from lra.runtime.environment import (
     describe_machine,
@@ -25,7 +27,7 @@ from lra.runtime.environment import (
     versions,
 )
 from lra.runtime.repository import code_digest, git_state
-from lra.schema import Amount, PrintableText, ShortText
+from lra.schema import Amount, PrintableText, ShortText, fault_of
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo
 
@@ -47,6 +49,10 @@ class Session:
     config: RunConfig
     info: TaskInfo
     dataset: Dataset
+    seed: int
+    run_id: str
+    label: str | None
+    """Name of the run in tables."""
     device: torch.device
     group: ProcessGroup
     before: SessionState | None
@@ -84,15 +90,36 @@ class Session:
             "commits": self.commits,
         }
 
-    def describe(
-        self, trainer: Trainer, pretrained: PretrainingRecord | None, test: Score | None
-    ) -> dict[str, Any]:
-        """List the fields of the run's record; all processes must take part.
+    def check_record(self, trainer: Trainer, pretrained: PretrainingRecord | None) -> None:
+        """Raise a UserError if something would keep the run from being recorded at its end."""
+        try:
+            self.record(trainer, pretrained, "stopped")
+        except ValidationError as error:
+            raise UserError(f"this run could not be recorded: {fault_of(error)}") from None
+        with explain_errors(f"the metadata of {self.config.task_name}"):
+            self.dataset.splits["test"].metadata()
+
+    def record(
+        self,
+        trainer: Trainer,
+        pretrained: PretrainingRecord | None,
+        status: Status,
+        message: str | None = None,
+        test: Score | None = None,
+    ) -> RunRecord:
+        """Make the record of the run so far; all processes must take part.
 
         Args:
             trainer: of the present phase.
             pretrained: result of the pretraining before it.
         """
+        facts = self._list_facts(trainer, pretrained, test)
+        return RunRecord(status=status, message=message, **facts)
+
+    def _list_facts(
+        self, trainer: Trainer, pretrained: PretrainingRecord | None, test: Score | None
+    ) -> dict[str, Any]:
+        """List the fields of a record but for how the run ended; see `record`."""
         config, length = self.config, self.info.max_length
         is_pretraining = config.is_pretrained and pretrained is None
         before = pretrained.steps if pretrained else 0
@@ -102,6 +129,9 @@ class Session:
         return {
             **describe_settings(config),
             **describe_machine(self.device),
+            "run_id": self.run_id,
+            "label": self.label,
+            "seed": self.seed,
             "git": {**self.git, "all_commits": state.pop("commits")},
             **state,
             "steps": before + trainer.step,

@@ -60,7 +60,7 @@ def choose_phase(
     return config, info, dataset
 
 
-def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def transfer_weights(weights: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Combine the weights of a pretrained model with the head of a new one, both by name.
 
     What stood for hidden positions is left out of embeddings.
@@ -69,5 +69,5 @@ def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
         name: value
         if name.startswith(HEAD)
         else weights[name][tuple(slice(size) for size in value.shape)]
-        for name, value in own.items()
+        for name, value in new.items()
     }

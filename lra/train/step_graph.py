@@ -242,10 +242,10 @@ class _KeepRead(TorchDispatchMode):
     def _find_new(self, value: Any) -> list[Any]:
         """List the memory of tensors that appears for the first time."""
         storages = [x.untyped_storage() for x in tree_leaves(value) if isinstance(x, Tensor)]
-        found = {one._cdata: one for one in storages if one._cdata not in self._known}
+        new = {storage._cdata: storage for storage in storages if storage._cdata not in self._known}
         # A weak reference keeps the number from being used again.
-        self._known |= {number: StorageWeakRef(one) for number, one in found.items()}
-        return [*found.values()]
+        self._known |= {number: StorageWeakRef(storage) for number, storage in new.items()}
+        return [*new.values()]
 
 
 @contextlib.contextmanager

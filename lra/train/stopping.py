@@ -82,8 +82,8 @@ class StopRequest:
             made: steps of this session, which took so many seconds. Time does not stop a session
                 without any, so that a chain of sessions always goes on.
         """
-        if (found := self.stop_now()) is not None:
-            return found
+        if (reason := self.stop_now()) is not None:
+            return reason
         if self.max_steps is not None and step >= self.max_steps:
             return "--max-steps"
         if self.max_seconds is not None and made > 0 and seconds >= self.max_seconds:

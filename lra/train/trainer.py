@@ -36,7 +36,7 @@ from lra.train.optimizer import (
 )
 from lra.train.state import Best, TrainerState, load_weights
 from lra.train.step_graph import build_step
-from lra.train.training_time import RunLength
+from lra.train.training_time import RunLength, list_warnings
 from models.base import begin_step
 from tasks.base import Dataset, TaskInfo
 from tasks.batch import BatchOrder
@@ -102,6 +102,27 @@ class Trainer:
         last = (self.validated_step, self.validated_seconds)
         return self.length.is_due(self.step, self.metrics.seconds, last)
 
+    def list_warnings(self) -> list[str]:
+        """List what a user should know before the first step."""
+        warnings = list_warnings(self.train_config, self.total_steps)
+        part, full_batch = self.gradient.micro_batch, self.order.full_batch
+        if self.model.has_batch_norm and part < full_batch:
+            warnings.append(
+                f"train.micro_batch={part} changes results, because a batch norm averages over "
+                f"each part of a batch, not over all {full_batch} examples; with another norm it "
+                f"does not"
+            )
+        return warnings
+
+    def explain_out_of_memory(self) -> str:
+        """Say at how many examples per pass memory did not suffice, and what to do."""
+        part, has_batch_norm = self.gradient.micro_batch, self.model.has_batch_norm
+        end = ", but not what a batch norm averages over" if has_batch_norm else ""
+        return (
+            f"out of memory on {self.device} at {part} examples per forward pass; try --set "
+            f"train.micro_batch={max(1, part // 2)}, which keeps the batch size{end}"
+        )
+
     def train_step(self) -> None:
         """Make one optimizer step; its numbers stay on the device until `read`."""
         self.metrics.start_clock()
@@ -109,8 +130,8 @@ class Trainer:
         factor = rate_factor(*progress) * self.plateau["factor"]
         set_rate_factor(self.optimizer, factor, scheduled_beta1(*progress))
         indices = self.order.at(self.step)
-        own = self.group.local_indices(indices, self.gradient.micro_batch)
-        batch = self.dataset.splits["train"].batch(own).to(self.device)
+        local_indices = self.group.local_indices(indices, self.gradient.micro_batch)
+        batch = self.dataset.splits["train"].batch(local_indices).to(self.device)
         targets = self.gradient.count_targets(batch, len(indices))
         if begin_step(self.model):
             self.group.share_buffers(self.model)
