@@ -127,11 +127,8 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Data:
     from common.errors import UnknownName
     from lra.report.data import Data
 
-    chosen = {
-        name: value
-        for name in ("preset", "protocol")
-        if (value := getattr(options, name)) is not None
-    }
+    asked = {"preset": options.preset, "protocol": options.protocol}
+    chosen = {name: value for name, value in asked.items() if value is not None}
     data = Data(
         folder,
         lambda record: all(getattr(record, name) == value for name, value in chosen.items()),
@@ -178,10 +175,10 @@ def write_paper(options: argparse.Namespace, data: Data, out: Path) -> None:
     from lra.report.paper import write_paper
     from lra.report.tables.terminal import wrap
 
-    given = {name: value for name in PAPER_FLAGS
+    choices = {name: value for name in PAPER_FLAGS
              if (value := getattr(options, name)) is not None}  # fmt: skip
     published = None if options.published is None else choose_published(options.published)
-    lines = write_paper(data, out, published=published, **given)
+    lines = write_paper(data, out, published=published, **choices)
     write_out("\n".join([*(wrap(line, indent="    ") for line in lines), ""]))
 
 
@@ -200,17 +197,6 @@ def choose_published(names: str | None) -> list[PublishedRow]:
     return [rows[complete(name, rows, "method", "--published")] for name in chosen]
 
 
-def check(data: Data) -> int:
-    """Compare the README files with the records; return the exit code."""
-    from lra.report.readme import check_readmes
-
-    differences = check_readmes(data, ROOT)
-    if differences:
-        last = "To write them again: python report.py --write-readme"
-        write_out("\n".join([*differences, last, ""]))
-    return INCOMPLETE if differences else 0
-
-
 def report(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     from lra.record.schema import shipped_dir
@@ -226,7 +212,11 @@ def report(options: argparse.Namespace) -> int:
     data = choose_runs(options, folder)
     code = 0
     if options.check:
-        code = check(data)
+        from lra.report.readme import check_readmes
+
+        if differences := check_readmes(data, ROOT):
+            code, last = INCOMPLETE, "To write them again: python report.py --write-readme"
+            write_out("\n".join([*differences, last, ""]))
     elif options.paper:
         write_paper(options, data, out)
     elif options.write_readme:

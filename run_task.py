@@ -151,7 +151,7 @@ def train(
 
     device = choose_device(local_device(options.device))
     list_facts = functools.partial(common_facts, config, options.seed, device)
-    places = {"results_dir": options.results_dir, "data_dir": options.data_dir}
+    folders = {"results_dir": options.results_dir, "data_dir": options.data_dir}
     with join_processes(device, list_facts) as group:
         record = Run(
             config=config,
@@ -162,11 +162,11 @@ def train(
             resume=options.resume,
             label=options.label,
             classifier=classifier or Classifier,
-            **places,
+            **folders,
         ).execute()
         if group.is_main_process:
             flags = [] if options.device == "auto" else ["--device", options.device]
-            write_out(write_screen(**places, record=record, width=terminal_width(), flags=flags))
+            write_out(write_screen(**folders, record=record, width=terminal_width(), flags=flags))
         if group.world_size > 1 and record.status == "stopped":
             return 0  # torchrun starts whatever else again
         return EXIT_CODES[record.status]

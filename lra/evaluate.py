@@ -71,24 +71,24 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def _table(runs: Sequence[TrainedRun], width: int) -> list[str]:
     """Write a row for each run, with its score as trained and on other data."""
-    found = [(run.record, evaluations_of(run.folder)[0]) for run in runs]
-    columns = sorted((one for _, records in found for one in records), key=evaluation_order)
+    pairs = [(run.record, evaluations_of(run.folder)[0]) for run in runs]
+    columns = sorted((record for _, records in pairs for record in records), key=evaluation_order)
     rows: list[dict[str, str]] = []
-    for run, records in found:
-        scored = {one.label: _scored(one) for one in records}
+    for run, records in pairs:
+        scored = {record.label: _scored(record) for record in records}
         for measured, text in _scored(run).items():
             rows.append(
                 {"run": f"{run.mixer}/{run.run_id}"}
                 | ({} if run.result.is_accuracy else {"measured": measured})
                 | {"as trained": text}
-                | {one.label: scored.get(one.label, {}).get(measured, MISSING) for one in columns}
+                | {c.label: scored.get(c.label, {}).get(measured, MISSING) for c in columns}
             )
     return plain_matrix(rows, width)
 
 
 def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
     """Write each measure of a result."""
-    return {one.name: one.text(one.of(record.result)) for one in record.result.measures}
+    return {m.name: m.text(m.of(record.result)) for m in record.result.measures}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,8 +109,8 @@ def run(options: argparse.Namespace) -> int:
     ]
     for trained, other in itertools.product(runs, conditions):
         if options.again or not is_measured(trained, other):
-            found = evaluate_on(trained, other)
-            _report(found, found.save(trained.folder))
+            record = evaluate_on(trained, other)
+            _report(record, record.save(trained.folder))
     width = terminal_width()
     caption = "Test accuracy in percent; of other goals, what is measured:"
     lines = [*wrap_words(caption, width), "", *_table(runs, width), ""]
@@ -121,14 +121,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _report(found: EvaluationRecord, path: Path) -> None:
+def _report(record: EvaluationRecord, path: Path) -> None:
     """Log the score of an evaluation, beside those of trivial baselines."""
-    result = found.result
+    result = record.result
     first = result.measures[0]
     baselines = ", ".join(f"{name} {first.text(v)}" for name, v in first.beneath(result).items())
-    loss = "not finite" if found.loss is None else f"{found.loss:.4g}"
+    loss = "not finite" if record.loss is None else f"{record.loss:.4g}"
     logger.info(
-        f"{found.mixer}, {found.label}: {result.text} of {result.test_total:,} {result.targets}, "
+        f"{record.mixer}, {record.label}: {result.text} of {result.test_total:,} {result.targets}, "
         f"loss {loss} ({baselines}); record: {path}"
     )
 
@@ -147,7 +147,7 @@ class OtherData:
     @property
     def values(self) -> dict[str, Any]:
         """Values of the changed options as records hold them, by full name."""
-        return {one.name: one.value for one in sorted(self.changes, key=lambda one: one.text)}
+        return {c.name: c.value for c in sorted(self.changes, key=lambda change: change.text)}
 
 
 def compose_other(run: TrainedRun, other: OtherData) -> RunConfig:
@@ -188,10 +188,10 @@ def is_measured(run: TrainedRun, other: OtherData) -> bool:
         return False
     examples = other.examples or (EXAMPLES if run.config.build_task().draws_data else None)
     return any(
-        (found.length, found.changes) == (other.length, other.values)
-        and not found.has_changed_code
-        and examples in (None, found.data.sizes["test"])
-        for found in evaluations_of(run.folder)[0]
+        (record.length, record.changes) == (other.length, other.values)
+        and not record.has_changed_code
+        and examples in (None, record.data.sizes["test"])
+        for record in evaluations_of(run.folder)[0]
     )
 
 

@@ -109,7 +109,7 @@ def write_tokens(vocabulary: Vocabulary, prompt: Sequence[int], tokens: Iterable
         for token in tokens:
             times.append(time.perf_counter())
             new = [token] if len(times) > 1 else [*prompt, token]
-            text = "".join(decoder.decode(vocabulary.decode(one)) for one in new)
+            text = "".join(decoder.decode(vocabulary.decode(number)) for number in new)
             if not write_out(text):
                 break
     finally:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.report.boards import boards, rows_of_leaderboard
@@ -25,6 +28,12 @@ def row(mixer: str, *accuracies: float, **changes: object) -> list[RunRecord]:
 def table_of(*rows: list[RunRecord], speeds: PresetSpeeds | None = None) -> Table:
     (board,) = boards([run for runs in rows for run in runs])
     return leaderboard(board, speeds or PresetSpeeds())
+
+
+def speeds_of(measured: list[BenchRecord]) -> PresetSpeeds:
+    data: Any = SimpleNamespace(bench=measured, relative_to="tnn")
+    board: Any = SimpleNamespace(preset="budget", protocol="s4")
+    return preset_speeds(data, board)
 
 
 def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> None:
@@ -95,10 +104,10 @@ def test_speeds_are_averaged_over_the_tasks_of_a_preset() -> None:
         speed("tnn", 9.0, length=128),
         speed("conv", 8.0, length=128),  # shorter sequences do not compare
     ]
-    found = preset_speeds(measured, "budget", "s4", "tnn")
+    found = speeds_of(measured)
     assert (found.device, found.by_mixer.keys()) == ("CPU", {"tnn", "s4"})
     table = table_of(row("tnn", 40.0), row("s4", 50.0), row("lru", 45.0), speeds=found)
     assert table.headings[-1] == "speed, tnn = 1"
     assert [cells[-1] for cells in table.rows[:3]] == ["-", "2.00", "1.00"]
     assert "divided by those of tnn, on CPU" in table.notes[-1]
-    assert not preset_speeds([], "budget", "s4", "tnn").by_mixer
+    assert not speeds_of([]).by_mixer

@@ -51,21 +51,23 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             return checked(*args, **kwargs)
         except ValidationError as error:
             first = error.errors()[0]
-            place, message = first["loc"][0], explain_fault(first["msg"])
-            is_position = isinstance(place, int) and place < len(parameters)
-            argument = parameters[int(place)] if is_position else place
+            location, message = first["loc"][0], explain_fault(first["msg"])
+            is_position = isinstance(location, int) and location < len(parameters)
+            argument = parameters[int(location)] if is_position else location
             if not first["type"].startswith(("missing", "unexpected")):
-                given = format_value(first["input"])
-                message = f"got {given}, {message}"
+                value = format_value(first["input"])
+                message = f"got {value}, {message}"
                 if argument not in parameters:  # one of **settings
-                    meant = nearest(str(place), parameters, 0.75)
-                    if not meant and (setting := find_setting(str(place))):
+                    meant = nearest(str(location), parameters, 0.75)
+                    if not meant and (setting := find_setting(str(location))):
                         section, _, key = setting.partition(".")
-                        meant = f'{section}={{"{key}": {given}}}'
+                        meant = f'{section}={{"{key}": {value}}}'
                     if meant:
-                        message = f"got {given}; did you mean {meant}?"
-                    elif place not in SECTIONS:
-                        message = f'unknown name; if the mixer has it: mixer={{"{place}": {given}}}'
+                        message = f"got {value}; did you mean {meant}?"
+                    elif location not in SECTIONS:
+                        message = (
+                            f'unknown name; if the mixer has it: mixer={{"{location}": {value}}}'
+                        )
             raise UserError(f"{name}: {argument}: {message}") from None
 
     return call

@@ -36,12 +36,12 @@ def records(results_dir: AnyPath = "results", *, with_shipped: bool = False) -> 
     Raises: UserError if there is no such folder.
     """
     folder = Path(results_dir)
-    found, faults = read_runs(folder, "results_dir", shipped=with_shipped)
+    runs, faults = read_runs(folder, "results_dir", shipped=with_shipped)
     for fault in faults:
         logger.warning(f"left out: {fault}")
-    frame = to_frame(found, folder)
-    rows = rows_of_leaderboard([run for _, run in found])
-    frame["leaderboard_row"] = [rows.get(id(run), "") for _, run in found]
+    frame = to_frame(runs, folder)
+    rows = rows_of_leaderboard([run for _, run in runs])
+    frame["leaderboard_row"] = [rows.get(id(run), "") for _, run in runs]
     return frame
 
 

@@ -123,11 +123,11 @@ class TrainedRun:
         """Raise UserError if the best weights are not those that a finished run was tested with."""
         record = self.record
         pretrained = record.pretraining.steps if record.pretraining else 0
-        found = None if best is None else pretrained + best["step"]
-        if record.status == "done" and record.best_step not in (None, found):
+        step = None if best is None else pretrained + best["step"]
+        if record.status == "done" and record.best_step not in (None, step):
             raise UserError(
                 f"{self.folder}: the run was tested with the weights of step {record.best_step:,}, "
-                f"and its newest checkpoint has those of step {found}; copy the checkpoint again "
+                f"and its newest checkpoint has those of step {step}; copy the checkpoint again "
                 f"from where it is whole, or train the run again with --resume never"
             )
 
@@ -184,20 +184,20 @@ class TrainedRun:
         count = len(examples)
         chosen = np.arange(count) if indices is None else check_indices(indices, count)
         # The last array stays empty, so that there is one to join even without examples.
-        found = [np.empty((0, self.model.output.out_features), np.float32)] * (len(chosen) + 1)
+        outputs = [np.empty((0, self.model.output.out_features), np.float32)] * (len(chosen) + 1)
 
-        def receive(places: np.ndarray, logits: Tensor, batch: Batch) -> None:
+        def receive(numbers: np.ndarray, logits: Tensor, batch: Batch) -> None:
             counts = batch.label_counts.tolist()
             rows, kept = logits.float().cpu(), is_target(batch.labels).cpu()
-            parts = zip(places, rows.split(counts), kept.split(counts), strict=True)
-            for place, of_example, is_scored in parts:
-                found[place] = of_example[is_scored].numpy()
+            parts = zip(numbers, rows.split(counts), kept.split(counts), strict=True)
+            for number, of_example, is_scored in parts:
+                outputs[number] = of_example[is_scored].numpy()
 
         is_target = self.model.goal.is_target
         evaluator = self.evaluator(self.model, self.record.micro_batch or self.record.batch_size)
         with self.config.mixer_component.explain_errors("the evaluation failed"):
             evaluator.compute_logits(examples, receive, chosen)
-        return np.concatenate(found)
+        return np.concatenate(outputs)
 
     @check_arguments
     def predict(self, split: str = "test", indices: Indices = None) -> np.ndarray:
@@ -263,7 +263,7 @@ def load_finished(run: Path, *, data_dir: Path, trust_code: bool, device: str) -
 
     Raises: UserError as `load`, and if the run is not finished.
     """
-    found = load(run, data_dir=data_dir, trust_code=trust_code, device=device)
-    if found.record.status != "done":
-        raise UserError(f"--run {run}: the run is {found.record.status}, expected a finished one")
-    return found
+    trained = load(run, data_dir=data_dir, trust_code=trust_code, device=device)
+    if trained.record.status != "done":
+        raise UserError(f"--run {run}: the run is {trained.record.status}, expected a finished one")
+    return trained

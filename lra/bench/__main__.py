@@ -75,17 +75,17 @@ def list_steps(options: argparse.Namespace, length: int | None) -> list[Case]:
 
 def list_parts(options: argparse.Namespace, length: int | None) -> list[Case]:
     """List the parts of mixers to measure at a length: for op or, without any part, for decode."""
-    given: dict[str, Any] = {
+    shared: dict[str, Any] = {
         "device": options.device, "length": length, "dim": options.dim,
         "changes": parse_changes(options.overrides),
     }  # fmt: skip
     if options.command == "decode":
-        given["longest"] = max(options.lengths)
+        shared["longest"] = max(options.lengths)
         kinds = itertools.product(options.mixers, ("recurrence", "prefix"))
-        return [DecodingCase(mixer=name, part=part, **given) for name, part in kinds]
-    given["batch_size"] = options.batch_size
+        return [DecodingCase(mixer=name, part=part, **shared) for name, part in kinds]
+    shared["batch_size"] = options.batch_size
     kinds = itertools.product(options.mixers, options.parts)
-    return [OperatorCase(mixer=name, part=part, **given) for name, part in kinds]
+    return [OperatorCase(mixer=name, part=part, **shared) for name, part in kinds]
 
 
 class Command(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
@@ -166,18 +167,6 @@ class InOwnProcess:
             self.close()
             raise
 
-    def seconds(self) -> float:
-        """See `InThisProcess.seconds`."""
-        return self._ask("seconds")
-
-    def memory(self) -> dict[str, float | None]:
-        """See `InThisProcess.memory`."""
-        return self._ask("memory")
-
-    def facts(self) -> dict[str, Any]:
-        """See `Subject.facts`."""
-        return self._ask("facts")
-
     def close(self) -> None:
         """End the process, whatever it is at."""
         self.process.kill()
@@ -200,9 +189,13 @@ class InOwnProcess:
             raise answer
         return answer
 
+    seconds = functools.partialmethod(_ask, "seconds")
+    memory = functools.partialmethod(_ask, "memory")
+    facts = functools.partialmethod(_ask, "facts")
 
-Place = InThisProcess | InOwnProcess
-"""Where a case is set up."""
+
+Setup = InThisProcess | InOwnProcess
+"""A case that is set up, in either process."""
 
 
 def _serve(pipe: Connection, threads: int) -> None:
@@ -212,15 +205,15 @@ def _serve(pipe: Connection, threads: int) -> None:
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     with display_messages(), contextlib.suppress(EOFError, OSError):
-        place: InThisProcess | None = None
+        setup: InThisProcess | None = None
         while True:
             question = pipe.recv()
             answer = None
             try:
-                if place is None:
-                    place = InThisProcess(question)
+                if setup is None:
+                    setup = InThisProcess(question)
                 else:
-                    answer = getattr(place, question)()
+                    answer = getattr(setup, question)()
             except Exception as error:
                 answer = error
             pipe.send(answer)

@@ -19,7 +19,7 @@ import psutil
 import torch
 from tqdm import tqdm
 
-from lra.bench.case import WARMUP_ROUNDS, Case, InOwnProcess, InThisProcess, Place
+from lra.bench.case import WARMUP_ROUNDS, Case, InOwnProcess, InThisProcess, Setup
 from lra.record.benchmark import BenchRecord
 from lra.runtime.environment import choose_device, describe_machine, is_out_of_memory
 from lra.runtime.repository import git_state
@@ -41,29 +41,29 @@ class TimedCase:
         self.seconds: list[float] = []
         self.facts: dict[str, Any] = dict.fromkeys(("params", "flops_per_step", "peak_memory_mib"))
         """Fields of its record."""
-        self.place: Place | None = None
+        self.setup: Setup | None = None
         with self._give_up_without_memory():
-            self.place = set_up(case)
+            self.setup = set_up(case)
 
     def time(self) -> None:
         """Time the case once."""
-        if self.place is not None:
+        if self.setup is not None:
             with self._give_up_without_memory():
-                self.seconds.append(self.place.seconds())
+                self.seconds.append(self.setup.seconds())
 
     def finish(self) -> None:
         """Forget the rounds of the warm-up, and read what is known only after all rounds."""
         del self.seconds[:WARMUP_ROUNDS]
-        if self.place is not None:
+        if self.setup is not None:
             with self._give_up_without_memory():
-                facts = self.place.facts()
-                self.facts |= facts | (self.place.memory() if self.case.has_own_process else {})
+                facts = self.setup.facts()
+                self.facts |= facts | (self.setup.memory() if self.case.has_own_process else {})
 
     def close(self) -> None:
         """Give back what the case holds."""
-        if self.place is not None:
-            self.place.close()
-        self.place = None
+        if self.setup is not None:
+            self.setup.close()
+        self.setup = None
 
     @contextlib.contextmanager
     def _give_up_without_memory(self) -> Iterator[None]:
@@ -77,7 +77,7 @@ class TimedCase:
             self.seconds.clear()
 
 
-def set_up(case: Case) -> Place:
+def set_up(case: Case) -> Setup:
     """Set a case up where it is measured."""
     return InOwnProcess(case) if case.has_own_process else InThisProcess(case)
 
@@ -117,7 +117,7 @@ def _set_up_pairs(
             break
         pairs.append(pair := [TimedCase(case)])
         stack.callback(pair[0].close)
-        if compare and pair[0].place is not None:
+        if compare and pair[0].setup is not None:
             pair.append(TimedCase(dataclasses.replace(case, is_reference=True)))
             stack.callback(pair[1].close)
         _time_round([pair], bar)
@@ -135,8 +135,8 @@ def _time_round(pairs: Sequence[Sequence[TimedCase]], bar: tqdm[Any]) -> None:
 def _has_room(pairs: Sequence[Sequence[TimedCase]]) -> bool:
     """Whether memory holds one more case as large as the largest one, each with its reference."""
     case = pairs[0][0].case
-    places = [timed.place for pair in pairs for timed in pair if timed.place]
-    largest = max((place.memory()["peak_memory_mib"] or 0.0 for place in places), default=0.0)
+    setups = [timed.setup for pair in pairs for timed in pair if timed.setup]
+    largest = max((setup.memory()["peak_memory_mib"] or 0.0 for setup in setups), default=0.0)
     is_enough = available_memory_mib(choose_device(case.device)) > ROOM * largest
     return is_enough or not case.has_own_process
 
@@ -169,7 +169,7 @@ def make_record(
     return BenchRecord(
         **settings,
         **timed.facts,
-        status="oom" if timed.place is None else "done",
+        status="oom" if timed.setup is None else "done",
         **describe_machine(choose_device(timed.case.device)),
         repeats=len(timed.seconds),
         steps_per_second=middle,

@@ -157,7 +157,7 @@ class StepCase(Case):
                 and change.name not in RECORDED_APART
             },
             "varied": {
-                first.name: [first.value, *(one.value for one in others)]
+                first.name: [first.value, *(change.value for change in others)]
                 for first, *others in self.varied
             },
             "lengths": "task" if self.length is None else "full",

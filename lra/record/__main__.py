@@ -79,8 +79,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def list_runs(options: argparse.Namespace) -> list[str]:
     """Print one line for each run: in the width of a terminal, and whole for anything else."""
-    found, faults = read_runs(options.results_dir, "--results-dir")
-    records = [record for _, record in found]
+    runs, faults = read_runs(options.results_dir, "--results-dir")
+    records = [record for _, record in runs]
     rows = [
         {
             "run": f"{r.task}/{r.mixer}/{r.run_id}",
@@ -102,18 +102,18 @@ def validate(options: argparse.Namespace) -> list[str]:
     """Read all records, and print how many are valid."""
     folder = options.results_dir
     runs, faults = read_runs(folder, "--results-dir")
-    found = [all_bench_records(folder), *(evaluations_of(place) for place, _ in runs)]
-    faults += [fault for _, more in found for fault in more]
-    count = len(runs) + sum(len(records) for records, _ in found)
+    others = [all_bench_records(folder), *(evaluations_of(run_folder) for run_folder, _ in runs)]
+    faults += [fault for _, more in others for fault in more]
+    count = len(runs) + sum(len(records) for records, _ in others)
     write_out(f"valid records: {count:,}; invalid files: {len(faults):,}\n")
     return faults
 
 
 def export(options: argparse.Namespace) -> list[str]:
     """Write runs as CSV into a file, or to standard output."""
-    found, faults = read_runs(options.results_dir, "--results-dir", shipped=options.with_shipped)
-    frame = to_frame(found, options.results_dir)
-    if found:
+    runs, faults = read_runs(options.results_dir, "--results-dir", shipped=options.with_shipped)
+    frame = to_frame(runs, options.results_dir)
+    if runs:
         frame["path"] = frame["path"].map(as_typed)
     if options.csv is None:
         write_out(write_csv(frame))
@@ -133,8 +133,8 @@ def ship(options: argparse.Namespace) -> list[str]:
     return _report(options.to / PACK, *copied)
 
 
-def _report(place: Path, copied: int, present: int, faults: list[str]) -> list[str]:
-    write_out(f"{copied} records copied into {place}, {present} were there already\n")
+def _report(target: Path, copied: int, present: int, faults: list[str]) -> list[str]:
+    write_out(f"{copied} records copied into {target}, {present} were there already\n")
     return faults
 
 

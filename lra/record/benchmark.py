@@ -82,11 +82,6 @@ class BenchRecord(MeasuredRecord):
     """Mixers that were measured in the same interleaved rounds."""
 
     @property
-    def method(self) -> str:
-        """Name in tables: the mixer's, for a plug-in with the start of its code's digest."""
-        return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
-
-    @property
     def varied_changes(self) -> dict[str, Any]:
         """Those of the changes that are values of the varied settings."""
         return {name: value for name, value in self.changes.items() if name in self.varied}

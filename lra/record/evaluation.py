@@ -55,8 +55,8 @@ class EvaluationRecord(TestedRecord):
 def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
     """Read what a run's model scored out of distribution; list the faults of unreadable files."""
     files = "evaluation-*.json"
-    found, faults = read_all(EvaluationRecord, folder, files, lambda record: Path(record.path))
-    return sorted(found, key=evaluation_order), faults
+    records, faults = read_all(EvaluationRecord, folder, files, lambda record: Path(record.path))
+    return sorted(records, key=evaluation_order), faults
 
 
 def evaluation_order(record: EvaluationRecord) -> tuple[int, int, Sequence[tuple[str, float, str]]]:

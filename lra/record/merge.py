@@ -49,13 +49,13 @@ def merge_results(
     faults: list[str] = []
     count = 0
     for folder in folders:
-        places, more = _list_records(folder, runs)
+        paths, more = _list_records(folder, runs)
         faults += more
-        for place in places:
-            if (content := _read_within(folder, place, faults)) is not None:
-                root, other = records.setdefault(place, (folder, content))
+        for path in paths:
+            if (content := _read_within(folder, path, faults)) is not None:
+                root, other = records.setdefault(path, (folder, content))
                 if other != content:
-                    conflicts.append(f"{folder / place} and {root / place}")
+                    conflicts.append(f"{folder / path} and {root / path}")
                 count += 1
     _refuse(conflicts)
     target.mkdir(parents=True, exist_ok=True)
@@ -63,12 +63,12 @@ def merge_results(
         remove_leftovers(target, age=0)
         faults += pack_faults(target)
         new = {}
-        for place, (root, content) in records.items():
-            is_there = has_file(target / place)
-            if not is_there and (packed or not _is_taken(target / place)):
-                new[place] = root, content
-            elif not is_there or read_file(target / place) != content:
-                conflicts.append(f"{root / place} and {target / place}")
+        for path, (root, content) in records.items():
+            is_there = has_file(target / path)
+            if not is_there and (packed or not _is_taken(target / path)):
+                new[path] = root, content
+            elif not is_there or read_file(target / path) != content:
+                conflicts.append(f"{root / path} and {target / path}")
         _refuse(conflicts)
         files = _read_files(new, faults)
         if not packed:
@@ -79,7 +79,7 @@ def merge_results(
         elif new:
             old = read_pack(target)
             added = {file.as_posix(): content for file, content in files}
-            _refuse([name for name, one in added.items() if old.get(name, one) != one])
+            _refuse([name for name, content in added.items() if old.get(name, content) != content])
             write_pack(target, {**old, **added})
     return len(new), count - len(new), [*dict.fromkeys(faults)]
 
@@ -92,47 +92,47 @@ def _refuse(conflicts: Sequence[str]) -> None:
         )
 
 
-def _read_within(root: Path, place: Path, faults: list[str]) -> bytes | None:
+def _read_within(root: Path, path: Path, faults: list[str]) -> bytes | None:
     """Read a file of a results folder; None, and a fault, for one that a link has elsewhere."""
-    file = file_on_disk(root / place)
+    file = file_on_disk(root / path)
     if not file.resolve().is_relative_to(root.resolve()):
         faults.append(f"{file} is a link out of {root}, or in a folder that is one")
         return None
-    return read_file(root / place, largest=LARGEST_METRICS)
+    return read_file(root / path, largest=LARGEST_METRICS)
 
 
 def _read_files(
     records: Mapping[Path, tuple[Path, bytes]], faults: list[str]
 ) -> Iterator[tuple[Path, bytes]]:
     """Read the files to copy with records, by their places in a results folder."""
-    for place, (root, record) in records.items():
-        for file in map(place.with_name, COPIED if place.name == RECORD else ()):
+    for path, (root, record) in records.items():
+        for file in map(path.with_name, COPIED if path.name == RECORD else ()):
             content = _read_within(root, file, faults) if has_file(root / file) else None
             if content is not None:
                 yield file, content
-        yield place, record
+        yield path, record
 
 
 def _list_records(folder: Path, runs: Collection[str]) -> tuple[list[Path], list[str]]:
     """List the records of all kinds in a results folder, or those of some runs, and the faults."""
     every, faults = read_runs(folder, "merge")
-    names = [f"{one.task}/{one.mixer}/{one.run_id}" for _, one in every]
+    names = [f"{run.task}/{run.mixer}/{run.run_id}" for _, run in every]
     if missing := [name for name in runs if name not in names]:
         raise UserError(f"there is no run {folder / RUNS / missing[0]}, or it has no result")
-    places: list[Path] = []
+    paths: list[Path] = []
     for name in runs or names:
-        place = Path(RUNS, name)
-        if is_locked(folder / place / "lock"):
-            faults.append(f"{folder / place}: another process is at work on it")
+        run_folder = Path(RUNS, name)
+        if is_locked(folder / run_folder / "lock"):
+            faults.append(f"{folder / run_folder}: another process is at work on it")
             continue
-        evaluated, more = evaluations_of(folder / place)
-        places += [place / RECORD, *(place / one.path for one in evaluated)]
+        evaluated, more = evaluations_of(folder / run_folder)
+        paths += [run_folder / RECORD, *(run_folder / evaluation.path for evaluation in evaluated)]
         faults += more
     if not runs:
         measured, more = all_bench_records(folder)
-        places += [one.path(Path()) for one in measured]
+        paths += [record.path(Path()) for record in measured]
         faults += more
-    return places, faults
+    return paths, faults
 
 
 def _is_taken(record: Path) -> bool:
@@ -145,11 +145,11 @@ def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    places = sorted((PurePosixPath(path) for path in files), key=lambda path: (path.name, path))
+    paths = sorted((PurePosixPath(path) for path in files), key=lambda path: (path.name, path))
     columns = {
-        "folder": [path.parent.as_posix() for path in places],
-        "name": [path.name for path in places],
-        "content": [files[path.as_posix()] for path in places],
+        "folder": [path.parent.as_posix() for path in paths],
+        "name": [path.name for path in paths],
+        "content": [files[path.as_posix()] for path in paths],
     }
     table, buffer = pa.table(columns), io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", compression_level=19, use_dictionary=False)

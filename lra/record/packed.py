@@ -29,9 +29,6 @@ class _Pack(NamedTuple):
     fault: str = ""
 
 
-_NO_PACK = _Pack({}, {})
-
-
 def read_file(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
     """Read a file of a results folder, packed or not; the unpacked one if there are both.
 
@@ -70,15 +67,15 @@ def list_files(folder: Path, pattern: str) -> list[Path]:
     Args:
         pattern: of their paths within the folder: "runs/*/*/*/result.json".
     """
-    found = set(folder.glob(pattern))
+    files = set(folder.glob(pattern))
     for results_dir, relative in _packs_above(folder):
         whole, pack = PurePosixPath(relative, pattern), _open(results_dir)
         above = whole.parent.as_posix()
         folders = fnmatch.filter(pack.folders, above) if "*" in above else [above]
-        for one in folders:
-            names = fnmatch.filter(pack.folders.get(one, ()), whole.name)
-            found |= {results_dir / one / name for name in names}
-    return sorted(found)
+        for parent in folders:
+            names = fnmatch.filter(pack.folders.get(parent, ()), whole.name)
+            files |= {results_dir / parent / name for name in names}
+    return sorted(files)
 
 
 def pack_faults(results_dir: Path) -> list[str]:
@@ -108,7 +105,7 @@ def read_pack(results_dir: Path) -> Mapping[str, bytes]:
 def _open(results_dir: Path) -> _Pack:
     path = results_dir / PACK
     if not path.is_file():
-        return _NO_PACK
+        return _Pack({}, {})
     facts = path.stat()
     return _read(path, facts.st_mtime_ns, facts.st_size)
 
@@ -120,14 +117,14 @@ def _read(path: Path, *_version: int) -> _Pack:
     try:
         with explain_errors(str(path), "get it again from the repository"):
             for folder, name, content in read_table(path, ["folder", "name", "content"]):
-                place = "/".join((folder, name))
-                if "/" in name or not {"", ".", ".."}.isdisjoint(place.split("/")):
-                    raise ValueError(f"{place!r} is no path in a results folder")
+                entry = "/".join((folder, name))
+                if "/" in name or not {"", ".", ".."}.isdisjoint(entry.split("/")):
+                    raise ValueError(f"{entry!r} is no path in a results folder")
                 if type(content) is not bytes:
-                    raise ValueError(f"{place} has no content")
-                if place in files:
-                    raise ValueError(f"it has {place} twice")
-                files[place] = content
+                    raise ValueError(f"{entry} has no content")
+                if entry in files:
+                    raise ValueError(f"it has {entry} twice")
+                files[entry] = content
                 folders.setdefault(folder, []).append(name)
     except (DataError, OSError) as error:
         return _Pack({}, {}, str(error))

@@ -167,7 +167,7 @@ class RunRecord(TestedRecord):
         """The changed settings as `--set` takes them, sorted, without those of the task and those
         that cannot change a result.
         """
-        names = {one for one in self.changed if not one.startswith("task.")} - SPEED_ALONE
+        names = {name for name in self.changed if not name.startswith("task.")} - SPEED_ALONE
         return tuple(sorted(write_changes({name: self.settings[name] for name in names})))
 
     @property
@@ -220,13 +220,9 @@ def choose_attempts(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [*{run.seed: run for run in sorted(records, key=order)}.values()]
 
 
-def _place(record: RunRecord) -> Path:
-    return Path(RUNS, record.task, record.mixer, record.run_id)
-
-
 def folder_of(results_dir: Path, record: RunRecord) -> Path:
     """Return the folder that a run's files are in."""
-    return results_dir / _place(record)
+    return results_dir / RUNS / record.task / record.mixer / record.run_id
 
 
 Runs = list[tuple[Path, RunRecord]]
@@ -255,9 +251,15 @@ def read_runs(
     faults: list[str] = []
     for folder in [shipped_dir(results_dir), results_dir] if shipped else [results_dir]:
         files = f"{RUNS}/{task}/*/*/result.json"
-        records, more = read_all(RunRecord, folder, files, lambda one: _place(one) / "result.json")
-        own = {_place(one): one.status for one in records}
-        runs = [pair for pair in runs if own.get(_place(pair[1])) not in ("done", pair[1].status)]
-        runs += [(folder / _place(record), record) for record in records]
+        records, more = read_all(
+            RunRecord, folder, files, lambda record: folder_of(Path(), record) / "result.json"
+        )
+        statuses = {folder_of(results_dir, record): record.status for record in records}
+        runs = [
+            (path, run)
+            for path, run in runs
+            if statuses.get(folder_of(results_dir, run)) not in ("done", run.status)
+        ]
+        runs += [(folder_of(folder, record), record) for record in records]
         faults += [*more, *pack_faults(folder)]
     return runs, faults

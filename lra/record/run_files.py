@@ -44,15 +44,15 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
     frame = frame.rename(columns=unguard).map(unguard)
     columns = {str(name): column.to_numpy() for name, column in frame.items()}
-    found = record.result.read_predictions(columns)
-    for name, column in found.metadata.items():
+    predictions = record.result.read_predictions(columns)
+    for name, column in predictions.metadata.items():
         words = [name] if column.dtype.kind == "i" else [name, *set(column)]
         if not all(map(is_word, words)):
             raise ValueError(
                 f"a metadata field is neither whole numbers nor words of up to {LONGEST_WORD} "
                 f"letters"
             )
-    return found
+    return predictions
 
 
 def _drop_absurd(value: object) -> object:
@@ -80,7 +80,7 @@ def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
     """Read a metrics.jsonl, in order of steps, and list its faults; nothing if there is none."""
     if not has_file(path):
         return [], []
-    found: list[MetricsLine] = []
+    metrics: list[MetricsLine] = []
     faults: list[str] = []
     try:
         lines = read_file(path, largest=LARGEST_METRICS).splitlines()
@@ -88,14 +88,14 @@ def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
         return [], [f"{path}: {error}"]
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(MetricsLine.model_validate_json(line))
+            metrics.append(MetricsLine.model_validate_json(line))
         except ValidationError as error:
             text = f"line {number} is no line of metrics: {error.errors()[0]['msg']}"
             faults = faults or [f"{path}: {text}"]
-    return sorted(found, key=lambda line: line.step), faults
+    return sorted(metrics, key=lambda line: line.step), faults
 
 
-def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
+def to_frame(runs: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
     """Make a frame with a row for each run of a results folder, or shown with it.
 
     It has a column for each field and setting. Lists are joined by semicolons; settings that are
@@ -103,19 +103,19 @@ def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFr
     """
     import pandas as pd
 
-    rows = [_row_of(place, record, folder) for place, record in found]
+    rows = [_row_of(run_folder, record, folder) for run_folder, record in runs]
     frame = pd.json_normalize(rows).drop(columns=["pretraining"], errors="ignore")
     return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
 
 
-def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
+def _row_of(run_folder: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
     hidden = {"settings", "origins", "changed", "result"}
     row = record.model_dump(mode="json", exclude=hidden) | record.result.list_fields()
-    row["is_own"] = not is_shipped(place, folder)
+    row["is_own"] = not is_shipped(run_folder, folder)
     row["overrides"] = "; ".join(record.overrides)
     if (interval := record.result.interval) is not None:
         row["test_low"], row["test_high"] = interval
-    row["path"] = str(place)
+    row["path"] = str(run_folder)
     is_plain = (bool, int, float, str, type(None))
     settings = record.settings.items()
     return row | {name: v if isinstance(v, is_plain) else plain(v) for name, v in settings}

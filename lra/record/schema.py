@@ -116,18 +116,20 @@ def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
 
 
 def read_all(
-    kind: type[AnyRecord], folder: Path, pattern: str, place_of: Callable[[AnyRecord], Path]
+    kind: type[AnyRecord], folder: Path, pattern: str, path_of: Callable[[AnyRecord], Path]
 ) -> tuple[list[AnyRecord], list[str]]:
     """Read the records of a kind in a folder; list the faults of files that are unreadable, or not
-    where `place_of` says that their record belongs.
+    where `path_of` says that their record belongs.
     """
     records: list[AnyRecord] = []
     faults: list[str] = []
     for path in list_files(folder, pattern):
         try:
             record = read_record(kind, path)
-            if (own := folder / place_of(record)) != path:
-                raise UserError(f"{path}: a record under the name of another; move it to {own}")
+            if (expected := folder / path_of(record)) != path:
+                raise UserError(
+                    f"{path}: a record under the name of another; move it to {expected}"
+                )
         except UserError as error:
             faults.append(str(error))
         else:

@@ -80,11 +80,11 @@ class Board:
 
     def trivial_baselines(self) -> dict[str, dict[str, float]]:
         """Return accuracies of trivial baselines in percent, by name and then by task."""
-        found: dict[str, dict[str, float]] = {}
+        scores: dict[str, dict[str, float]] = {}
         for record in self.records:
             for name, accuracy in record.result.trivial_scores.items():
-                found.setdefault(name, {})[record.task] = accuracy
-        return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+                scores.setdefault(name, {})[record.task] = accuracy
+        return dict(sorted(scores.items(), key=lambda item: (-len(item[1]), item[0])))
 
     def best_trivial_baseline(self) -> dict[str, dict[str, float]]:
         """Return the best trivial accuracy of each task, as one row; no row without any."""
@@ -119,7 +119,7 @@ def arrange(
 ) -> dict[str, Cells]:
     """Make a cell of the runs of each row and column."""
     return {
-        row: {column: cell_of(one, is_own) for column, one in group_by(same, column_of).items()}
+        row: {column: cell_of(cell, is_own) for column, cell in group_by(same, column_of).items()}
         for row, same in sorted(group_by(runs, row_of).items())
     }
 
@@ -146,13 +146,13 @@ def boards(
         for reason, group in _divide(same).items():
             reasons |= {id(run): reason for run in group}
     groups = group_by(records, lambda r: (*setting(r), reasons[id(r)]))
-    found: list[Board] = []
-    for (own_task, _, preset, _, protocol, reason), runs in sorted(groups.items()):
+    board_list: list[Board] = []
+    for (single_task, _, preset, _, protocol, reason), runs in sorted(groups.items()):
         rows = arrange(runs, names.of, lambda r: r.task, is_own)
         by_task = sorted(group_by(runs, lambda r: r.task).items())
         conditions = {task: ", ".join(_describe(same)) for task, same in by_task}
-        found.append(Board(preset, protocol, rows, conditions, reason, not own_task))
-    return found
+        board_list.append(Board(preset, protocol, rows, conditions, reason, not single_task))
+    return board_list
 
 
 def _divide(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -178,13 +178,13 @@ def _divide(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 
     groups = group_by(records, condition)
     first, *others = sorted(groups, key=order)
-    found = {"": groups[first]}
+    by_reason = {"": groups[first]}
     for key in others:
         parts = [part for part in _describe(groups[key]) if part not in _describe(groups[first])]
-        if ", ".join(parts) in found:
+        if ", ".join(parts) in by_reason:
             parts.append(f"data {key[1][:8]}")
-        found[", ".join(parts)] = groups[key]
-    return found
+        by_reason[", ".join(parts)] = groups[key]
+    return by_reason
 
 
 def _describe(records: Sequence[RunRecord]) -> list[str]:

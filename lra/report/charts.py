@@ -52,7 +52,7 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
     measure = board.measures[0]
     devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
     titles = {"score": "test accuracy, %" if measure is ACCURACY else measure.name}
-    speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
+    speeds = preset_speeds(data, board)
     titles["relative"] = f"training speed, {speeds.relative_to} = 1, on {speeds.device}"
     titles["measured_memory"] = f"peak memory, MiB, on {speeds.device}"
     for number, device in enumerate(devices):
@@ -70,15 +70,15 @@ def bubbles_of_board(data: Data, board: Board) -> Chart:
     points: list[Point] = []
     for panel, tasks in panels.items():
         for row, cells in board.rows.items():
-            found = [cells.get(task, Cell()) for task in tasks]
-            point = _score(row, panel, found, measure)
+            row_cells = [cells.get(task, Cell()) for task in tasks]
+            point = _score(row, panel, row_cells, measure)
             if point is None:
                 continue
             if (speed := speeds.by_mixer.get(row)) is not None:
                 relative = speed.by_task.get(tasks[0]) if len(tasks) == 1 else speed.mean
                 if relative is not None:
                     point |= {"relative": relative, "measured_memory": speed.memory}
-            points.append(point | _costs(devices, found))
+            points.append(point | _costs(devices, row_cells))
     what = "What accuracy costs" if measure is ACCURACY else "What results cost"
     return _describe(what, points, titles)
 
@@ -105,7 +105,7 @@ def _costs(devices: Sequence[str], cells: Sequence[Cell]) -> Point:
     """Return what training took on each device that made runs of all cells, and models' sizes."""
     runs = [run for cell in cells for run in cell.runs]
     states = [run.state_size for run in runs if run.state_size is not None]
-    found: Point = {
+    point: Point = {
         "parameters": float(max(run.params for run in runs)),
         "width": float(max(run.settings.get("model.dim") or 0 for run in runs)),
         "state": float(max(states)) if states else None,
@@ -122,8 +122,8 @@ def _costs(devices: Sequence[str], cells: Sequence[Cell]) -> Point:
         ):
             values = [[v for run in group if (v := getattr(run, field))] for group in groups]
             if all(values):
-                found[f"{name}{number}"] = of_tasks([of_seeds(one) for one in values])
-    return found
+                point[f"{name}{number}"] = of_tasks([of_seeds(numbers) for numbers in values])
+    return point
 
 
 def _describe(what: str, points: Sequence[Point], titles: Mapping[str, str]) -> Chart:
@@ -134,16 +134,16 @@ def _describe(what: str, points: Sequence[Point], titles: Mapping[str, str]) -> 
     """
     values = {name: [p[name] for p in points if p.get(name) is not None] for name in titles}
     fields = [
-        Field(name, titles[name], name != "score" and has_outlier(found))
-        for name, found in values.items()
-        if found
+        Field(name, titles[name], name != "score" and has_outlier(numbers))
+        for name, numbers in values.items()
+        if numbers
     ]
 
     def merit(name: str) -> tuple[int, bool]:
         having = [point for point in points if point.get(name) is not None]
         return sum(point["own"] for point in having), 2 * len(having) >= len(points)
 
-    costs = [one.name for one in fields if one.name != "score"]
+    costs = [field.name for field in fields if field.name != "score"]
     if not costs:
         return Chart("bubbles", what, [], [], {})
     areas = [name for name in costs if "memory" in name or name == "parameters"]
@@ -167,7 +167,7 @@ def lines_of_table(table: Table) -> list[Chart]:
     for line in table.lines:
         for name, x in line.places.items():
             for row, numbers in rows.items():
-                if name in columns and (point := _place(columns[name], numbers, line.y)):
+                if name in columns and (point := _best_point(columns[name], numbers, line.y)):
                     points.append({"panel": line.panel, "row": row, line.x: x, **point})
     fields = {line.x: True for line in table.lines}
     fields |= {line.y: line.is_logarithmic for line in table.lines}
@@ -179,11 +179,11 @@ def lines_of_table(table: Table) -> list[Chart]:
     return [Chart("lines", "Over length", panels, shown, {"x": first.x, "y": first.y}, points)]
 
 
-def _place(column: Column, rows: Sequence[int], y: str) -> Point | None:
+def _best_point(column: Column, rows: Sequence[int], y: str) -> Point | None:
     """Make the point of one row, or of the best of several."""
     entries = [column.entries[i] for i in rows if column.entries[i].value is not None]
     sign = -1 if column.lowest_is_best else 1
-    best = max(entries, key=lambda one: sign * (one.value or 0.0), default=None)
+    best = max(entries, key=lambda entry: sign * (entry.value or 0.0), default=None)
     if best is None:
         return None
     low, high = best.interval or (None, None)

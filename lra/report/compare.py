@@ -31,65 +31,64 @@ _SEVERAL_SEEDS = (
 )
 
 
-def _compare_cells(data: Data, first: Cell, second: Cell) -> Comparison | str:
+def _compare_cells(data: Data, cells: Sequence[Cell]) -> Comparison | str:
     """Compare two cells over their common seeds; else say why they cannot be compared."""
-    one, other = (data.predictions_on_same(cell.runs) for cell in (first, second))
-    seeds = sorted(one.keys() & other.keys())
+    first, second = (data.predictions_on_same(cell.runs) for cell in cells)
+    seeds = sorted(first.keys() & second.keys())
     if not seeds:
         return "have no seed in common that is finished and has predictions.csv"
-    if not one[seeds[0]].same_examples(other[seeds[0]]):
+    if not first[seeds[0]].same_examples(second[seeds[0]]):
         return "were tested on different examples"
-    merits = [[found[seed].merits for seed in seeds] for found in (one, other)]
-    return compare(merits[0], merits[1])
+    return compare([first[seed].merits for seed in seeds], [second[seed].merits for seed in seeds])
 
 
-def describe_comparisons(data: Data, given: Sequence[str]) -> str:
+def describe_comparisons(data: Data, mixers: Sequence[str]) -> str:
     """Compare the first named mixer with each other one, on every board and task, as text.
 
     Raises: UserError if a mixer has no runs, fewer than two are named, or nothing can be compared.
     """
     boards = [board for board in data.boards if board.records[0].result.compared]
     known = {row for board in boards for row in board.rows}
-    names = [complete(name, known, "mixer among the runs", "--compare") for name in given]
+    names = [complete(name, known, "mixer among the runs", "--compare") for name in mixers]
     first, *others = dict.fromkeys(names)
     if not others:
-        raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
-    tables: dict[str, list[tuple[str, str, Comparison]]] = {}
+        raise UserError(f"--compare {' '.join(mixers)}: expected two different mixers or more")
+    tables: dict[str, list[dict[str, str]]] = {}
     left_out: list[str] = []
+    counts: set[int] = set()
     for board, other in itertools.product(boards, others):
-        one, two = board.rows.get(first, {}), board.rows.get(other, {})
-        for task in (task for task in board.tasks if task in one and task in two):
-            found = _compare_cells(data, one[task], two[task])
-            if isinstance(found, str):
-                left_out.append(f"{task} ({board.name}): {first} and {other} {found}")
-            else:
-                better = first if found.difference > 0 else other
-                what = f"difference of {board.records[0].result.compared} in percentage points"
-                title = f"{first} less {other}. {board.name}: {what}"
-                tables.setdefault(title, []).append((task, better, found))
+        rows = [board.rows.get(name, {}) for name in (first, other)]
+        for task in (task for task in board.tasks if all(task in row for row in rows)):
+            comparison = _compare_cells(data, [row[task] for row in rows])
+            if isinstance(comparison, str):
+                left_out.append(f"{task} ({board.name}): {first} and {other} {comparison}")
+                continue
+            counts.add(comparison.seeds)
+            better = first if comparison.difference > 0 else other
+            what = f"difference of {board.records[0].result.compared} in percentage points"
+            title = f"{first} less {other}. {board.name}: {what}"
+            tables.setdefault(title, []).append(_write_row(task, better, comparison))
     if not tables:
         reason = "; ".join(left_out) or "they have no runs on the same data"
-        raise UserError(f"--compare {' '.join(given)}: nothing to compare. {reason}")
-    parts = [write_table(_tabulate(title, found)) for title, found in tables.items()]
+        raise UserError(f"--compare {' '.join(mixers)}: nothing to compare. {reason}")
+    parts = [
+        write_table(Table("", title, "", [text_column(n, [r[n] for r in rows]) for n in rows[0]]))
+        for title, rows in tables.items()
+    ]
     if left_out:
         parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", "    ") for t in left_out)]))
-    counts = {found.seeds for rows in tables.values() for _, _, found in rows}
     notes = {_NOISE: True, _ONE_SEED: 1 in counts, _SEVERAL_SEEDS: max(counts) > 1}
     shown = " ".join(note for note, holds in notes.items() if holds)
     return "\n\n".join([*parts, wrap(shown)])
 
 
-def _tabulate(title: str, rows: Sequence[tuple[str, str, Comparison]]) -> Table:
-    texts = {
-        "task": [task for task, _, _ in rows],
-        "points": [rounded(found.difference, 2, "+") for _, _, found in rows],
-        "95 % interval": [
-            f"{rounded(found.low, 2, '+')} to {rounded(found.high, 2, '+')}" for _, _, found in rows
-        ],
-        "seeds": [str(found.seeds) for _, _, found in rows],
-        "p": [f"{found.p_value:.2g}" for _, _, found in rows],
-        "verdict": [
-            "within noise" if found.is_noise else f"{better} is better" for _, better, found in rows
-        ],
+def _write_row(task: str, better: str, comparison: Comparison) -> dict[str, str]:
+    """Write a comparison by the names of a table's columns."""
+    return {
+        "task": task,
+        "points": rounded(comparison.difference, 2, "+"),
+        "95 % interval": f"{rounded(comparison.low, 2, '+')} to {rounded(comparison.high, 2, '+')}",
+        "seeds": str(comparison.seeds),
+        "p": f"{comparison.p_value:.2g}",
+        "verdict": "within noise" if comparison.is_noise else f"{better} is better",
     }
-    return Table("", title, "", [text_column(name, found) for name, found in texts.items()])

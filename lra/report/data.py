@@ -42,14 +42,14 @@ class Data:
     ) -> None:
         self.folder = folder
         runs, self.faults = read_runs(folder, "--results-dir", shipped=True)
-        found: dict[object, tuple[Path, AnyRecord]]
-        found = {_key(record): (place, record) for place, record in runs}
+        by_key: dict[object, tuple[Path, AnyRecord]]
+        by_key = {_key(record): (path, record) for path, record in runs}
         for root in (shipped_dir(folder), folder):
             measured, more = all_bench_records(root)
             self.faults += more
-            found |= {_key(record): (record.path(root), record) for record in measured}
-        self._paths = {key: path for key, (path, _) in found.items()}
-        self.every = [record for _, record in found.values()]
+            by_key |= {_key(record): (record.path(root), record) for record in measured}
+        self._paths = {key: path for key, (path, _) in by_key.items()}
+        self.every = [record for _, record in by_key.values()]
         """All records, those that are not kept included."""
         kept = [*filter(is_kept, self.every)]
         self.records = [record for record in kept if isinstance(record, RunRecord)]
@@ -118,15 +118,15 @@ class Data:
         self, runs: Sequence[RunRecord], first: Predictions | None = None
     ) -> dict[int, Predictions]:
         """Read predictions by seed; those of other examples than the first are faults."""
-        found: dict[int, Predictions] = {}
+        by_seed: dict[int, Predictions] = {}
         for run in runs:
             if (predictions := self.predictions(run)) is not None:
                 first = first or predictions
                 if predictions.same_examples(first):
-                    found[run.seed] = predictions
+                    by_seed[run.seed] = predictions
                 else:
                     self.add_fault(f"{self.path(run)}: its predictions are of other examples")
-        return found
+        return by_seed
 
 
 def _key(record: AnyRecord) -> object:

@@ -75,7 +75,7 @@ _WIDEST_PANEL, _AXIS_ROOM = 450, 55
 def specify(
     kind: str,
     fields: Mapping[str, Field] | None = None,
-    places: Sequence[float] = (),
+    ticks: Sequence[float] = (),
     families: Mapping[str, str] | None = None,
     largest_area: float = LARGEST_AREA,
 ) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def specify(
     Args:
         kind: bubbles or lines.
         fields: what the axes and the area show. None: their titles and scales are set later.
-        places: numbers on the x axis that have ticks. Without any, Vega-Lite chooses them.
+        ticks: numbers on the x axis that have ticks. Without any, Vega-Lite chooses them.
         families: the families that a legend names, with their colours.
         largest_area: area of the largest bubble.
     """
@@ -109,7 +109,7 @@ def specify(
         return {"mark": {"type": mark, **look}, "encoding": encoding}
 
     x, y, low = on_axis("x", "x"), on_axis("y", "y"), {"title": None, **on_axis("low", "y")}
-    x |= {"axis": {"values": [*places]}} if places else {}
+    x |= {"axis": {"values": [*ticks]}} if ticks else {}
     scale = {"range": [0, largest_area], "zero": True}
     size = {"field": "size", "type": "quantitative", "scale": scale, "legend": None}
     if fields and "size" in fields:
@@ -130,7 +130,7 @@ def specify(
             {"transform": [{"filter": "isValid(datum.leader)"}], **leader},
         ]
         name = {"fontWeight": 600} | {shift: {"expr": f"datum.{shift}"} for shift in ("dx", "dy")}
-        place = y
+        name_y = y
     else:
         shared |= {"detail": {"field": "line", "type": "nominal"}, "color": colour}
         width = as_given("width", "quantitative")
@@ -139,8 +139,8 @@ def specify(
         points = {"filled": True, "size": 50}
         layers.append(layer("point", points, y=y, shape=as_given("shape")))
         name = {"align": "left", "dx": 8, "fontWeight": 600}
-        place = {"title": None, **on_axis("name_y", "y")}
-    names = layer("text", name, y=place, color=colour, text={"field": "name", "type": "nominal"})
+        name_y = {"title": None, **on_axis("name_y", "y")}
+    names = layer("text", name, y=name_y, color=colour, text={"field": "name", "type": "nominal"})
     layers.append({"transform": [{"filter": "isValid(datum.name)"}], **names})
     return {"encoding": shared, "layer": layers}
 
@@ -192,8 +192,8 @@ class Figure:
             }
             for point in self.chart.points
         ]  # fmt: skip
-        found = [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
-        return sorted(found, key=lambda point: point["row"] in self.named)  # gray lines are behind
+        drawn = [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
+        return sorted(drawn, key=lambda point: point["row"] in self.named)  # gray lines are behind
 
     def svg(self, width: float = 860) -> str:
         """Draw the figure as SVG of about a width in pixels."""
@@ -209,15 +209,15 @@ class Figure:
 
     def _specification(self, width: float) -> dict[str, Any]:
         points, is_lines = self.drawn_points, self.chart.kind == "lines"
-        places = sorted({point["x"] for point in points})
+        ticks = sorted({point["x"] for point in points})
         panels = [name for name in self.chart.panels if any(p["panel"] == name for p in points)]
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))
         columns = min(len(panels), columns)
         name_room = LETTER * max(map(len, self.named), default=0)
         panel_width = max(width / columns - _AXIS_ROOM - name_room, width / columns / 2)
         panel_height = (0.75 if is_lines else 1) * panel_width
-        found = {point["family"]: point["colour"] for point in points}
-        families = {name: found[name] for name in [*FAMILIES, *found] if name in found}
+        colours = {point["family"]: point["colour"] for point in points}
+        families = {name: colours[name] for name in [*FAMILIES, *colours] if name in colours}
         by_name = {
             field.name: replace(field, title=field.title.partition(", on ")[0])
             for field in self.chart.fields
@@ -234,7 +234,7 @@ class Figure:
         layers = specify(
             self.chart.kind,
             {axis: by_name[name] for axis, name in self.chart.axes.items()},
-            places if is_lines and len(places) <= _MOST_TICKS else (),
+            ticks if is_lines and len(ticks) <= _MOST_TICKS else (),
             families,
             largest_area,
         )

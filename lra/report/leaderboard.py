@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Mapping
 
 from common.spreadsheets import write_csv
@@ -15,7 +14,7 @@ from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure
 from lra.report.published import closest_row
-from lra.report.scores import FIVE, Entry, average, group_by
+from lra.report.scores import FIVE, Entry, average, group_by, mean_over
 from lra.report.styles import styles_of_data
 from lra.report.tables.results import MEANS, UNPUBLISHED, accuracy_columns, conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
@@ -112,8 +111,8 @@ def _count_seeds(rows: Mapping[str, Cells]) -> str:
         for task, cell in cells.items()
         if (count := cell.entry().seeds) > 1
     ]
-    rows_of = group_by(several, lambda one: one[:2])
-    alike = group_by(sorted(rows_of), lambda key: (key[1], tuple(one[2] for one in rows_of[key])))
+    rows_of = group_by(several, lambda item: item[:2])
+    alike = group_by(sorted(rows_of), lambda key: (key[1], tuple(item[2] for item in rows_of[key])))
     parts = [
         f"over {count} seeds on {' and '.join(task for task, _ in keys)}: {', '.join(names)}"
         for (count, names), keys in alike.items()
@@ -126,11 +125,11 @@ def _name_baselines(board: Board) -> str:
     """Say which trivial baseline is the best on each task; empty without any."""
     best: dict[str, str] = {}
     for task in board.tasks:
-        found = {
+        scores = {
             n: values[task] for n, values in board.trivial_baselines().items() if task in values
         }
-        if found:
-            best[task] = max(found, key=found.__getitem__)
+        if scores:
+            best[task] = max(scores, key=scores.__getitem__)
     parts = [f"{name} ({', '.join(same)})" for name, same in group_by(best, best.get).items()]
     return f"The best trivial baselines are {'; '.join(parts)}." if parts else ""
 
@@ -138,9 +137,7 @@ def _name_baselines(board: Board) -> str:
 def _published_mean(record: RunRecord) -> float | None:
     """Return the mean over five tasks in percent of the published row closest to a run."""
     closest = closest_row(record)
-    values = [closest[0].values[task] for task in FIVE] if closest else []
-    known = [value for value in values if value is not None]
-    return statistics.mean(known) if known and len(known) == len(values) else None
+    return mean_over(FIVE, closest[0].values) if closest else None
 
 
 def leaderboard_figure(data: Data, board: Board) -> Figure:
@@ -150,12 +147,12 @@ def leaderboard_figure(data: Data, board: Board) -> Figure:
     """
     rows = rows_at_preset(board)
     here, there = f"measured here: preset {board.preset}", "published: full size"
-    found = bubbles_of_board(data, dataclasses.replace(board, rows=rows)).points
-    points = [p | {"panel": here} for p in found if p["panel"] == "mean of 5"]
+    bubbles = bubbles_of_board(data, dataclasses.replace(board, rows=rows)).points
+    points = [p | {"panel": here} for p in bubbles if p["panel"] == "mean of 5"]
     for point in [*points]:
         mean = _published_mean(rows[point["row"]][FIVE[0]].runs[0])
         points.append(point | {"panel": there, "score": mean, "low": None, "high": None})
-    speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
+    speeds = preset_speeds(data, board)
     fields = [
         Field("relative", f"training speed, {speeds.relative_to} = 1", is_logarithmic=True),
         Field("score", "mean accuracy, %"),

@@ -105,21 +105,21 @@ def mixer_of(row: str) -> str:
     return row.split(" ", 1)[0].removesuffix(":")
 
 
-def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
-    """Return the valid name that is given, or the only one that begins so, in upper or lower case.
+def complete(text: str, valid: Collection[str], kind: str, flag: str) -> str:
+    """Return the valid name that a text is, or the only one that begins so, in upper or lower case.
 
     Raises: UserError if there is none, or more than one; it has the kind of names, and the flag.
     """
-    if given in valid:
-        return given
-    start = given.casefold()
-    found = [name for name in valid if name.casefold() == start]
-    found = found or [name for name in valid if start and name.casefold().startswith(start)]
-    if not found:
-        raise UnknownName(kind, given, valid, flag)
-    if len(found) > 1:
+    if text in valid:
+        return text
+    start = text.casefold()
+    matches = [name for name in valid if name.casefold() == start]
+    matches = matches or [name for name in valid if start and name.casefold().startswith(start)]
+    if not matches:
+        raise UnknownName(kind, text, valid, flag)
+    if len(matches) > 1:
         raise UserError(
-            f"{flag} {given}: {len(found)} names begin with it ({'; '.join(sorted(found))}); write "
-            f"more of the name"
+            f"{flag} {text}: {len(matches)} names begin with it "
+            f"({'; '.join(sorted(matches))}); write more of the name"
         )
-    return found[0]
+    return matches[0]

@@ -171,8 +171,8 @@ def _tabulate(
     Returns: the table, and the results of the board that it shows: those in any of its columns.
     """
     trivial = board.trivial_baselines() if BASELINES in row_words else {}
-    names, *found = accuracy_columns(board, trivial)
-    columns = _choose_columns(board, found, column_words)
+    names, *results = accuracy_columns(board, trivial)
+    columns = _choose_columns(board, results, column_words)
     chosen = {column.name for column in columns}
     kept = {
         name: i
@@ -234,7 +234,7 @@ def _published_entry(row: PublishedRow, name: str, digits: int) -> Entry:
 def _make_figures(data: Data, board: Board) -> list[Figure]:
     """Make the figures of the results that a table shows."""
     styles, bubbles = styles_of_data(data), bubbles_of_board(data, board)
-    titles = [one.title for one in bubbles.fields if one.name in bubbles.axes.values()]
+    titles = [field.title for field in bubbles.fields if field.name in bubbles.axes.values()]
     what = (
         f"{board.name}. Axes and area of circles: {'; '.join(titles)}. Bars: standard deviations "
         f"over seeds or, for a single seed, 95 % intervals."
@@ -242,4 +242,4 @@ def _make_figures(data: Data, board: Board) -> list[Figure]:
     figures = [Figure(f"bubbles-{board.slug}", bubbles.title, what, bubbles, styles)]
     for table in evaluation_tables(data, board):
         figures += figures_of_table(table, styles)
-    return [one for one in figures if len({point["row"] for point in one.drawn_points}) > 1]
+    return [figure for figure in figures if len({p["row"] for p in figure.drawn_points}) > 1]

@@ -91,7 +91,7 @@ def place_beside(
         if far[best] > LINE / 2 or nearer[best]:
             x, y = map(float, ways[best])
             points[number]["leader"] = f"M0,0L{x},{y}"
-            placed[number] += [(*place, 1, 1) for place in leaders[best]]
+            placed[number] += [(*dot, 1, 1) for dot in leaders[best]]
 
 
 def _end(point: dict[str, Any], name: str) -> float:
@@ -111,9 +111,9 @@ def place_at_ends(points: Points, rows: Sequence[str], gap: float, *, is_logarit
     lines = [[point for point in points if point["row"] == row] for row in reversed(rows)]
     ends = [max(line, key=lambda point: point["x"]) for line in lines if line]
     ends.sort(key=lambda point: point["y"])  # of equal ends the first row stands above
-    places = itertools.accumulate((scale(point["y"]) for point in ends),
-                                  lambda below, own: max(own, below + step))  # fmt: skip
+    heights = itertools.accumulate((scale(point["y"]) for point in ends),
+                                  lambda below, height: max(height, below + step))  # fmt: skip
     top = max(values) + step
-    for point, place in reversed([*zip(ends, places, strict=True)]):
-        top = min(place, top - step)
+    for point, height in reversed([*zip(ends, heights, strict=True)]):
+        top = min(height, top - step)
         point |= {"name": point["row"], "name_y": back(top)}

@@ -90,13 +90,13 @@ def published_runs(mixer: str) -> dict[str, PublishedRun]:
 def repeated_row(record: RunRecord) -> PublishedRow | None:
     """Return the published row that a run repeats on its task; None if it repeats none."""
     runs = {} if record.has_own_code else published_runs(record.mixer)
-    found = [
+    methods = [
         method
         for method, run in runs.items()
         if (run.preset, run.protocol) == (record.preset, record.protocol)
         and {*run.changes_on(record.task)} == {*write_changes(_changes_of_results(record))}
     ]
-    rows = [row for row in published_rows() if row.method in found]
+    rows = [row for row in published_rows() if row.method in methods]
     return next((row for row in rows if row.values.get(record.task) is not None), None)
 
 
@@ -116,7 +116,7 @@ def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
     changes = _changes_of_results(record)
     runs = published_runs(record.mixer)
     preset = record.preset if record.preset in published_presets() else PAPER
-    found: list[tuple[tuple[bool, ...], PublishedRow, list[str]]] = []
+    candidates: list[tuple[tuple[bool, ...], PublishedRow, list[str]]] = []
     for row in published_rows():
         run = runs.get(row.method, PublishedRun(record.mixer, protocol=""))
         is_other_protocol = run.protocol != record.protocol
@@ -135,8 +135,8 @@ def closest_row(record: RunRecord) -> tuple[PublishedRow, list[str]] | None:
                 row.split != "test",
                 bool(row.other_name),
             )
-            found.append((order, row, differences))
-    return min(found, key=lambda one: one[0])[1:] if found else None
+            candidates.append((order, row, differences))
+    return min(candidates, key=lambda candidate: candidate[0])[1:] if candidates else None
 
 
 def describe_published(record: RunRecord) -> str:

@@ -56,9 +56,8 @@ def _leading(data: Data) -> list[Board]:
 
 def _leaderboard(data: Data, most_rows: int | None = None) -> list[Table]:
     return [
-        dataclasses.replace(leaderboard(board, speeds), most_rows=most_rows)
+        dataclasses.replace(leaderboard(board, preset_speeds(data, board)), most_rows=most_rows)
         for board in _leading(data)
-        for speeds in [preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)]
     ]
 
 
@@ -73,8 +72,8 @@ def _probe_tables(data: Data, task: str) -> list[Table]:
 
 
 def _probe_figure(data: Data, task: str) -> list[Figure]:
-    found = [probe for probe in probes(data) if probe.task == task]
-    return _draw_first(data, (table for one in found for table in length_tables(data, one)))
+    of_task = (probe for probe in probes(data) if probe.task == task)
+    return _draw_first(data, (table for probe in of_task for table in length_tables(data, probe)))
 
 
 BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {

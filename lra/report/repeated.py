@@ -32,23 +32,23 @@ def repeated_results(data: Data) -> list[tuple[PublishedRow, list[RunRecord]]]:
     Runs whose settings files differed are listed apart.
     """
     order = {row.method: number for number, row in enumerate(published_rows())}
-    found: dict[tuple[str, ...], tuple[PublishedRow, list[RunRecord]]] = {}
+    groups: dict[tuple[str, ...], tuple[PublishedRow, list[RunRecord]]] = {}
     for run in data.records:
         if run.status == "done" and (row := repeated_row(run)) is not None:
             key = row.method, run.task, run.config_hash, run.data.fingerprint
-            found.setdefault(key, (row, []))[1].append(run)
-    keys = sorted(found, key=lambda key: (BENCHMARK.index(key[1]), order[key[0]], key))
-    return [(row, choose_attempts(runs)) for row, runs in map(found.__getitem__, keys)]
+            groups.setdefault(key, (row, []))[1].append(run)
+    keys = sorted(groups, key=lambda key: (BENCHMARK.index(key[1]), order[key[0]], key))
+    return [(row, choose_attempts(runs)) for row, runs in map(groups.__getitem__, keys)]
 
 
 def repeated_table(data: Data) -> Table:
     """Compare the published accuracies that were repeated in full with ours."""
-    found = repeated_results(data)
-    comparisons = [compare(row, runs) for row, runs in found]
+    results = repeated_results(data)
+    comparisons = [compare(row, runs) for row, runs in results]
     columns = [
-        text_column("published row", [row.method for row, _ in found]),
-        text_column("task", [_describe_data(row, runs[0]) for row, runs in found]),
-        Column("published", [Entry(row.printed[runs[0].task]) for row, runs in found]),
+        text_column("published row", [row.method for row, _ in results]),
+        text_column("task", [_describe_data(row, runs[0]) for row, runs in results]),
+        Column("published", [Entry(row.printed[runs[0].task]) for row, runs in results]),
     ]
     for name in ("ours", "difference", "tolerance", "seeds", "verdict", "best trivial baseline"):
         columns.append(Column(name, [entries[name] for entries in comparisons]))

@@ -18,16 +18,13 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_change
 from lra.config.schema import RunConfig
 from lra.config.settings_files import ALL, STARTS, list_files
 from lra.record.benchmark import BenchRecord
-from lra.record.run import RunRecord
 from lra.record.schema import select_sections
-from lra.report.data import Data
+from lra.report.data import AnyRecord, Data
 from lra.report.published import PublishedRow, published_rows, published_runs
 from lra.report.scores import group_by
 from lra.report.tables.table import Table, text_column
 from lra.train.training_time import count_steps
 from tasks.base import BENCHMARK
-
-TimedRecord = RunRecord | BenchRecord
 
 _CHANGE_A_STEP = {"train.bucketing", "train.checkpoint_activations", "train.micro_batch"}
 """Settings of training that change the duration of a step, besides the batch size."""
@@ -60,7 +57,7 @@ class Repeat:
 def repeats() -> Iterator[Repeat]:
     """List the published results that the suite has the settings of, FAIL apart."""
     by_method = {row.method: row for row in published_rows()}
-    runs = [one for mixer in list_files("mixers") for one in published_runs(mixer).items()]
+    runs = [pair for mixer in list_files("mixers") for pair in published_runs(mixer).items()]
     for (method, run), task in itertools.product(runs, BENCHMARK):
         if by_method[method].values[task] is not None:
             overrides = run.changes_on(task)
@@ -81,15 +78,15 @@ def differences_csv() -> str:
     for owner, file in {**list_files("tasks"), **list_files("mixers")}.items():
         # `paper` is the preset of the table, and what holds under every preset holds there, too.
         others = [
-            replace(one, preset=None if one.preset == PAPER else one.preset)
-            for one in sorted(file.entries, key=lambda one: one.name)
-            if one.has_other
+            replace(entry, preset=None if entry.preset == PAPER else entry.preset)
+            for entry in sorted(file.entries, key=lambda entry: entry.name)
+            if entry.has_other
         ]
-        alike = group_by(others, lambda one: replace(one, origin="", source="", task=ALL))
+        alike = group_by(others, lambda entry: replace(entry, origin="", source="", task=ALL))
         for entry, same in alike.items():
             kind = "initial " if entry.section == STARTS else f"{entry.section}."
             limits = (("preset", entry.preset), ("protocol", entry.protocol))
-            where = sorted({one.task for one in same} - {ALL}, key=[*BENCHMARK, "lm"].index)
+            where = sorted({other.task for other in same} - {ALL}, key=[*BENCHMARK, "lm"].index)
             where += [f"{of} {name}" for of, name in limits if name is not None]
             rows.append(
                 {
@@ -104,7 +101,7 @@ def differences_csv() -> str:
     return write_csv(pd.DataFrame(rows))
 
 
-def timed_records(data: Data) -> list[TimedRecord]:
+def timed_records(data: Data) -> list[AnyRecord]:
     """List the records that have the speed of training steps."""
     return [
         record
@@ -115,7 +112,7 @@ def timed_records(data: Data) -> list[TimedRecord]:
     ]
 
 
-def find_speed(records: Sequence[TimedRecord], config: RunConfig, device: str) -> float | None:
+def find_speed(records: Sequence[AnyRecord], config: RunConfig, device: str) -> float | None:
     """Return the steps per second that were measured on a device with the settings of a run.
 
     The speed is scaled by the examples and positions of a step. Runs are preferred to measurements,
@@ -129,14 +126,14 @@ def find_speed(records: Sequence[TimedRecord], config: RunConfig, device: str) -
         config.protocol, config.train.precision, _select_relevant(config.changes),
     )  # fmt: skip
 
-    def distance(r: TimedRecord) -> tuple[float, ...]:
+    def distance(r: AnyRecord) -> tuple[float, ...]:
         is_bench = isinstance(r, BenchRecord)
         is_full = is_bench and r.lengths == "full"
         sizes = math.log(r.length / length), math.log(r.batch_size / batch)
         return is_bench + is_full, *map(abs, sizes)
 
     fewest = min(SMALL_STEP, batch * length / MOST_SCALED)
-    found = [
+    matches = [
         r
         for r in records
         if r.batch_size * r.length >= fewest
@@ -144,9 +141,9 @@ def find_speed(records: Sequence[TimedRecord], config: RunConfig, device: str) -
         == (r.device, r.task, r.mixer, r.mixer_code, r.preset, r.protocol, r.precision,
             _select_relevant(r.changes))
     ]  # fmt: skip
-    if not found:
+    if not matches:
         return None
-    best = min(found, key=distance)
+    best = min(matches, key=distance)
     return (best.steps_per_second or 0.0) * best.batch_size / batch * (best.length / length)
 
 
@@ -181,15 +178,15 @@ def speeds_csv(data: Data) -> str:
 
 def reproduce_table(data: Data) -> Table:
     """Tabulate the steps and the time that repeating each published result takes, by task."""
-    records, found = timed_records(data), list(repeats())
+    records, results = timed_records(data), list(repeats())
     names = sorted(
         {record.device for record in records}, key=lambda name: (not _is_cpu(name), name)
     )
     speeds = {
         device: {
             number: speed
-            for number, one in enumerate(found)
-            if (speed := find_speed(records, one.config, device)) is not None
+            for number, repeat in enumerate(results)
+            if (speed := find_speed(records, repeat.config, device)) is not None
         }
         for device in names
     }
@@ -199,15 +196,15 @@ def reproduce_table(data: Data) -> Table:
         for same in group_by(filter(speeds.__getitem__, speeds), _is_cpu).values()
     ]
     costs: dict[str, dict[str, str]] = {}
-    for number, one in enumerate(found):
-        steps = count_steps(one.config)
+    for number, repeat in enumerate(results):
+        steps = count_steps(repeat.config)
         times = [
             f"{duration((steps or 0) / speeds[name][number])}{'' if _is_cpu(name) else ' (GPU)'}"
             for name in devices
             if number in speeds[name]
         ]
         text = "not known" if steps is None else ", ".join([f"{steps:,}", *times])
-        costs.setdefault(one.row.method, {})[one.task] = text
+        costs.setdefault(repeat.row.method, {})[repeat.task] = text
     alike = group_by(costs, lambda method: tuple(map(costs[method].get, BENCHMARK)))
     caption = "Optimizer steps on the official data. No step of these runs was timed yet."
     if devices:
@@ -220,19 +217,19 @@ def reproduce_table(data: Data) -> Table:
     columns = [text_column("published rows", map(", ".join, alike.values()))]
     columns += map(text_column, BENCHMARK, zip(*alike, strict=True))
     title = "What it takes to repeat published results"
-    return Table("reproduce", title, caption, columns, commands=_commands(found))
+    return Table("reproduce", title, caption, columns, commands=_commands(results))
 
 
 def _is_cpu(device: str) -> bool:
     return "CPU" in device
 
 
-def _commands(found: Sequence[Repeat]) -> Mapping[str, str]:
+def _commands(results: Sequence[Repeat]) -> Mapping[str, str]:
     """Write each command once, with TASK in place of several tasks that it is for."""
-    groups = group_by(found, lambda one: (one.row.method, one.command("TASK")))
+    groups = group_by(results, lambda repeat: (repeat.row.method, repeat.command("TASK")))
     methods = Counter(method for method, _ in groups)
     return {
-        method if methods[method] == 1 else f"{method} on {', '.join(one.task for one in same)}": (
+        method if methods[method] == 1 else f"{method} on {', '.join(r.task for r in same)}": (
             same[0].command() if len(same) == 1 else command
         )
         for (method, command), same in groups.items()

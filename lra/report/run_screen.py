@@ -35,21 +35,21 @@ def write_screen(
     folder = folder_of(results_dir, record)
     warn_of_packs(results_dir)
     others = [
-        (place, run)
-        for place, run in read_runs(results_dir, shipped=True, task=record.task)[0]
-        if place != folder and _compares(run, record)
+        (path, run)
+        for path, run in read_runs(results_dir, shipped=True, task=record.task)[0]
+        if path != folder and _compares(run, record)
     ]
-    shipped = {run.run_id for place, run in others if is_shipped(place, results_dir)}
-    found: dict[Row, list[RunRecord]] = {}
+    shipped = {run.run_id for path, run in others if is_shipped(path, results_dir)}
+    groups: dict[Row, list[RunRecord]] = {}
     for run in [*(run for _, run in others), record]:
-        found.setdefault(_row_of(run), []).append(run)
-    rows = {row: choose_attempts(runs) for row, runs in found.items()}
-    own = [*_describe_run(record), [_describe_seeds(record, rows[_row_of(record)], shipped)]]
+        groups.setdefault(_row_of(run), []).append(run)
+    rows = {row: choose_attempts(runs) for row, runs in groups.items()}
+    details = [*_describe_run(record), [_describe_seeds(record, rows[_row_of(record)], shipped)]]
     references = [*_list_references(record), f"record: {as_typed(str(folder))}"]
     label, command = _propose_command(results_dir, record, data_dir, flags)
     lines = [
         *wrap_parts(_describe_result(record), width, separator=" ", indent=""),
-        *(line for parts in own for line in wrap_parts(parts, width)),
+        *(line for parts in details for line in wrap_parts(parts, width)),
         *_describe_rank(record, rows, width),
         *(line for text in references for line in wrap_parts([text], width)),
         *wrap_command(f"  {label}", command, width),
@@ -63,11 +63,11 @@ def _row_of(run: RunRecord) -> Row:
 
 def _compares(run: RunRecord, record: RunRecord) -> bool:
     """Whether a run of the same task has the preset, protocol, data and selection of another."""
-    one, other = (
+    settings = {
         (r.preset, r.preset_code, r.protocol, r.result.goal, r.data.source, r.data.fingerprint)
         for r in (run, record)
-    )
-    return one == other and len({run.selected_on, record.selected_on} - {None}) <= 1
+    }
+    return len(settings) == 1 and len({run.selected_on, record.selected_on} - {None}) <= 1
 
 
 def _describe_result(record: RunRecord) -> list[str]:
@@ -139,18 +139,18 @@ def _describe_rank(
         and not any(run.has_failed for run in runs)
         and not all(run.result.is_at_chance for run in runs if run.result.score is not None)
     }
-    own, measure = _row_of(record), record.result.measures[0]
+    this_row, measure = _row_of(record), record.result.measures[0]
     sign = 1 if measure.lowest_is_best else -1
-    if not means.keys() - {own}:
+    if not means.keys() - {this_row}:
         return []
     order = sorted(means, key=lambda row: (sign * means[row], row[0]))
     numbers = {row: measure.text(means[row]) for row in order}
     texts = {row: f"{row[0]} {number}" for row, number in numbers.items()}
-    if record.result.score is not None and own in means:
-        rank = f"rank {[*numbers.values()].index(numbers[own]) + 1}"
-        texts[own] = f"> {texts[own]} <"
-        place = order.index(own)
-        shown = order[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
+    if record.result.score is not None and this_row in means:
+        rank = f"rank {[*numbers.values()].index(numbers[this_row]) + 1}"
+        texts[this_row] = f"> {texts[this_row]} <"
+        index = order.index(this_row)
+        shown = order[max(0, index - NEIGHBOURS) : index + NEIGHBOURS + 1]
     else:
         reason = (
             "no result" if record.result.score is None else "a seed diverged or ran out of memory"
@@ -175,9 +175,9 @@ def _list_references(record: RunRecord) -> Iterator[str]:
         ("best trivial baseline", result.best_baseline),
         ("best possible", result.best_possible),
     ]
-    for what, found in known:
-        if found is not None:
-            name, value = found
+    for what, pair in known:
+        if pair is not None:
+            name, value = pair
             yield f"{what} {result.measures[0].text(value)} {result.unit} ({name})"
     if result.is_accuracy:
         yield describe_published(record)

@@ -68,7 +68,7 @@ class Entry:
 
 
 def score(
-    results: Sequence[TestedRecord],
+    records: Sequence[TestedRecord],
     measure: Measure = ACCURACY,
     unfinished: Sequence[str] = (),
     *,
@@ -81,15 +81,15 @@ def score(
     number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of
     the user's own ended whose shipped counterparts count instead.
     """
-    found = [one.result for one in results]
-    numbers = [value for one in found if (value := measure.of(one)) is not None]
+    results = [record.result for record in records]
+    numbers = [value for result in results if (value := measure.of(result)) is not None]
     mean = statistics.mean(numbers) if numbers else None
     deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
-    runs = [one for one in results if isinstance(one, RunRecord)]
-    at_chance = sum(one.is_at_chance for one in found) if measure.interval else 0
+    runs = [record for record in records if isinstance(record, RunRecord)]
+    at_chance = sum(result.is_at_chance for result in results) if measure.interval else 0
     is_at_chance = 0 < at_chance == len(numbers)
-    chance = found[0].chance if at_chance else ""
-    remarks = [*_describe_ends(results), *unfinished]
+    chance = results[0].chance if at_chance else ""
+    remarks = [*_describe_ends(records), *unfinished]
     if at_chance and not is_at_chance:
         remarks.insert(0, f"{at_chance} of {len(numbers)} {chance}")
     text = measure.text(mean, deviation if shows_spread else None)
@@ -102,9 +102,9 @@ def score(
     if mean is not None and deviation is not None:
         interval = mean - deviation, mean + deviation
     elif measure.interval is not None:
-        interval = next((end for one in found if (end := measure.interval(one))), None)
-    accuracies = found if measure is ACCURACY else []
-    totals = [one.test_examples for one in accuracies if one.test_examples]
+        interval = next((end for result in results if (end := measure.interval(result))), None)
+    accuracies = results if measure is ACCURACY else []
+    totals = [result.test_examples for result in accuracies if result.test_examples]
     has_failed = any(run.has_failed for run in runs)
     return Entry(
         ", ".join([*texts, *remarks]) or None,
@@ -121,12 +121,12 @@ def score(
     )
 
 
-def _describe_ends(results: Sequence[TestedRecord]) -> list[str]:
+def _describe_ends(records: Sequence[TestedRecord]) -> list[str]:
     """Say how many runs ended without a test, and in which way, or with logits not finite."""
-    runs = [one for one in results if isinstance(one, RunRecord)]
+    runs = [record for record in records if isinstance(record, RunRecord)]
     ends = Counter(run.status for run in runs if run.result.test_total is None)
     remarks = [word if count == 1 else f"{count} {word}" for word, count in sorted(ends.items())]
-    if faulty := sum(bool(one.result.test_non_finite) for one in results):
+    if faulty := sum(bool(record.result.test_non_finite) for record in records):
         remarks.append(f"{faulty} with non-finite logits")
     return remarks
 
@@ -182,8 +182,8 @@ def cell_of(records: Sequence[RunRecord], is_own: IsOwn = lambda _: False) -> Ce
 
 def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:
     """Average a row over tasks; None if any is missing."""
-    found = [value for task in tasks if (value := values.get(task)) is not None]
-    return statistics.mean(found) if len(found) == len(tasks) else None
+    known = [value for task in tasks if (value := values.get(task)) is not None]
+    return statistics.mean(known) if len(known) == len(tasks) else None
 
 
 def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
@@ -196,10 +196,10 @@ def half_interval(entries: Iterable[Entry]) -> float | None:
 
     Of accuracies it is that of their test examples, else the median over rows of one seed.
     """
-    entries = [one for one in entries if one.value is not None]
-    known = [(one.value, one.examples) for one in entries if one.examples]
+    entries = [entry for entry in entries if entry.value is not None]
+    known = [(entry.value, entry.examples) for entry in entries if entry.examples]
     if not known:
-        ends = [one.interval for one in entries if one.interval and one.seeds == 1]
+        ends = [entry.interval for entry in entries if entry.interval and entry.seeds == 1]
         return statistics.median((high - low) / 2 for low, high in ends) if ends else None
     values, totals = zip(*known, strict=True)
     low, high = wilson_interval(statistics.median(values) / 100, min(totals))

@@ -18,10 +18,10 @@ def summarize(data: Data, *, is_chosen: bool = False) -> str:
 
     Without any it is the leading one or, where a preset or a protocol was chosen, all main ones.
     """
-    found = probes(data)
-    if not (data.boards or found):
+    probe_boards = probes(data)
+    if not (data.boards or probe_boards):
         return wrap(f"There are no runs in {data.folder} yet.") + "\n"
-    parts = [write_table(probe_table(probe)) for probe in found if probe.own_rows]
+    parts = [write_table(probe_table(probe)) for probe in probe_boards if probe.own_rows]
     shown = [board for board in data.boards if board.own_rows]
     if data.boards and not (shown or parts):
         what = "these" if is_chosen else f"the runs in {data.folder}"

@@ -79,9 +79,9 @@ def assign_styles(rows: Iterable[str]) -> Styles:
         )
     }
     styles = {BASELINE: _make_style((BASELINE, "#7f7f7f", "o"), 2)}
-    for mixer, found in by_mixer.items():
+    for mixer, members in by_mixer.items():
         # The first dashes are those of the mixer at its preset, in all charts and reports.
-        for number, row in enumerate([mixer, *(row for row in found if row != mixer)]):
+        for number, row in enumerate([mixer, *(row for row in members if row != mixer)]):
             styles[row] = _make_style(looks[mixer], number)
     return styles
 

@@ -83,10 +83,10 @@ positive_int = functools.partial(whole_number, least=1, most=LARGEST_SIZE)
 
 def name_list(text: str) -> list[str]:
     """Read comma-separated names, each once, in order."""
-    found = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if not all(found):
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(names):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected names, comma-separated")
-    return found
+    return names
 
 
 def whole_numbers(text: str, least: int = 0, most: int = LARGEST_INT) -> list[int]:
@@ -213,9 +213,9 @@ def _end_of(error: BaseException, *, is_interrupted: bool) -> tuple[int, str] | 
     if not user_code:
         return None
     frames = traceback.extract_tb(error.__traceback__)
-    places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in user_code]
-    place = places[-1] if places else f"after {', '.join(sorted(user_code))} was run"
-    return USER_ERROR, f"{place}: {describe(error)}"
+    lines = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in user_code]
+    line = lines[-1] if lines else f"after {', '.join(sorted(user_code))} was run"
+    return USER_ERROR, f"{line}: {describe(error)}"
 
 
 def _start_of_command() -> list[str]:

@@ -114,9 +114,9 @@ class ProcessGroup:
         for first in range(0, examples, per_pass):
             count = min(per_pass, examples - first)
             is_divided = count >= self.world_size
-            own = len(range(self.rank, count, self.world_size)) if is_divided else count
-            yield start, start + own, 1.0 if is_divided else 1.0 / self.world_size
-            start += own
+            rows = len(range(self.rank, count, self.world_size)) if is_divided else count
+            yield start, start + rows, 1.0 if is_divided else 1.0 / self.world_size
+            start += rows
 
     def local_indices(self, indices: np.ndarray, per_pass: int) -> np.ndarray:
         """Take this process's examples of a batch: (batch,) -> (own,), see `local_passes`."""

@@ -104,8 +104,8 @@ def device_name(device: torch.device) -> str:
 def _find_fact(file: str, name: str) -> str | None:
     """Find a fact of Linux's /proc: None where it is not told."""
     with contextlib.suppress(OSError):
-        found = re.search(rf"^{name}\s*:\s*(.*\S)", Path("/proc", file).read_text(), re.MULTILINE)
-        return found and found[1]
+        match = re.search(rf"^{name}\s*:\s*(.*\S)", Path("/proc", file).read_text(), re.MULTILINE)
+        return match and match[1]
     return None
 
 

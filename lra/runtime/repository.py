@@ -22,12 +22,12 @@ def refuse_shadow() -> None:
     suite ends with a line instead.
     """
     for name in PACKAGES:
-        own, spec = ROOT / name, importlib.util.find_spec(name)
-        if spec is None or spec.origin is None or Path(spec.origin).resolve().parent == own:
+        expected, spec = ROOT / name, importlib.util.find_spec(name)
+        if spec is None or spec.origin is None or Path(spec.origin).resolve().parent == expected:
             continue
         text = (
             f"Python imports {name} from {spec.origin}, which hides the package {name} of the "
-            f"suite, {own}. Give yours another name, or start Python with -P (python -P ...), "
+            f"suite, {expected}. Give yours another name, or start Python with -P (python -P ...), "
             f"which does not look for modules in the folder of the script or in the working "
             f"directory"
         )

@@ -34,8 +34,8 @@ def sweep(options: SweepOptions) -> int:
     """Carry out a command line; return the exit code."""
     launcher = None if options.print_commands else LAUNCHERS[options.launcher](options)
     runs = plan(options)
-    found = [(run, run.state(options.limits)[0]) for run in runs]
-    ready = [run for run, state in found if state in options.states]
+    states = [(run, run.state(options.limits)[0]) for run in runs]
+    ready = [run for run, state in states if state in options.states]
     if launcher is None:  # for machines with other devices
         for run in ready:
             command = run.command(options.device, options.gpus_per_run, options.limits)
@@ -43,7 +43,7 @@ def sweep(options: SweepOptions) -> int:
         return 0
     if options.dry_run:
         return _preview(runs, ready, options)
-    opened = [run for run, state in found if state in (*options.states, "running")]
+    opened = [run for run, state in states if state in (*options.states, "running")]
     logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
     data = SweepData(opened)
     data.check()
@@ -87,18 +87,18 @@ def _report(runs: Sequence[PlannedRun], data: SweepData, options: SweepOptions) 
     _show(["", *runs_table(states, width)])
     write_out(f"{write_results(states, options.results_dir)}\n")
     _show_sentences(count_states(states), *data.describe_faults())
-    found = {one.state for one in states}
-    if found & {*OPEN, "running"}:
+    kinds = {run_state.state for run_state in states}
+    if kinds & {*OPEN, "running"}:
         _show_sentences("next: the same command continues with the unfinished runs")
         return STOPPED
-    if found & {*RETRIED}:
+    if kinds & {*RETRIED}:
         _show_sentences("next: the same command with --retry-failed tries the failed runs again")
     else:
         presets = {run.config.preset for run in runs}
         flags = ["--preset", *presets] if len(presets) == 1 else []
         report = command_words("report", *flags, results_dir=options.results_dir)
         _show(wrap_command("next:", report, width))
-    return 0 if found <= {"done", "at its limit"} and not data.faults else INCOMPLETE
+    return 0 if kinds <= {"done", "at its limit"} and not data.faults else INCOMPLETE
 
 
 def _show(lines: Sequence[str]) -> None:

@@ -63,31 +63,31 @@ def parse_arguments(arguments: list[str] | None) -> SweepOptions:
     _add_runs(parser)
     _add_limits(parser)
     _add_machines(parser)
-    given, defaults = vars(parser.parse_args(arguments)), vars(parser.parse_args([]))
-    file = given.pop("runs")
-    idle = {f"--launcher {given['launcher']}": IDLE[given["launcher"]]}
+    values, defaults = vars(parser.parse_args(arguments)), vars(parser.parse_args([]))
+    file = values.pop("runs")
+    idle = {f"--launcher {values['launcher']}": IDLE[values["launcher"]]}
     idle |= {} if file is None else {"--runs": COMBINED}
     for other, names in idle.items():
         for name in names:
-            if given[name] != defaults[name]:
+            if values[name] != defaults[name]:
                 flag = "set" if name == "overrides" else name.replace("_", "-")
                 raise UserError(f"--{flag} has no effect with {other}")
-    every = tasks_with_preset(BENCHMARK, given["preset"])
-    if given["tasks"] == [ALL] and (missing := [task for task in BENCHMARK if task not in every]):
-        logger.info(f"without {', '.join(missing)}, which has no preset {given['preset']}")
-    tasks, mixers = given.pop("tasks"), given.pop("mixers")
+    every = tasks_with_preset(BENCHMARK, values["preset"])
+    if values["tasks"] == [ALL] and (missing := [task for task in BENCHMARK if task not in every]):
+        logger.info(f"without {', '.join(missing)}, which has no preset {values['preset']}")
+    tasks, mixers = values.pop("tasks"), values.pop("mixers")
     tasks = every if tasks == [ALL] else tasks
     mixers = sorted(MIXERS.classes) if mixers == [ALL] else mixers
-    if given["print_commands"]:
+    if values["print_commands"]:
         tasks, mixers = list(map(_with_whole_path, tasks)), list(map(_with_whole_path, mixers))
-        given["preset"] = _with_whole_path(given["preset"])
+        values["preset"] = _with_whole_path(values["preset"])
     return SweepOptions(
         tasks=tasks,
         mixers=mixers,
         listed=None if file is None else _read_runs(file),
-        cluster=_read_cluster(given.pop("cluster")),
-        limits=Limits(max_steps=given.pop("max_steps"), minutes=given.pop("minutes_per_run")),
-        **given,
+        cluster=_read_cluster(values.pop("cluster")),
+        limits=Limits(max_steps=values.pop("max_steps"), minutes=values.pop("minutes_per_run")),
+        **values,
     )
 
 
@@ -105,10 +105,10 @@ def _read_runs(file: Path) -> list[tuple[RunRequest, int]]:
     Raises: UserError for an empty file and for text that is no line of words; argparse ends the
         program for wrong arguments, whose line it names.
     """
-    found: list[tuple[RunRequest, int]] = []
+    runs: list[tuple[RunRequest, int]] = []
     for number, line in enumerate(read_text(file, largest=LARGEST).splitlines(), 1):
-        place = f"{file}, line {number}"
-        parser = Parser(prog=place, add_help=False, allow_abbrev=False)
+        source = f"{file}, line {number}"
+        parser = Parser(prog=source, add_help=False, allow_abbrev=False)
         parser.add_argument("--task", required=True)
         parser.add_argument("--mixer", required=True)
         add_flags(parser, "--preset", "--protocol", "--set")
@@ -116,17 +116,17 @@ def _read_runs(file: Path) -> list[tuple[RunRequest, int]]:
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
-            raise UserError(f"{place}: {error}") from None
+            raise UserError(f"{source}: {error}") from None
         if words:
             run = parser.parse_args(words)
             request = RunRequest(
                 task=run.task, mixer=run.mixer, preset=run.preset, protocol=run.protocol,
-                changes=parse_changes(run.overrides, f"{place}: --set"),
+                changes=parse_changes(run.overrides, f"{source}: --set"),
             )  # fmt: skip
-            found.append((request, run.seed))
-    if not found:
+            runs.append((request, run.seed))
+    if not runs:
         raise UserError(f"{file} has no runs; expected a line like: --task listops --mixer tnn")
-    return found
+    return runs
 
 
 def _read_cluster(texts: Sequence[str]) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class PlannedRun:
         line += ["--preset", config.preset_from or config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
-        line += [part for one in self.changes for part in ("--set", one.text)]
+        line += [part for change in self.changes for part in ("--set", change.text)]
         return [*line, "--device", device, *limits.flags(self.folder)]
 
     def command(self, device: str, processes: int, limits: Limits = Limits()) -> list[str]:
@@ -247,11 +247,11 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
             resolved[str(request)] = resolve(request)
         except UserError as error:
             raise UserError(f"{request.task}, {request.mixer}: {error}") from None
-    found: dict[tuple[str, int], PlannedRun] = {}
+    runs: dict[tuple[str, int], PlannedRun] = {}
     for request, seed in requested:
         config = resolved[str(request)]
-        if (config.hash, seed) not in found:
-            found[config.hash, seed] = PlannedRun(
+        if (config.hash, seed) not in runs:
+            runs[config.hash, seed] = PlannedRun(
                 config=config,
                 mixer=request.mixer,
                 seed=seed,
@@ -260,7 +260,7 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
                 data_dir=options.data_dir,
                 results_dir=options.results_dir,
             )
-    return list(found.values())
+    return list(runs.values())
 
 
 def _combinations(options: SweepOptions) -> Iterator[tuple[RunRequest, int]]:
@@ -285,6 +285,8 @@ def varied_settings(runs: Sequence[PlannedRun], start: str = "") -> list[str]:
     Args:
         start: of the names of the only settings, "task." for instance.
     """
-    written = [[one.text for one in run.changes if one.text.startswith(start)] for run in runs]
+    written = [
+        [change.text for change in run.changes if change.text.startswith(start)] for run in runs
+    ]
     common = set.intersection(*map(set, written)) if written else set()
     return [" ".join(text for text in texts if text not in common) for texts in written]

@@ -51,7 +51,7 @@ def seconds_left(run: PlannedRun, limits: Limits, device: str) -> float | None:
 
 def describe_time(seconds: Sequence[float | None]) -> str:
     """Describe the estimated training time of several runs together."""
-    known = [one for one in seconds if one is not None]
+    known = [number for number in seconds if number is not None]
     text = f"{count_nouns(len(seconds), 'run')} to carry out"
     if known:
         time = duration(sum(known))
@@ -72,28 +72,28 @@ def runs_table(
         time_left: describes the time that an unfinished run needs. None: it is not shown.
     """
     rows: list[dict[str, str]] = []
-    varied = varied_settings([one.run for one in states])
-    for one, settings in zip(states, varied, strict=True):
-        row = {"run": one.run.name, "settings": settings, "state": one.state}
-        if one.record is not None:
-            is_validated = settings and one.record.best_step is not None
-            row["validation"] = one.record.result.validation_text if is_validated else ""
-            row["test"] = one.record.result.text
-        elif time_left and one.state in OPEN:
-            row["time left"] = time_left(one.run)
+    varied = varied_settings([run_state.run for run_state in states])
+    for run_state, settings in zip(states, varied, strict=True):
+        row = {"run": run_state.run.name, "settings": settings, "state": run_state.state}
+        if run_state.record is not None:
+            is_validated = settings and run_state.record.best_step is not None
+            row["validation"] = run_state.record.result.validation_text if is_validated else ""
+            row["test"] = run_state.record.result.text
+        elif time_left and run_state.state in OPEN:
+            row["time left"] = time_left(run_state.run)
         rows.append(row)
     used = [name for name in COLUMNS if any(row.get(name) for row in rows)]
     rows = [{name: row.get(name) or MISSING for name in used} for row in rows]
     heading, *lines = plain_table(rows, width)
     shown = [heading]
-    for line, one in zip(lines, states, strict=True):
-        shown += [line, cut(f"  {one.note}", width)] if one.note else [line]
+    for line, run_state in zip(lines, states, strict=True):
+        shown += [line, cut(f"  {run_state.note}", width)] if run_state.note else [line]
     return shown
 
 
 def write_results(states: Sequence[RunState], results_dir: Path) -> str:
     """Write the report's tables of the runs that are done; empty if none is."""
-    done = {one.record.run_id for one in states if one.record is not None}
+    done = {run_state.record.run_id for run_state in states if run_state.record is not None}
     if not done:
         return ""
     warn_of_packs(results_dir)
@@ -103,6 +103,6 @@ def write_results(states: Sequence[RunState], results_dir: Path) -> str:
 
 def count_states(states: Sequence[RunState]) -> str:
     """Write how many runs are in each state."""
-    counts = Counter(one.state for one in states)
+    counts = Counter(run_state.state for run_state in states)
     total = count_nouns(len(states), "run")
     return f"{total}: {', '.join(f'{count} {state}' for state, count in counts.items())}"

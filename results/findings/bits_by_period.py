@@ -37,11 +37,11 @@ def load_bits() -> pd.Series:
 
 def draw() -> Figure:
     """Draw the bits above the ideal predictor over each field, with a panel for each."""
-    found = load_bits()
+    table = load_bits()
     figure = Figure(figsize=(8.4, 3.2), layout="constrained")
     panels = figure.subplots(1, len(FIELDS), sharey=True, width_ratios=(2.4, 1))
     for axes, (field, label) in zip(panels, FIELDS.items(), strict=True):
-        by_mixer = found[field].unstack("value")
+        by_mixer = table[field].unstack("value")
         values = sorted(by_mixer.columns, key=lambda value: (len(value), value))
         for mixer, bits in by_mixer[values].iterrows():
             _, colour, marker = mixer_looks()[str(mixer)]

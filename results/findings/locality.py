@@ -58,16 +58,16 @@ def draw() -> Figure:
 
 def draw_task(axes: Axes, accuracies: pd.DataFrame) -> None:
     """Draw the accuracy of `conv` over its width, and other mixers as horizontal lines."""
-    for (mixer, permutation), found in accuracies.groupby(["mixer", PERMUTATION]):
+    for (mixer, permutation), group in accuracies.groupby(["mixer", PERMUTATION]):
         _, colour, marker = mixer_looks()[str(mixer)]
         line, label = ("--", "") if permutation else ("-", str(mixer))
         if mixer == "conv":
-            widths, values = found[WIDTH].astype(int), found["test_accuracy"]
+            widths, values = group[WIDTH].astype(int), group["test_accuracy"]
             axes.plot(widths, values, color=colour, marker=marker, linestyle=line, label=label)
             axes.set_xscale("log")
             axes.set_xticks(widths, map(str, widths))
         else:
-            value = found["test_accuracy"].item()
+            value = group["test_accuracy"].item()
             look = {"color": colour, "marker": marker, "clip_on": False}
             axes.axhline(value, **look, linestyle=line, linewidth=1.2, label=label)
     axes.minorticks_off()

@@ -82,13 +82,13 @@ def draw_conditions(runs: pd.DataFrame, conditions: Sequence[str]) -> Figure:
     for axes, task in zip(panels, tasks, strict=True):
         for number, condition in enumerate(conditions):
             colour, marker = CONDITION_STYLES[number]
-            found = runs[(runs["task"] == task) & (runs["condition"] == condition)]
-            accuracy = found["test_accuracy"]
+            subset = runs[(runs["task"] == task) & (runs["condition"] == condition)]
+            accuracy = subset["test_accuracy"]
             # The conditions of a mixer are drawn below each other, around the mixer's tick.
             shift = (number - (len(conditions) - 1) / 2) / (len(conditions) + 1)
             axes.errorbar(
-                accuracy, found["mixer"].map(mixers.index) + shift,
-                xerr=[accuracy - found["test_low"], found["test_high"] - accuracy],
+                accuracy, subset["mixer"].map(mixers.index) + shift,
+                xerr=[accuracy - subset["test_low"], subset["test_high"] - accuracy],
                 fmt=marker, color=colour, elinewidth=0.9, markersize=5.5, label=condition,
             )  # fmt: skip
         axes.set(title=task, xlabel="test accuracy, %", ylim=(len(mixers) - 0.5, -0.5))

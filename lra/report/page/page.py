@@ -64,14 +64,14 @@ def write_report(
     """
     import pandas as pd
 
-    found = make_views(data, published)
+    views = make_views(data, published)
     files: dict[str, str] = {}
     if "html" in formats:
-        files["index.html"] = write_page(data, found, out)
+        files["index.html"] = write_page(data, views, out)
     if "csv" in formats:
         runs = ((data.path(run), run) for run in data.records)
         frames = {"runs": to_frame(runs, data.folder)}
-        for view in found:
+        for view in views:
             facts = [fact for sheet in view.sheets for fact in sheet.table.facts]
             frames.setdefault(view.slug, pd.DataFrame(facts, columns=[*FACTS]))
         files |= {f"{name}.csv": write_csv(frame) for name, frame in frames.items()}
@@ -112,13 +112,15 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
         "of them yours": sum(map(data.is_own, data.records)),
         "without a result": sum(run.status != "done" for run in data.records),
     }
-    rows = {BASELINE} | {row for view in views for one in view.sheets for row in one.table.methods}
+    tables = [sheet.table for view in views for sheet in view.sheets]
+    rows = {BASELINE} | {row for table in tables for row in table.methods}
     shown: list[dict[str, Any]] = []
     for view in [view for view in views if view.sheets]:
         slugs = [sheet.table.slug for sheet in view.sheets]
         names = [slug if slugs.index(slug) == i else f"{slug}--{i}" for i, slug in enumerate(slugs)]
         sheets = [
-            {"id": name, **_write_sheet(one)} for name, one in zip(names, view.sheets, strict=True)
+            {"id": name, **_write_sheet(sheet)}
+            for name, sheet in zip(names, view.sheets, strict=True)
         ]
         facts = {"id": view.slug, "title": view.title, "question": view.question}
         shown.append({**facts, "sheets": sheets})
@@ -176,13 +178,13 @@ def _write_column(column: Column) -> list[dict[str, Any]]:
         kinds = {"own": entry.is_own, "chance": entry.chance, "text": is_text}
         classes = [marks.get(i), *(name for name, holds in kinds.items() if holds)]
         small = ", ".join(filter(None, [deviation, *entry.remarks]))
-        found = {
+        parts = {
             "text": rounded(entry.value or 0.0, column.digits) if entry.seeds else entry.text,
             "small": small.replace("at chance", "chance"),
             "classes": " ".join(filter(None, classes)),
             "runs": [*entry.anchors],
         }
-        cell = {name: value for name, value in found.items() if value}
+        cell = {name: value for name, value in parts.items() if value}
         cells.append(cell if entry.value is None else cell | {"value": _rounded(entry.value)})
     return cells
 
@@ -282,7 +284,7 @@ def _write(value: Any) -> str:
         value = value.model_dump()
     if isinstance(value, Mapping):
         words = {name: name if "." in name else name.replace("_", " ") for name in value}
-        return ", ".join(f"{words[name]} {_write(one)}" for name, one in value.items() if one)
+        return ", ".join(f"{words[name]} {_write(item)}" for name, item in value.items() if item)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_write, value))
     return "" if value is None else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
@@ -53,29 +53,21 @@ def result_sheets(data: Data) -> Iterator[Sheet]:
 
 
 def _accuracy_table(data: Data, board: Board) -> Table:
-    speeds = preset_speeds(data.bench, board.preset, board.protocol, data.relative_to)
+    speeds = preset_speeds(data, board)
     table = accuracy_table(board, speeds).without_empty_columns()
     return dataclasses.replace(table, title=board.name)
-
-
-def length_sheets(data: Data) -> Iterator[Sheet]:
-    """Tabulate results on longer or harder data, and by the length of test examples."""
-    for board in data.boards:
-        tables = [*evaluation_tables(data, board), *length_tables(data, board)]
-        yield from (Sheet(table, lines_of_table(table)) for table in tables)
 
 
 def probe_sheets(data: Data) -> Iterator[Sheet]:
     """Tabulate the probes."""
     for probe in probes(data):
         yield Sheet(probe_table(probe), [bubbles_of_board(data, probe), curves_of_board(probe)])
-        yield from (Sheet(table, lines_of_table(table)) for table in length_tables(data, probe))
+        yield from _draw_lines(length_tables(data, probe))
 
 
-def speed_sheets(data: Data) -> Iterator[Sheet]:
-    """Tabulate the measurements of speed and memory."""
-    for table in speed_tables(data.bench, data.names, data.relative_to, data.is_own):
-        yield Sheet(table, lines_of_table(table))
+def _draw_lines(tables: Iterable[Table]) -> list[Sheet]:
+    """Make a sheet of each table, with its lines as charts."""
+    return [Sheet(table, lines_of_table(table)) for table in tables]
 
 
 def run_sheets(data: Data) -> Iterator[Sheet]:
@@ -119,16 +111,22 @@ class View:
 
 def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
     """Make the views of the page, in their order; published results have one of their own."""
+    of_lengths = (
+        table
+        for board in data.boards
+        for table in (*evaluation_tables(data, board), *length_tables(data, board))
+    )
+    speeds = speed_tables(data.bench, data.names, data.relative_to, data.is_own)
     of_papers = [Sheet(repeated_table(data))] if repeated_results(data) else []
     of_papers += [Sheet(published_table(published))] if published else []
     return [
         View("results", "Results", "Which mixer is best, and is its lead real?",
              [*result_sheets(data)]),
         View("length", "Length", "How do results depend on the length of data?",
-             [*length_sheets(data)]),
+             _draw_lines(of_lengths)),
         View("probes", "Probes", "Which abilities does a mixer have?", [*probe_sheets(data)]),
         View("speed", "Speed and memory", "How fast are mixers, in how much memory?",
-             [*speed_sheets(data)]),
+             _draw_lines(speeds)),
         View("published", "Published", "What do papers report, and what was repeated?", of_papers),
         View("runs", "Runs", "Which runs are there?", [*run_sheets(data)]),
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -37,18 +37,18 @@ def evaluation_tables(data: Data, board: Board) -> Iterator[Table]:
         evaluated, labels = _evaluations_of(data, board, task)
         if not labels:
             continue
-        trained = [run for found in evaluated.values() for run in found[AS_TRAINED].values()]
-        lengths = " and ".join(f"{n:,}" for n in sorted({one.trained_length for one in labels}))
+        trained = [run for by_label in evaluated.values() for run in by_label[AS_TRAINED].values()]
+        lengths = " and ".join(f"{n:,}" for n in sorted({r.trained_length for r in labels}))
         for measure in measures_of(trained):
             rows = {
                 row: {
                     label: score([*same.values()], measure, is_own=board.rows[row][task].has_own)
-                    for label, same in found.items()
+                    for label, same in by_label.items()
                 }
-                for row, found in evaluated.items()
+                for row, by_label in evaluated.items()
             }
-            below = {AS_TRAINED: measure.rows_beneath(one.result for one in trained)}
-            below |= {one.label: measure.beneath(one.result) for one in labels}
+            below = {AS_TRAINED: measure.rows_beneath(record.result for record in trained)}
+            below |= {record.label: measure.beneath(record.result) for record in labels}
             columns = [Column(n, (), measure.digits, measure.lowest_is_best) for n in below]
             beneath = turn(below)
             named = [] if measure is ACCURACY else [measure.name]
@@ -74,46 +74,46 @@ def _evaluations_of(
 
     Returns: results by row, label of the data and run, and a record of each label.
     """
-    found = [
-        (row, run, one)
+    evaluations = [
+        (row, run, record)
         for row, cells in board.rows.items()
         for run in (cells[task].runs if task in cells else ())
-        for one in data.evaluations(run)
+        for record in data.evaluations(run)
     ]
-    same_label = group_by((one for _, _, one in found), lambda one: one.label)
+    same_label = group_by((record for _, _, record in evaluations), lambda record: record.label)
     main = {
-        label: statistics.mode(one.data.fingerprint for one in same)
+        label: statistics.mode(record.data.fingerprint for record in same)
         for label, same in same_label.items()
     }
     rows: dict[str, dict[str, dict[str, TestedRecord]]] = {}
     labels: dict[str, EvaluationRecord] = {}
-    for row, run, one in found:
-        if one.data.fingerprint == main[one.label]:
+    for row, run, record in evaluations:
+        if record.data.fingerprint == main[record.label]:
             of_row = rows.setdefault(row, {AS_TRAINED: {}})
             of_row[AS_TRAINED][run.run_id] = run
-            of_row.setdefault(one.label, {})[run.run_id] = one
-            labels.setdefault(one.label, one)
+            of_row.setdefault(record.label, {})[run.run_id] = record
+            labels.setdefault(record.label, record)
         else:
-            path = data.path(run) / one.path
+            path = data.path(run) / record.path
             data.add_fault(f"{path}: of other examples than most models of the table")
     return rows, sorted(labels.values(), key=evaluation_order)
 
 
 def _evaluation_lines(labels: Sequence[EvaluationRecord], measure: Measure) -> list[Line]:
     """Join data that differs in length, or in the number that is the value of an option."""
-    places: dict[tuple[str, str], dict[str, float]] = {}
-    for one in labels:
-        options = ", ".join(name.partition(".")[2] for name in one.changes)
-        values = [*one.changes.values()]
-        if one.length is not None:
+    lines: dict[tuple[str, str], dict[str, float]] = {}
+    for record in labels:
+        options = ", ".join(name.partition(".")[2] for name in record.changes)
+        values = [*record.changes.values()]
+        if record.length is not None:
             what = f"length with {options} {values}" if options else "length"
-            places.setdefault((what, "length, positions"), {})[one.label] = float(one.length)
+            lines.setdefault((what, "length, positions"), {})[record.label] = float(record.length)
         elif len(values) == 1 and isinstance(values[0], (int, float)):
-            places.setdefault((options, options), {})[one.label] = float(values[0])
+            lines.setdefault((options, options), {})[record.label] = float(values[0])
     return [
-        Line(panel, found, measure.name, x)
-        for (panel, x), found in places.items()
-        if len(found) > 1
+        Line(panel, columns, measure.name, x)
+        for (panel, x), columns in lines.items()
+        if len(columns) > 1
     ]
 
 
@@ -124,7 +124,7 @@ def length_tables(data: Data, board: Board) -> Iterator[Table]:
     all right up to a position.
     """
     for task in board.tasks:
-        found = _predictions_of(data, board, task)
+        predictions = _predictions_of(data, board, task)
         kinds = [
             ("accuracy by length", "test accuracy, %", "length, positions", _group_lengths,
              f"Test accuracy in percent on examples of these lengths, in groups of at least "
@@ -134,34 +134,34 @@ def length_tables(data: Data, board: Board) -> Iterator[Table]:
              "Percent of the test examples whose labels are all predicted right up to a position, "
              "as the mean over seeds."),
         ]  # fmt: skip
-        for title, y, x, group, caption in kinds if found else ():
-            groups = group(next(iter(found.values()))[0])
+        for title, y, x, group, caption in kinds if predictions else ():
+            groups = group(next(iter(predictions.values()))[0])
             if len(groups) > 1:
                 rows = {
                     row: {
-                        name: _share_of(map(is_right, seeds), is_own=row in board.own_rows)
+                        name: _share_of([*map(is_right, seeds)], is_own=row in board.own_rows)
                         for name, (_, is_right) in groups.items()
                     }
-                    for row, seeds in found.items()
+                    for row, seeds in predictions.items()
                 }
                 yield Table(
                     slugify(title.partition(" over ")[0], task, board.slug),
                     f"{board.name}: {task}, {title}",
                     f"{caption} {RANKS}",
                     fill_columns([*map(Column, groups)], rows),
-                    lines=[Line("length", {n: place for n, (place, _) in groups.items()}, y, x)],
+                    lines=[Line("length", {n: length for n, (length, _) in groups.items()}, y, x)],
                 )
 
 
 def _predictions_of(data: Data, board: Board, task: str) -> dict[str, list[Predictions]]:
     """Read the predictions of each row's seeds, all on the same test examples."""
-    found: dict[str, list[Predictions]] = {}
+    by_row: dict[str, list[Predictions]] = {}
     for row, cells in board.rows.items():
-        first = next((seeds[0] for seeds in found.values()), None)
+        first = next((seeds[0] for seeds in by_row.values()), None)
         seeds = data.predictions_on_same(cells[task].runs if task in cells else (), first)
         if seeds:
-            found[row] = [*seeds.values()]
-    return found
+            by_row[row] = [*seeds.values()]
+    return by_row
 
 
 Groups = Mapping[str, tuple[float, Callable[[Predictions], np.ndarray]]]
@@ -177,7 +177,7 @@ def _group_lengths(first: Predictions) -> Groups:
     groups = pd.qcut(lengths, BINS, labels=False, duplicates="drop") if has_many else lengths
     return {
         " to ".join(dict.fromkeys(f"{end:,}" for end in (inside.min(), inside.max()))): (
-            float(inside.mean()), lambda one, places=inside.index: one.merits[places]
+            float(inside.mean()), lambda seed, examples=inside.index: seed.merits[examples]
         )
         for _, inside in lengths.groupby(groups) if len(inside) >= FEWEST
     }  # fmt: skip
@@ -189,23 +189,19 @@ def _list_prefixes(first: Predictions) -> Groups:
         return {}
     longest = int(first.metadata["length"].max())
 
-    def is_right(one: Predictions, end: int) -> np.ndarray:
-        assert one.first_wrong is not None
-        return (one.first_wrong == NO_PREDICTION) | (one.first_wrong >= end)
+    def is_right(predictions: Predictions, end: int) -> np.ndarray:
+        assert predictions.first_wrong is not None
+        return (predictions.first_wrong == NO_PREDICTION) | (predictions.first_wrong >= end)
 
     ends = [*(2**k for k in range(longest.bit_length()) if 2**k < longest), longest]
     return {f"{end:,}": (float(end), partial(is_right, end=end)) for end in ends}
 
 
-def _share_of(seeds: Iterable[np.ndarray], *, is_own: bool) -> Entry:
+def _share_of(seeds: Sequence[np.ndarray], *, is_own: bool) -> Entry:
     """Write the share of examples that are right, in the mean over seeds."""
-    found = [*seeds]
-    rate = float(np.mean([right.mean() for right in found]))
-    interval = wilson_interval(rate, len(found[0]))
+    rate, examples = float(np.mean([right.mean() for right in seeds])), len(seeds[0])
     return dataclasses.replace(
         number_entry(100 * rate, is_ranked=True),
-        interval=interval,
-        examples=len(found[0]),
-        seeds=len(found),
+        interval=wilson_interval(rate, examples), examples=examples, seeds=len(seeds),
         is_own=is_own,
-    )
+    )  # fmt: skip

@@ -39,8 +39,8 @@ def mixer_options_csv() -> str:
 def read_arguments(docstring: str) -> dict[str, str]:
     """Read the arguments under `Args` of a docstring, with their descriptions."""
     section = _ARGUMENTS.search(docstring)
-    found = _ARGUMENT.findall(section[1]) if section else []
-    return {name: " ".join(text.split()) for name, text in found}
+    pairs = _ARGUMENT.findall(section[1]) if section else []
+    return {name: " ".join(text.split()) for name, text in pairs}
 
 
 def _describe_type(hint: object) -> str:

@@ -111,8 +111,8 @@ def _name_variants(runs: Sequence[RunRecord]) -> tuple[list[str], str]:
     Returns: the names, and the options.
     """
     options = [select_sections(run.settings, "task") for run in runs]
-    names = sorted({name for one in options for name in one})
-    differing = [name for name in names if len({str(one.get(name)) for one in options}) > 1]
+    names = sorted({name for values in options for name in values})
+    differing = [name for name in names if len({str(values.get(name)) for values in options}) > 1]
     for chosen in ([name for name in differing if name not in _SIZES], differing):
         written = [_write_options(run, chosen) for run in runs]
         if len(set(written)) == len(written):
@@ -143,7 +143,7 @@ def _budget_of(runs: Sequence[RunRecord]) -> Callable[[RunRecord], str]:
 
 def probe_table(probe: Probe) -> Table:
     """Tabulate the accuracy on each variant of a probe, and how many runs succeed."""
-    cells = [found for row in probe.rows.values() for found in row.items()]
+    cells = [item for row in probe.rows.values() for item in row.items()]
     known = {
         name: {
             v: run.result.trivial_scores[name]
@@ -156,8 +156,8 @@ def probe_table(probe: Probe) -> Table:
     beneath = {f"trivial baseline: {name}": numbers for name, numbers in known.items() if numbers}
     beneath = dict([*beneath.items()][:1])
     rows = {
-        row: {variant: _count_successes(cell) for variant, cell in found.items()}
-        for row, found in probe.rows.items()
+        row: {variant: _count_successes(cell) for variant, cell in variants.items()}
+        for row, variants in probe.rows.items()
     }
     columns = fill_columns([*map(Column, probe.tasks)], rows, beneath)
     by = f", by {probe.differing}" if probe.differing else ""

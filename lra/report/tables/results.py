@@ -94,7 +94,9 @@ def _parameters_of(cells: Cells) -> Entry:
 
 def accuracy_table(board: Board, speeds: PresetSpeeds | None = None) -> Table:
     """Tabulate the accuracies of a board, with trivial baselines beneath."""
-    baselines = {f"trivial baseline: {n}": found for n, found in board.trivial_baselines().items()}
+    baselines = {
+        f"trivial baseline: {n}": scores for n, scores in board.trivial_baselines().items()
+    }
     caption = f"Test accuracy in percent. {RANKS} {conditions_of(board)}".strip()
     columns = accuracy_columns(board, baselines, speeds=speeds)
     title = f"{board.name}: accuracy"
@@ -110,9 +112,9 @@ def conditions_of(board: Board) -> str:
             f"with each other, not with published ones."
         )
     by_condition = group_by(board.conditions, board.conditions.__getitem__)
-    found = [f"{', '.join(tasks)} ({condition})" for condition, tasks in by_condition.items()]
-    if found:
-        parts.append(f"Data and checkpoint selection by task: {'; '.join(found)}.")
+    texts = [f"{', '.join(tasks)} ({condition})" for condition, tasks in by_condition.items()]
+    if texts:
+        parts.append(f"Data and checkpoint selection by task: {'; '.join(texts)}.")
     return " ".join(parts)
 
 

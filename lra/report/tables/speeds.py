@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import write_changes
+from lra.report.boards import Board
+from lra.report.data import Data
 from lra.report.names import RowNames, bench_anchor, natural_order, slugify
 from lra.report.scores import Entry, IsOwn, group_by
 from lra.report.tables.table import Column, Line, Table, fill_columns
@@ -83,9 +85,9 @@ def _speed_table(
     first = group[0]
     rows: dict[str, dict[str, Entry]] = {row: {} for row in sorted(map(names.of_mixer, group))}
     workloads = group_by(group, _workload)
-    for workload, found in workloads.items():
-        base = next((r for r in found if names.of_mixer(r) == relative_to), None)
-        for r in found:
+    for workload, records in workloads.items():
+        base = next((r for r in records if names.of_mixer(r) == relative_to), None)
+        for r in records:
             rows[names.of_mixer(r)] |= {
                 workload: _entry(r, base, is_own, of_memory=False),
                 f"{workload}: MiB": _entry(r, base, is_own, of_memory=True),
@@ -121,10 +123,10 @@ def _speed_table(
 def _entry(r: BenchRecord, base: BenchRecord | None, is_own: IsOwn, *, of_memory: bool) -> Entry:
     """Write a speed or a memory, and how it compares with that of another mixer."""
 
-    def number(one: BenchRecord) -> float | None:
+    def number(record: BenchRecord) -> float | None:
         if not of_memory:
-            return one.steps_per_second
-        return one.extra_memory_mib if one.mode == "op" else one.peak_memory_mib
+            return record.steps_per_second
+        return record.extra_memory_mib if record.mode == "op" else record.peak_memory_mib
 
     value, against = number(r), base and number(base)
     remarks = ["oom"] if r.status == "oom" else []
@@ -183,40 +185,39 @@ class PresetSpeeds:
     @property
     def tasks(self) -> str:
         """The tasks that were measured, in words."""
-        return ", ".join(next((one.by_task for one in self.by_mixer.values()), ()))
+        return ", ".join(next((speed.by_task for speed in self.by_mixer.values()), ()))
 
 
-def preset_speeds(
-    records: Sequence[BenchRecord], preset: str, protocol: str, relative_to: str
-) -> PresetSpeeds:
-    """Average the measured training speeds of each mixer over the tasks of a preset.
+def preset_speeds(data: Data, board: Board) -> PresetSpeeds:
+    """Average the measured training speeds of each mixer over the tasks of a board's preset.
 
     Only measurements of whole training steps at the settings of the preset count, on the device
     that has most of them, and of each task at the longest sequences. A mixer that was not measured
     on every task has no average.
     """
-    setting = ("step", preset, None, protocol, {}, None)
+    relative_to = data.relative_to  # raises UserError for a mixer without runs
+    setting = ("step", board.preset, None, board.protocol, {}, None)
     measured = [
         r
-        for r in records
+        for r in data.bench
         if (r.mode, r.preset, r.preset_code, r.protocol, r.changes, r.mixer_code) == setting
     ]
     if not measured:
         return PresetSpeeds()
     device = statistics.mode(sorted(r.device for r in measured))
-    found: dict[str, dict[tuple[str, int, int], BenchRecord]] = {}
+    measurements: dict[str, dict[tuple[str, int, int], BenchRecord]] = {}
     for r in measured:
         if r.device == device and r.status == "done":
-            found.setdefault(r.mixer, {})[r.task or "", r.length, r.batch_size] = r
-    base = found.get(relative_to, {})
+            measurements.setdefault(r.mixer, {})[r.task or "", r.length, r.batch_size] = r
+    base = measurements.get(relative_to, {})
     longest = {task: (task, length, batch) for task, length, batch in sorted(base)}
     by_mixer: dict[str, PresetSpeed] = {}
-    for mixer, own in found.items():
-        if base and own.keys() >= {*longest.values()}:
+    for mixer, records in measurements.items():
+        if base and records.keys() >= {*longest.values()}:
             by_task = {
-                task: (own[place].steps_per_second or 0) / (base[place].steps_per_second or 1)
-                for task, place in longest.items()
+                task: (records[key].steps_per_second or 0) / (base[key].steps_per_second or 1)
+                for task, key in longest.items()
             }
-            memory = max(own[place].peak_memory_mib or 0.0 for place in longest.values())
+            memory = max(records[key].peak_memory_mib or 0.0 for key in longest.values())
             by_mixer[mixer] = PresetSpeed(by_task, memory)
     return PresetSpeeds(device, relative_to, by_mixer)

@@ -30,14 +30,14 @@ class Notes:
     """
 
     def __init__(self, columns: Sequence[Column], symbols: Mapping[str, str] | None = None) -> None:
-        self.counts = [entry.seeds for one in columns for entry in one.entries if entry.seeds]
+        self.counts = [entry.seeds for column in columns for entry in column.entries if entry.seeds]
         self.usual = statistics.mode(sorted(self.counts, reverse=True)) if self.counts else 0
         """The count of seeds that most numbers have, of equals the largest."""
         rows = zip(*(column.entries for column in columns), strict=True)
         notes = dict.fromkeys(note for row in rows for entry in row for note in self.on(entry))
-        given = symbols or {}
-        others = [note for note in notes if note not in given]
-        self.symbols = {note: symbol for note, symbol in given.items() if note in notes}
+        fixed = symbols or {}
+        others = [note for note in notes if note not in fixed]
+        self.symbols = {note: symbol for note, symbol in fixed.items() if note in notes}
         self.symbols |= {note: _letters(number) for number, note in enumerate(others)}
 
     def on(self, entry: Entry) -> list[str]:
@@ -49,8 +49,8 @@ class Notes:
 
     def marks(self, entry: Entry) -> list[str]:
         """List the symbols of the notes on an entry."""
-        found = self.on(entry)
-        return [symbol for note, symbol in self.symbols.items() if note in found]
+        notes = self.on(entry)
+        return [symbol for note, symbol in self.symbols.items() if note in notes]
 
     @property
     def seeds(self) -> str:
