@@ -17,7 +17,7 @@ from torch import Tensor, nn
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from results.findings.shared import STYLE  # noqa: E402
+from lra.results.findings.shared import STYLE  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,19 +7,25 @@ Importing this package is cheap: what it offers is imported when it is first use
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
-from lra.runtime.repository import refuse_shadow
+if not Path(__file__).with_name("models").is_dir():
+    raise ImportError(
+        "lra/models is no folder here, but a link that was lost when the suite was copied or "
+        "unpacked; use git clone, or install the suite with pip"
+    )
 
 __all__ = [
-    "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "data", "load", "metrics",
-    "mixers", "records", "run", "tasks",
+    "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "data", "list_mixers",
+    "list_tasks", "load", "metrics", "mixer", "records", "run",
 ]  # fmt: skip
 
 _MODULES = {
-    "common.errors": ("DataError", "UserError"),
+    "lra.common.errors": ("DataError", "UserError"),
     "lra.api.frame": ("metrics", "records"),
+    "lra.api.mixers": ("list_mixers", "mixer"),
     "lra.api.trained": ("TrainedRun", "load"),
-    "lra.api.training": ("Built", "Data", "build", "data", "mixers", "run", "tasks"),
+    "lra.api.training": ("Built", "Data", "build", "data", "list_tasks", "run"),
 }
 """Names that a module has for this package."""
 
@@ -30,9 +36,6 @@ def __getattr__(name: str) -> object:
         if name in names:
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-refuse_shadow()
 
 
 def __dir__() -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import runpy
 import sys
 
-from lra.runtime.cli import SCRIPTS, USER_ERROR, report_error
+from lra.runtime.cli import USER_ERROR, report_error
 from lra.runtime.console import write_out
-from lra.runtime.repository import ROOT
 
 COMMANDS = {
     "run": "train a mixer on a task and save the result",
@@ -20,7 +19,7 @@ COMMANDS = {
     "prepare": "download or generate the data of a task",
     "record": "list, validate, merge, export and remove saved runs",
 }
-"""What each command does; it is a script, or a module of this package."""
+"""What each command does; it is a module of this package."""
 
 
 def describe_commands() -> str:
@@ -40,10 +39,8 @@ def main() -> int:
         report_error("lra", f"unknown command {name!r} (valid: {', '.join(COMMANDS)})")
         return USER_ERROR
     sys.argv = [sys.argv[0], *flags]
-    if name in SCRIPTS:  # not by its name: a user's own report.py may come first
-        runpy.run_path(str(ROOT / SCRIPTS[name]), run_name="__main__")
-    else:
-        runpy.run_module(f"lra.{name}", run_name="__main__", alter_sys=True)
+    module = "run_task" if name == "run" else name
+    runpy.run_module(f"lra.{module}", run_name="__main__", alter_sys=True)
     return 0
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Set
 
 from torch import nn
 
-from common.strict_yaml import plain
+from lra.common.strict_yaml import plain
 from lra.config.schema import RunConfig
 from lra.goals.next_token import list_views_of_the_next
 from lra.goals.registry import scorer_of
-from models.base import Mixer
-from tasks.base import TaskInfo
+from lra.models.base import Mixer
+from lra.tasks.base import TaskInfo
 
 
 def list_contradictions(

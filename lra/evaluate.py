@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
 from lra.api.recompose import find_changed_code, request_of
 from lra.api.trained import TrainedRun, load_finished
+from lra.common.errors import UserError
 from lra.config.request import Change, combine, list_changes, parse_alternatives
 from lra.config.schema import RunConfig
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of, results_dir_of

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.errors import DataError, UserError
 from lra.api.trained import load_finished
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder, has_recurrence
+from lra.common.errors import DataError, UserError
+from lra.models.layers.kernel_cache import cache_kernels
 from lra.runtime.cli import (
     Parser,
     absolute_path,
@@ -29,11 +30,10 @@ from lra.runtime.cli import (
 )
 from lra.runtime.console import write_out
 from lra.runtime.environment import use_threads
-from models.layers.kernel_cache import cache_kernels
-from tasks.goals import NextToken
-from tasks.lm.task import LanguageModelling
-from tasks.lm.words import Vocabulary, Words
-from tasks.random_words import RandomWords
+from lra.tasks.goals import NextToken
+from lra.tasks.lm.task import LanguageModelling
+from lra.tasks.lm.words import Vocabulary, Words
+from lra.tasks.random_words import RandomWords
 
 logger = logging.getLogger("lra.generate")
 

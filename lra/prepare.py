@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from common.errors import DataError, UserError
-from common.untrusted import explain_errors
+from lra.common.errors import DataError, UserError
+from lra.common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.request import Change, TaskRequest, parse_changes
 from lra.runtime.cli import (
@@ -22,7 +22,7 @@ from lra.runtime.cli import (
     list_names,
     run_command,
 )
-from tasks.base import BENCHMARK
+from lra.tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.prepare")
 

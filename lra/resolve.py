@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from common.errors import UserError
 from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier, input_length
+from lra.common.errors import UserError
 from lra.config.compose import compose
 from lra.config.mistakes import name_origins
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
 from lra.contradictions import list_contradictions
+from lra.models.base import MixerContext
 from lra.trial import check_plug_in
-from models.base import MixerContext
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from common.errors import UserError, explain_fault
-from common.files import write_atomically
+from lra.common.errors import UserError, explain_fault
+from lra.common.files import write_atomically
 
 Percent = Annotated[float, Field(ge=0, le=100)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]

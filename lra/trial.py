@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from lra.config.components import MixerComponent
-from models import run_promises
-from models.base import MixerContext
+from lra.models import run_promises
+from lra.models.base import MixerContext
 
 SHORT, LONG = 5, 300
 """Lengths of the sequences that a plug-in is tried on, if it can be as long. The longer one is more

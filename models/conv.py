@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import Mixer, MixerContext
-from models.ops.toeplitz import depthwise_convolution
+from lra.models.base import Mixer, MixerContext
+from lra.models.ops.toeplitz import depthwise_convolution
 
 
 class Convolution(Mixer):

@@ -24,13 +24,13 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.options import Added
-from models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads
-from models.layers.short_convolution import ShortConvolution, draw_step_biases
-from models.ops.recurrences import delta_products
-from models.ops.toeplitz import depthwise_convolution
+from lra.common.options import Added
+from lra.models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads
+from lra.models.layers.short_convolution import ShortConvolution, draw_step_biases
+from lra.models.ops.recurrences import delta_products
+from lra.models.ops.toeplitz import depthwise_convolution
 
 
 class Direction(nn.Module):

@@ -25,9 +25,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from common.options import Added
-from models.base import MixerContext
-from models.layers.state_space import (
+from lra.common.options import Added
+from lra.models.base import MixerContext
+from lra.models.layers.state_space import (
     DiagonalStateSpace,
     Output,
     Rate,
@@ -39,8 +39,8 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.hippo import diagonalize_legs
-from models.ops.vandermonde import vandermonde_product
+from lra.models.ops.hippo import diagonalize_legs
+from lra.models.ops.vandermonde import vandermonde_product
 
 Normalization = Literal["softmax", "exp"]
 SMALLEST_SQUARE = 1e-18

@@ -26,11 +26,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.base import MixerContext
-from models.layers.basic import Activation
-from models.layers.kernel_cache import compute_once
-from models.layers.long_convolution import LongConvolution
-from models.layers.toeplitz_unit import (
+from lra.models.base import MixerContext
+from lra.models.layers.basic import Activation
+from lra.models.layers.kernel_cache import compute_once
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.layers.toeplitz_unit import (
     EncoderLayers,
     EncoderNorm,
     EncoderWidth,
@@ -41,7 +41,7 @@ from models.layers.toeplitz_unit import (
     ToeplitzMixer,
     inner_channels,
 )
-from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
+from lra.models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
 
 FrequencyInput = Literal["angle", "cosine"]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.base import Mixer, MixerContext
-from models.ops.reference import fast_form_of
-from models.ops.toeplitz import fast_fft_length
+from lra.models.base import Mixer, MixerContext
+from lra.models.ops.reference import fast_form_of
+from lra.models.ops.toeplitz import fast_fft_length
 
 
 def transform_each_reference(x: Tensor, lengths: Tensor) -> Tensor:

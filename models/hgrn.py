@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext
-from models.layers.basic import LinearMap
-from models.layers.lower_bounds import LowerBoundedMixer
-from models.ops.recurrences import scan, scan_both_ways
+from lra.models.base import MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.lower_bounds import LowerBoundedMixer
+from lra.models.ops.recurrences import scan, scan_both_ways
 
 
 class HGRN(LowerBoundedMixer):

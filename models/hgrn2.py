@@ -21,10 +21,10 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext
-from models.layers.basic import LinearMap
-from models.layers.lower_bounds import LowerBoundedMixer
-from models.ops.recurrences import gated_attention
+from lra.models.base import MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.lower_bounds import LowerBoundedMixer
+from lra.models.ops.recurrences import gated_attention
 
 
 class HGRN2(LowerBoundedMixer):

@@ -24,11 +24,11 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads, split_parts
-from models.ops.deterministic import cumulative_sum
-from models.ops.recurrences import decaying_attention
+from lra.models.base import MixerContext, Recurrence, RecurrentMixer
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads, split_parts
+from lra.models.ops.deterministic import cumulative_sum
+from lra.models.ops.recurrences import decaying_attention
 
 Feature = Literal["elu", "relu", "silu", "cos", "favor"]
 Decay = Literal["none", "fixed", "selective"]
@@ -66,7 +66,7 @@ class Linear(RecurrentMixer, Recurrence):
             softmax attention on average.
         num_random: number of random features of favor. None: twice the channels of a head.
         redraw_steps: number of training steps after which favor draws new random directions (in
-            `models.base.begin_step`). None: it keeps the first ones.
+            `lra.models.base.begin_step`). None: it keeps the first ones.
         decay: "none"; "fixed", one learned decay per head that starts as in RetNet; "selective",
             decays that are computed from the input at each position, as in LION.
     Raises: ValueError if num_heads does not divide the channels, and for options of favor with

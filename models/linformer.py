@@ -25,10 +25,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import Mixer, MixerContext
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads, split_heads
-from models.ops.reference import fast_form_of
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads, split_heads
+from lra.models.ops.reference import fast_form_of
 
 Sharing = Literal["none", "heads", "key_value", "layers", "layers_by_head"]
 NUM_HEADS, PROJECTED_LENGTH = 4, 64

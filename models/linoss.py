@@ -20,8 +20,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from models.base import MixerContext
-from models.layers.shared_states import (
+from lra.models.base import MixerContext
+from lra.models.layers.shared_states import (
     NumStates,
     SharedStateMixer,
     SharedStates,
@@ -29,7 +29,7 @@ from models.layers.shared_states import (
     drive,
     read,
 )
-from models.layers.state_space import Rate, complex_parameter, real_dtype
+from lra.models.layers.state_space import Rate, complex_parameter, real_dtype
 
 Discretization = Literal["im", "imex"]
 

@@ -23,12 +23,12 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import LearningRates, MixerContext
-from models.layers.basic import Dropout
-from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import ConvolutionMixer, Output, Rate, join_directions
-from models.ops.deterministic import stretch
-from models.ops.toeplitz import LagKernel
+from lra.models.base import LearningRates, MixerContext
+from lra.models.layers.basic import Dropout
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.layers.state_space import ConvolutionMixer, Output, Rate, join_directions
+from lra.models.ops.deterministic import stretch
+from lra.models.ops.toeplitz import LagKernel
 
 Kernel = Literal["free", "multiscale"]
 Start = Literal["random", "exponential"]

@@ -21,9 +21,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import MixerContext
-from models.layers.shared_states import Gate, NumStates, SharedStateMixer, SharedStates
-from models.layers.state_space import Rate, complex_parameter, random_complex
+from lra.models.base import MixerContext
+from lra.models.layers.shared_states import Gate, NumStates, SharedStateMixer, SharedStates
+from lra.models.layers.state_space import Rate, complex_parameter, random_complex
 
 Radius = Annotated[float, Field(ge=0, le=1)]
 Phase = Annotated[float, Field(gt=0, le=2 * math.pi)]

@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from models.base import MixerContext, Recurrence, RecurrentMixer, State
-from models.layers.basic import LinearMap
+from lra.models.base import MixerContext, Recurrence, RecurrentMixer, State
+from lra.models.layers.basic import LinearMap
 
 NETWORKS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 

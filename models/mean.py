@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from models.base import Mixer, MixerContext
+from lra.models.base import Mixer, MixerContext
 
 
 class Mean(Mixer):

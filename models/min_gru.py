@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
-from models.layers.basic import LinearMap
-from models.ops.recurrences import scan
+from lra.models.base import MixerContext, Recurrence, RecurrentMixer
+from lra.models.layers.basic import LinearMap
+from lra.models.ops.recurrences import scan
 
 
 def make_positive(x: Tensor) -> Tensor:

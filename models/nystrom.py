@@ -20,10 +20,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import Mixer, MixerContext
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads, split_parts
-from models.ops.toeplitz import depthwise_convolution
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads, split_parts
+from lra.models.ops.toeplitz import depthwise_convolution
 
 MOST_ITERATIONS = 20
 """Each iteration multiplies rounding errors as well. In single precision, the pseudo-inverse of a

@@ -22,9 +22,9 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, LearningRates, MixerContext, Recurrence, RecurrentMixer
-from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import (
+from lra.models.base import DecayingAt, LearningRates, MixerContext, Recurrence, RecurrentMixer
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.layers.state_space import (
     ConvolutionMixer,
     ConvolutionRecurrence,
     PeriodicStateSpace,
@@ -33,7 +33,7 @@ from models.layers.state_space import (
     join_directions,
     real_dtype,
 )
-from models.ops.toeplitz import LagKernel
+from lra.models.ops.toeplitz import LagKernel
 
 
 class RationalConvolution(LongConvolution):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from models.base import begin_step
+from lra.models.base import begin_step
 
 TOLERANCES = {torch.float32: (1e-3, 1e-4), torch.float64: (1e-9, 1e-9)}
 """Relative and absolute tolerance of comparisons, by the type of x."""

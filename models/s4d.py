@@ -30,9 +30,9 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from common.options import Added
-from models.base import LearningRates, MixerContext
-from models.layers.state_space import (
+from lra.common.options import Added
+from lra.models.base import LearningRates, MixerContext
+from lra.models.layers.state_space import (
     DiagonalStateSpace,
     Rate,
     StateSize,
@@ -46,9 +46,9 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.hippo import INPUT_CLIP, clip_imaginary, diagonalize_legs
-from models.ops.toeplitz import LagKernel
-from models.ops.vandermonde import vandermonde_product
+from lra.models.ops.hippo import INPUT_CLIP, clip_imaginary, diagonalize_legs
+from lra.models.ops.toeplitz import LagKernel
+from lra.models.ops.vandermonde import vandermonde_product
 
 Initialization = Literal["lin", "inv", "legs"]
 Discretization = Literal["zoh", "bilinear"]

@@ -24,10 +24,10 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models.base import DecayingAt, LearningRates, MixerContext
-from models.initial_values import draw_truncated_normal
-from models.layers.shared_states import Gate, SharedStateMixer, SharedStates
-from models.layers.state_space import (
+from lra.models.base import DecayingAt, LearningRates, MixerContext
+from lra.models.initial_values import draw_truncated_normal
+from lra.models.layers.shared_states import Gate, SharedStateMixer, SharedStates
+from lra.models.layers.state_space import (
     Rate,
     StateSize,
     Step,
@@ -37,7 +37,7 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.hippo import diagonalize_legs
+from lra.models.ops.hippo import diagonalize_legs
 
 Discretization = Literal["zoh", "bilinear"]
 ReadoutStart = Literal["lecun", "truncated", "complex"]

@@ -24,10 +24,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
-from models.base import Mixer, MixerContext
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads
-from models.ops.local_attention import allowed_pairs
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads
+from lra.models.ops.local_attention import allowed_pairs
 
 LOWEST = -1e30
 """Logarithm of a weight of 0. Negative infinity would give gradients of NaN."""

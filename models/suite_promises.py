@@ -1,4 +1,4 @@
-"""Checks of what the suite's mixers guarantee beyond what a run needs; see `models.run_promises`.
+"""Checks of what the suite's mixers guarantee beyond a run's needs; see `lra.models.run_promises`.
 
 The tests use them, and `lra.check`.
 """
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from models.base import GatedRecurrence, Mixer, RecurrentMixer, State
-from models.run_promises import (
+from lra.models.base import GatedRecurrence, Mixer, RecurrentMixer, State
+from lra.models.run_promises import (
     BrokenPromise,
     check_output,
     describe_difference,

@@ -22,10 +22,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import Mixer, MixerContext
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads, split_heads, split_parts
-from models.ops.local_attention import allowed_pairs
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads, split_heads, split_parts
+from lra.models.ops.local_attention import allowed_pairs
 
 ScoreKind = Literal["random", "factorized_random", "dense"]
 

@@ -25,11 +25,11 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.options import Added
-from models.base import LearningRates, MixerContext
-from models.layers.basic import Activation
-from models.layers.long_convolution import LongConvolution
-from models.layers.toeplitz_unit import (
+from lra.common.options import Added
+from lra.models.base import LearningRates, MixerContext
+from lra.models.layers.basic import Activation
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.layers.toeplitz_unit import (
     EncoderLayers,
     EncoderNorm,
     EncoderWidth,
@@ -40,7 +40,7 @@ from models.layers.toeplitz_unit import (
     ToeplitzMixer,
     inner_channels,
 )
-from models.ops.toeplitz import LagKernel
+from lra.models.ops.toeplitz import LagKernel
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
 LagInput = Literal["raw", "scaled"]

@@ -27,12 +27,12 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
-from common.options import Added
-from models.base import Mixer, MixerContext
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads, split_parts
-from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
-from models.ops.rotary import geometric_rates, turn
+from lra.common.options import Added
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads, split_parts
+from lra.models.ops.local_attention import BLOCK, allowed_pairs, local_attention
+from lra.models.ops.rotary import geometric_rates, turn
 
 
 def rotate(x: Tensor) -> Tensor:

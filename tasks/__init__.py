@@ -3,3 +3,6 @@
 The harness finds a task because a module here defines a subclass of `Task`, or a folder exports
 one.
 """
+
+if __name__ != "lra.tasks":
+    raise ImportError("the suite's tasks are lra.tasks now: from lra.tasks.base import Task")

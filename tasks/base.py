@@ -12,11 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from common.errors import DataError, UserError
-from tasks.batch import Batch, check_indices
-from tasks.cache import Cache, canonical_hash, read_cache
-from tasks.goals import Goal
-from tasks.preparation import Preparation
+from lra.common.errors import DataError, UserError
+from lra.tasks.batch import Batch, check_indices
+from lra.tasks.cache import Cache, canonical_hash, read_cache
+from lra.tasks.goals import Goal
+from lra.tasks.preparation import Preparation
 
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""

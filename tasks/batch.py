@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.errors import UserError, format_value
-from common.tensors import send
-from tasks.random_words import permutation
+from lra.common.errors import UserError, format_value
+from lra.common.tensors import send
+from lra.tasks.random_words import permutation
 
 if TYPE_CHECKING:
     import torch

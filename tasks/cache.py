@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from common.errors import DataError
-from common.untrusted import explain_errors, map_array, open_regular, read_regular
+from lra.common.errors import DataError
+from lra.common.untrusted import explain_errors, map_array, open_regular, read_regular
 
 FORMAT = 3
 VERIFY_ON_OPEN = 128 * 2**20

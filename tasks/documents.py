@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from common.errors import DataError
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, majority
-from tasks.cache import Cache
-from tasks.goals import ExampleClass
-from tasks.preparation import Build
-from tasks.sources.releases import Release, ReleaseCache
-from tasks.splits import PackedSequences, Sequences
+from lra.common.errors import DataError
+from lra.tasks.base import Dataset, Task, TaskInfo, accuracy_percent, majority
+from lra.tasks.cache import Cache
+from lra.tasks.goals import ExampleClass
+from lra.tasks.preparation import Build
+from lra.tasks.sources.releases import Release, ReleaseCache
+from lra.tasks.splits import PackedSequences, Sequences
 
 Unit = Literal["bytes", "characters"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import DataError
-from common.progress import progress
-from tasks.base import SPLITS, Dataset, Split, Task, majority
-from tasks.cache import Cache
-from tasks.goals import NOT_SCORED, PositionLabels
-from tasks.preparation import Build, Preparation
+from lra.common.errors import DataError
+from lra.common.progress import progress
+from lra.tasks.base import SPLITS, Dataset, Split, Task, majority
+from lra.tasks.cache import Cache
+from lra.tasks.goals import NOT_SCORED, PositionLabels
+from lra.tasks.preparation import Build, Preparation
 
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""

@@ -20,13 +20,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from common.progress import progress
-from tasks.base import SPLITS, DataSeed, TaskInfo
-from tasks.cache import Cache
-from tasks.generated import GROUP, Drawn, GeneratedTask
-from tasks.goals import PositionLabels
-from tasks.random_words import RandomWords
-from tasks.splits import LabelledTokens, Sequences
+from lra.common.progress import progress
+from lra.tasks.base import SPLITS, DataSeed, TaskInfo
+from lra.tasks.cache import Cache
+from lra.tasks.generated import GROUP, Drawn, GeneratedTask
+from lra.tasks.goals import PositionLabels
+from lra.tasks.random_words import RandomWords
+from lra.tasks.splits import LabelledTokens, Sequences
 
 COUNTS = {"train": 1_600_000, "val": 2_000, "test": 40_000}
 Length = Annotated[int, Field(ge=1, le=2**16)]

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import SPLITS, DataSeed, TaskInfo
-from tasks.cache import Cache
-from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups
-from tasks.goals import ExampleClass
-from tasks.random_words import RandomWords
-from tasks.splits import PackedSequences, Sequences
+from lra.tasks.base import SPLITS, DataSeed, TaskInfo
+from lra.tasks.cache import Cache
+from lra.tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups
+from lra.tasks.goals import ExampleClass
+from lra.tasks.random_words import RandomWords
+from lra.tasks.splits import PackedSequences, Sequences
 
 MODULUS = 5
 """Number of different digits, and of places on the circle."""

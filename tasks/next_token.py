@@ -7,10 +7,10 @@ import functools
 import numpy as np
 import torch
 
-from tasks.base import Split, TaskInfo
-from tasks.batch import Batch
-from tasks.goals import NOT_SCORED
-from tasks.splits import as_tensor, check_tokens, list_places, send_together, take
+from lra.tasks.base import Split, TaskInfo
+from lra.tasks.batch import Batch
+from lra.tasks.goals import NOT_SCORED
+from lra.tasks.splits import as_tensor, check_tokens, list_places, send_together, take
 
 
 class TokenWindows(Split):

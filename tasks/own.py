@@ -22,13 +22,13 @@ from pydantic import (
     ValidationError,
 )
 
-from common.errors import DataError, format_value
-from tasks.base import MOST_CLASSES, SPLITS, Dataset, Task, TaskInfo, majority
-from tasks.cache import Cache, file_facts
-from tasks.goals import ExampleClass, ExampleNumbers, PositionLabels
-from tasks.preparation import Build, Preparation
-from tasks.returned import build_split, describe_kind, is_same, list_arrays, pack_examples
-from tasks.splits import PackedSequences
+from lra.common.errors import DataError, format_value
+from lra.tasks.base import MOST_CLASSES, SPLITS, Dataset, Task, TaskInfo, majority
+from lra.tasks.cache import Cache, file_facts
+from lra.tasks.goals import ExampleClass, ExampleNumbers, PositionLabels
+from lra.tasks.preparation import Build, Preparation
+from lra.tasks.returned import build_split, describe_kind, is_same, list_arrays, pack_examples
+from lra.tasks.splits import PackedSequences
 
 logger = logging.getLogger(__name__)
 

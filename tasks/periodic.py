@@ -32,13 +32,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from common.progress import progress
-from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, majority
-from tasks.cache import Cache
-from tasks.generated import GeneratedTask
-from tasks.goals import NextToken
-from tasks.next_token import TokenWindows
-from tasks.random_words import RandomWords
+from lra.common.progress import progress
+from lra.tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, majority
+from lra.tasks.cache import Cache
+from lra.tasks.generated import GeneratedTask
+from lra.tasks.goals import NextToken
+from lra.tasks.next_token import TokenWindows
+from lra.tasks.random_words import RandomWords
 
 Periods = Literal["dividing", "other", "both"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.base import Split, TaskInfo
-from tasks.batch import Batch
-from tasks.random_words import permutation
-from tasks.splits import as_tensor, send_together
+from lra.tasks.base import Split, TaskInfo
+from lra.tasks.batch import Batch
+from lra.tasks.random_words import permutation
+from lra.tasks.splits import as_tensor, send_together
 
 PIXEL_STREAM = 2**63
 """Stream of random words that orders pixels; other streams of a seed choose and order examples."""

@@ -21,10 +21,18 @@ import numpy as np
 import psutil
 from filelock import FileLock, Timeout
 
-from common.errors import DataError
-from common.files import format_bytes, name_file_in_errors, write_atomically
-from common.untrusted import map_array
-from tasks.cache import FORMAT, Cache, Manifest, OriginFacts, canonical_hash, file_facts, open_cache
+from lra.common.errors import DataError
+from lra.common.files import format_bytes, name_file_in_errors, write_atomically
+from lra.common.untrusted import map_array
+from lra.tasks.cache import (
+    FORMAT,
+    Cache,
+    Manifest,
+    OriginFacts,
+    canonical_hash,
+    file_facts,
+    open_cache,
+)
 
 logger = logging.getLogger(__name__)
 

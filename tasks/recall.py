@@ -21,12 +21,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import SPLITS, DataSeed, TaskInfo
-from tasks.cache import Cache
-from tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups, join_drawn
-from tasks.goals import NOT_SCORED, PositionLabels
-from tasks.random_words import RandomWords
-from tasks.splits import LabelledTokens, Sequences
+from lra.tasks.base import SPLITS, DataSeed, TaskInfo
+from lra.tasks.cache import Cache
+from lra.tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups, join_drawn
+from lra.tasks.goals import NOT_SCORED, PositionLabels
+from lra.tasks.random_words import RandomWords
+from lra.tasks.splits import LabelledTokens, Sequences
 
 Fill = Literal["zero", "random"]
 

@@ -19,14 +19,19 @@ from typing import IO, Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from common.errors import DataError
-from tasks.base import SPLITS, DataSeed
-from tasks.baselines import LARGEST_FIT, logistic, pair_features
-from tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
-from tasks.preparation import Build
-from tasks.random_words import permutation
-from tasks.sources.archives import read_rows, walk
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, choose_rows, describe_size_difference
+from lra.common.errors import DataError
+from lra.tasks.base import SPLITS, DataSeed
+from lra.tasks.baselines import LARGEST_FIT, logistic, pair_features
+from lra.tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
+from lra.tasks.preparation import Build
+from lra.tasks.random_words import permutation
+from lra.tasks.sources.archives import read_rows, walk
+from lra.tasks.sources.releases import (
+    NEARLY_ARCHIVE,
+    Release,
+    choose_rows,
+    describe_size_difference,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import DataError, format_value
-from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
-from tasks.goals import (
+from lra.common.errors import DataError, format_value
+from lra.tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
+from lra.tasks.goals import (
     NOT_SCORED,
     ExampleClass,
     ExampleLabels,
@@ -18,7 +18,7 @@ from tasks.goals import (
     Goal,
     PositionLabels,
 )
-from tasks.splits import LabelledTokens, PackedSequences, Sequences
+from lra.tasks.splits import LabelledTokens, PackedSequences, Sequences
 
 LARGEST_TOKEN = 2**31 - 1
 FORMS = (
@@ -101,7 +101,7 @@ def _infer_goal(answers: Sequence[Any]) -> type[Goal]:
             raise DataError(
                 f"its labels are whole numbers of a real type, such as "
                 f"{format_value(reals[0].tolist())}; give whole numbers for classes, or write "
-                f"goal = ExampleValues(1) (from tasks.goals) for real numbers"
+                f"goal = ExampleValues(1) (from lra.tasks.goals) for real numbers"
             )
         return ExampleValues
     return PositionLabels if any(map(_is_sequence, answers)) else ExampleClass
@@ -269,7 +269,7 @@ def _pack_position_labels(
                 f"{format_value(labels.tolist())}; expected as many, at least one of them a class, "
                 f"and -1 where a position has none; or labels of shape (examples,) for one each; "
                 f"for several labels of each, write goal = ExampleLabels({len(labels)}) (from "
-                f"tasks.goals)"
+                f"lra.tasks.goals)"
             )
         every.append(np.where(labels < 0, NOT_SCORED, labels))
     return np.concatenate(every)

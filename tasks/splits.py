@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.tensors import send
-from tasks.base import Dataset, Split, TaskInfo
-from tasks.batch import Batch
-from tasks.goals import NOT_SCORED, ExampleClass, ExampleNumbers, Goal, PositionLabels
+from lra.common.tensors import send
+from lra.tasks.base import Dataset, Split, TaskInfo
+from lra.tasks.batch import Batch
+from lra.tasks.goals import NOT_SCORED, ExampleClass, ExampleNumbers, Goal, PositionLabels
 
 MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""

@@ -15,16 +15,16 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from common.errors import DataError
-from tasks.base import DataSeed
-from tasks.baselines import logistic
-from tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
-from tasks.preparation import Build
-from tasks.random_words import permutation
-from tasks.sources.archives import walk
-from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME, SPLITS, read_examples
-from tasks.sources.releases import Release, choose_rows
+from lra.common.errors import DataError
+from lra.tasks.base import DataSeed
+from lra.tasks.baselines import logistic
+from lra.tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
+from lra.tasks.preparation import Build
+from lra.tasks.random_words import permutation
+from lra.tasks.sources.archives import walk
+from lra.tasks.sources.downloads import Address
+from lra.tasks.sources.parquet import NAME, SPLITS, read_examples
+from lra.tasks.sources.releases import Release, choose_rows
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
 """The digest that `_reviews` computes for the original 50,000 reviews in their order."""

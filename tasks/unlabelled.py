@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import torch
 
-from common.errors import DataError
-from common.tensors import send
-from tasks.base import Dataset, Split, TaskInfo
-from tasks.batch import Batch
-from tasks.goals import Goal, InputValues, NextToken
-from tasks.random_words import RandomWords
+from lra.common.errors import DataError
+from lra.common.tensors import send
+from lra.tasks.base import Dataset, Split, TaskInfo
+from lra.tasks.batch import Batch
+from lra.tasks.goals import Goal, InputValues, NextToken
+from lra.tasks.random_words import RandomWords
 
 VALIDATION_SEED = 2310_02980
 """Seed of the masks of a validation split, which are always the same."""

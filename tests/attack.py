@@ -10,8 +10,8 @@ from pathlib import Path
 from forked import Ended, Forked
 
 DOCUMENTED = {
-    "run_task": {0, 2, 3, 4, 5, 6, 130},
-    "report": {0, 1, 2, 130},
+    "lra.run_task": {0, 2, 3, 4, 5, 6, 130},
+    "lra.report.__main__": {0, 1, 2, 130},
     "lra.record.__main__": {0, 1, 2, 130},
     "lra.sweep.__main__": {0, 1, 2, 3, 130},
     "lra.evaluate": {0, 2, 5, 130},

@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 from attack import Place
-from common import threads
-from common.errors import user_code
-from common.strict_yaml import parse_yaml
 from forked import Forked
+from lra.common import threads
+from lra.common.errors import user_code
+from lra.common.strict_yaml import parse_yaml
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import MIXERS
+from lra.models.base import MixerContext
 from lra.record import schema
-from models.base import MixerContext
 
 ROOT = Path(__file__).resolve().parent.parent
 

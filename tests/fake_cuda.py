@@ -77,14 +77,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from lra.classifier.classifier import Classifier
+from lra.tasks.base import Dataset, Split, TaskInfo
+from lra.tasks.goals import NOT_SCORED, NextToken, PositionLabels
+from lra.tasks.next_token import TokenWindows
+from lra.tasks.pixels import Pixels, scale
+from lra.tasks.splits import LabelledTokens, PackedSequences, Sequences
 from lra.train import step_graph
 from lra.train.trainer import Trainer
 from requested import resolve
-from tasks.base import Dataset, Split, TaskInfo
-from tasks.goals import NOT_SCORED, NextToken, PositionLabels
-from tasks.next_token import TokenWindows
-from tasks.pixels import Pixels, scale
-from tasks.splits import LabelledTokens, PackedSequences, Sequences
 
 DEVICE = torch.device("cuda", 0)
 MEMORY = 80 * 2**30

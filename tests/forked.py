@@ -26,13 +26,13 @@ from typing import Any
 
 TESTS = Path(__file__).resolve().parent
 IMPORTED = """
-    run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate
+    lra.run_task lra.report.__main__ lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate
     lra.generate lra.bench.__main__ lra.check.__main__ lra.train.run
     lra.resolve lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas PIL.Image PIL.PngImagePlugin
-    tasks.listops.files
-    tasks.pathfinder.draw tasks.pathfinder.markers
-    tasks.pathfinder.files torch.utils.checkpoint
+    lra.tasks.listops.files
+    lra.tasks.pathfinder.draw lra.tasks.pathfinder.markers
+    lra.tasks.pathfinder.files torch.utils.checkpoint
 """
 """What commands import late, too."""
 
@@ -134,7 +134,7 @@ def _import_everything() -> None:
 
 def _make_a_run() -> None:
     """Make a run of a few steps, which imports the rest of torch."""
-    import run_task
+    from lra import run_task
 
     sizes = ["task.train=20", "task.val=5", "task.test=5", "task.max_length=40", "train.steps=2"]
     arguments = ["--task", "listops", "--mixer", "mean", "--preset", "quick", "--device", "cpu"]
@@ -152,8 +152,8 @@ def _draw_an_image() -> None:
     """Draw an image, which compiles what draws: a child that is killed would not keep that."""
     import numpy as np
 
-    from tasks.pathfinder.draw import draw_images
-    from tasks.pathfinder.law import find_law
+    from lra.tasks.pathfinder.draw import draw_images
+    from lra.tasks.pathfinder.law import find_law
 
     image, label = np.empty((1, 32, 32), dtype=np.uint8), np.empty(1, dtype=np.uint8)
     draw_images(find_law(32, 14, border_quirk=True), 0, 0, image, label)

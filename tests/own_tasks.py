@@ -81,7 +81,7 @@ class Levels:
 '''
 
 TAGS = '''
-from tasks.goals import ExampleLabels
+from lra.tasks.goals import ExampleLabels
 
 
 class Tags:

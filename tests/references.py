@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.base import Recurrence
-from models.ops.reference import reference_forms
-from models.ops.toeplitz import LagKernel
+from lra.models.base import Recurrence
+from lra.models.ops.reference import reference_forms
+from lra.models.ops.toeplitz import LagKernel
 
 M = TypeVar("M", bound=nn.Module)
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]

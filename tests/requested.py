@@ -11,7 +11,7 @@ import lra.resolve
 from lra.config.request import RunRequest, TaskRequest, parse_changes
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
-from tasks.base import Task
+from lra.tasks.base import Task
 
 NOT_CAUSAL = {"ski-tnn", "fnet", "linformer", "nystrom"}
 """Mixers that refuse a causal context, and so every task whose targets are positions."""

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-import report
-import run_task
 from conftest import ROOT, tiny_arguments, tiny_sections
 from lra import __main__ as all_commands
-from lra import prepare
+from lra import prepare, run_task
 from lra.api.training import build
 from lra.record.run import load_record
+from lra.report import __main__ as report
 from lra.runtime.cli import SCRIPTS, report_error
 from lra.runtime.console import (
     LONGEST_MESSAGE,
@@ -224,6 +223,7 @@ def test_every_command_of_the_suite_is_listed(capsys: pytest.CaptureFixture[str]
     }  # fmt: skip
     places = {p for n in all_commands.COMMANDS for p in (f"lra/{n}/__main__.py", f"lra/{n}.py")}
     listed = {place for place in places if (ROOT / place).is_file()} | {*SCRIPTS.values()}
+    listed.add("lra/run_task.py")
     assert starts - {"lra/__main__.py"} == listed
     shown = all_commands.describe_commands().splitlines()
     assert all(len(line) <= 80 for line in shown)
@@ -272,17 +272,40 @@ def test_settings_load_no_library_that_only_some_runs_need(tmp_path: Path) -> No
 
 
 @pytest.mark.thorough
-def test_a_module_that_hides_a_package_is_named(tmp_path: Path) -> None:
-    own = tmp_path / "models" / "__init__.py"
-    own.parent.mkdir()
-    own.touch()
-    (tmp_path / "train.py").write_text("import lra\nprint(1)\n")
-    hidden = f"Python imports models from {own}, which hides"
-    for command, start_of_line in ((["-m", "lra.sweep", "--help"], "lra: error: "),
-                                   (["train.py"], "ImportError: ")):  # fmt: skip
+@pytest.mark.parametrize("is_package", [True, False])
+def test_a_project_may_have_folders_of_the_same_names(tmp_path: Path, is_package: bool) -> None:
+    """Its plug-in imports its own; what the suite has in a folder beside `lra` is never found."""
+    for name in ("models", "tasks", "common", "configs", "results"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "helper.py").write_text("scale = 2.0")
+        if is_package:
+            (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\n"
+        "from common.helper import scale\nfrom models.helper import scale\n"
+        "from tasks.helper import scale\n"
+        "class Own(nn.Module):\n"
+        "    def __init__(self, context, *, power: int = 1):\n        super().__init__()\n"
+        "    def forward(self, x, mask=None):\n        return x * scale\n"
+    )
+    arguments = tiny_arguments(Path(), "--show-config", mixer="own.py:Own")
+    module = ["-m", "lra.run_task", *arguments]
+    for command in ([str(ROOT / "run_task.py"), *arguments], module):
         ended = start(tmp_path, *command)
-        assert ended.stderr.splitlines()[-1].startswith(start_of_line + hidden)
-        assert start(tmp_path, "-P", *command).returncode == 0
+        assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+        assert "# mixer_name: Own" in ended.stdout
+    (tmp_path / "old.py").write_text("from models.base import Mixer\nclass Old(Mixer): ...\n")
+    arguments = tiny_arguments(Path(), "--show-config", mixer="old.py:Old")
+    ended = start(tmp_path, str(ROOT / "run_task.py"), *arguments)
+    assert ended.returncode == 2
+    assert "the suite's models are lra.models now" in ended.stderr
+
+
+def test_a_package_of_the_suite_has_one_name(tmp_path: Path) -> None:
+    ended = start(tmp_path, "-c", "import lra.tasks.base, models.base")
+    assert ended.stderr.splitlines()[-1] == (
+        "ImportError: the suite's models are lra.models now: from lra.models.base import Mixer"
+    )
 
 
 # Messages

@@ -13,9 +13,9 @@ from typing import IO
 
 import pytest
 
-from common import threads
-from common.files import stream_atomically, write_atomically, write_output
-from common.threads import core_count
+from lra.common import threads
+from lra.common.files import stream_atomically, write_atomically, write_output
+from lra.common.threads import core_count
 
 
 @pytest.mark.parametrize(

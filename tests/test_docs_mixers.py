@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from conftest import ROOT
-from models.base import MixerContext
+from lra.models.base import MixerContext
 
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "mixers.md").read_text()

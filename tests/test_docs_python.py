@@ -56,7 +56,16 @@ def test_every_function_has_an_example_and_a_line_in_the_table() -> None:
     code = "\n".join(body for _, body, _ in examples())
     table = "\n".join(line for line in PAGE.splitlines() if line.startswith("| "))
     functions = {name for name in lra.__all__ if inspect.isfunction(getattr(lra, name, None))}
-    assert functions >= {"build", "data", "load", "mixers", "records", "run", "tasks"}
+    assert functions >= {
+        "build",
+        "data",
+        "list_mixers",
+        "list_tasks",
+        "load",
+        "mixer",
+        "records",
+        "run",
+    }
     for name in functions:
         assert f"lra.{name}(" in code, name
         assert f"lra.{name}(" in table, name

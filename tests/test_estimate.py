@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-import run_task
+from lra import run_task
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.repeats import find_speed, repeats, reproduce_table, speeds_csv
+from lra.tasks.base import BENCHMARK
 from lra.train import training_time
 from lra.train.stopping import StopRequest
 from lra.train.training_time import estimate_time
 from made_results import bench_record, record, save_all
 from requested import compose
-from tasks.base import BENCHMARK
 
 HERE = "CPU A, 2 threads"
 CONFIG = compose("listops", "tnn")

@@ -44,7 +44,7 @@ def equal_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     real_eigh = np.linalg.eigh
     monkeypatch.setattr(np.linalg, "eigh", eigh)
     draw = lambda tensor, deviation: nn.init.normal_(tensor, std=deviation)  # noqa: E731
-    monkeypatch.setattr("models.s5.draw_truncated_normal", draw)
+    monkeypatch.setattr("lra.models.s5.draw_truncated_normal", draw)
 
 
 @pytest.mark.parametrize(("task", "mixer"), dict.fromkeys(CASES))

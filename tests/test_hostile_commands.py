@@ -12,12 +12,12 @@ LONG = "9" * 5000
 CONTROL = "\x1b[2J\x07\u202e"
 
 FLAGS = {
-    "run_task": [
+    "lra.run_task": [
         [*RUN, "--task", CONTROL], [*RUN, "--mixer", "x" * 20_000],
         [*RUN, "--mixer", "/dev/zero:A"], [*RUN, "--mixer", "no\udcffname.py:A"],
         [*RUN, "--seed", LONG], [*RUN, "--max-minutes", "nan"],
     ],
-    "report": [["--results-dir", "/dev/null"], ["--paper", "--columns", ""]],
+    "lra.report.__main__": [["--results-dir", "/dev/null"], ["--paper", "--columns", ""]],
     "lra.record.__main__": [["merge", "/dev/null"], ["export", "--csv", "/"]],
     "lra.sweep.__main__": [
         ["--dry-run", "--mixers", ""], ["--dry-run", "--grid", "train.lr=[1,2"],
@@ -45,11 +45,11 @@ def test_flags(place: Place, command: str, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("text", SETTINGS, ids=lambda value: repr(value)[:40])
 def test_settings(place: Place, text: str) -> None:
-    place.attack("run_task", [*RUN, "--set", text, "--show-config"])
+    place.attack("lra.run_task", [*RUN, "--set", text, "--show-config"])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("text", ["train.lr=1e30", "train.clip_norm=1e-30", "model.dim=1"])
 def test_extreme_settings_that_are_allowed(place: Place, text: str) -> None:
     arguments = tiny_arguments(place.folder, "--set", "train.steps=3", "--set", text)
-    place.attack("run_task", arguments, {0, 2, 4})
+    place.attack("lra.run_task", arguments, {0, 2, 4})

@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import DataError, KnownError
+from lra.common.errors import DataError, KnownError
+from lra.tasks.base import Task
+from lra.tasks.cache import file_facts
+from lra.tasks.image.task import Image
+from lra.tasks.listops.task import ListOps
+from lra.tasks.lm.task import LanguageModelling
+from lra.tasks.pathfinder import Pathfinder
+from lra.tasks.retrieval import Retrieval
+from lra.tasks.text import Text
 from made_data import (
     LISTOPS,
     MIB,
@@ -40,14 +48,6 @@ from made_data import (
     write_files,
     write_table,
 )
-from tasks.base import Task
-from tasks.cache import file_facts
-from tasks.image.task import Image
-from tasks.listops.task import ListOps
-from tasks.lm.task import LanguageModelling
-from tasks.pathfinder import Pathfinder
-from tasks.retrieval import Retrieval
-from tasks.text import Text
 
 TEXT = Text(holdout=2, min_frequency=1)
 LM = LanguageModelling(sequence_length=16)

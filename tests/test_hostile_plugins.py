@@ -56,7 +56,7 @@ DEATHS = {
 def attack(place: Place, source: str, codes: set[int], *more: str) -> Path:
     (place.folder / "own.py").write_text(source)
     arguments = tiny_arguments(Path(), "--set", "task.train=64", *more, mixer="own.py:Own")
-    place.attack("run_task", arguments, codes)
+    place.attack("lra.run_task", arguments, codes)
     return place.folder / "results"
 
 
@@ -108,7 +108,7 @@ def test_another_working_directory_moves_nothing(place: Place) -> None:
     source = plug_in(f"{change}\nreturn x * self.scale", after=change)
     (place.folder / "own.py").write_text(source)
     arguments = tiny_arguments(Path(), mixer="own.py:Own")
-    ended = place.attack("run_task", arguments, {0}, says="saved in results/runs/listops/Own/")
+    ended = place.attack("lra.run_task", arguments, {0}, says="saved in results/runs/listops/Own/")
     assert "examples, generated, in data/" in ended.err
     (run,) = (place.folder / "results/runs/listops/Own").glob("*")
     assert (run / "result.json").exists()
@@ -135,9 +135,9 @@ def test_deaths_when_evaluated_again(place: Place) -> None:
     (run,) = (results / "runs/listops").glob("*/*")
     (place.folder / "later").touch()
     place.attack("lra.evaluate", ["--run", str(run), "--lengths", "90"], {2})
-    place.attack("report", ["--format", "csv"], {0})
+    place.attack("lra.report.__main__", ["--format", "csv"], {0})
 
 
 def test_interruptions_stay_the_users(place: Place) -> None:
     (place.folder / "own.py").write_text(plug_in("raise KeyboardInterrupt"))
-    place.attack("run_task", tiny_arguments(Path(), mixer="own.py:Own"), {INTERRUPTED})
+    place.attack("lra.run_task", tiny_arguments(Path(), mixer="own.py:Own"), {INTERRUPTED})

@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import run_task
 from attack import Place
 from conftest import tiny_arguments
+from lra import run_task
 from lra.report.data import Data
 from lra.sweep.plan import Limits
 from lra.train.checkpoint import load_newest
@@ -55,7 +55,7 @@ def copied(made: Path, place: Place) -> Path:
 
 
 def go_on(place: Place, *codes: int, says: str = "") -> None:
-    place.attack("run_task", TINY_RUN, codes, says=says)
+    place.attack("lra.run_task", TINY_RUN, codes, says=says)
 
 
 FILES: Mapping[str, bytes] = {
@@ -88,7 +88,7 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
     path = copied(done, place) / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **SHOWN[name]}))
     code = int(name == "escapes")  # which make it no record
-    place.attack("report", [], {code})
+    place.attack("lra.report.__main__", [], {code})
     page = (place.folder / "results/report/index.html").read_text()
     assert "\x1b" not in page and "<script>alert" not in page
 
@@ -111,7 +111,7 @@ def test_predictions(place: Place, done: Path, name: str) -> None:
     assert len(data.faults) == 1
     assert fault in data.faults[0]
     if name == "words":
-        place.attack("report", ["--format", "csv"], {1}, says="left out: ")
+        place.attack("lra.report.__main__", ["--format", "csv"], {1}, says="left out: ")
 
 
 def test_metrics(place: Place, stopped: Path) -> None:
@@ -119,7 +119,7 @@ def test_metrics(place: Place, stopped: Path) -> None:
     path = run.path / "metrics.jsonl"
     before = path.read_bytes()
     path.write_bytes(before + b'{"step": 1, "\x1b[2J": 1}\n' * 1000)
-    place.attack("report", ["--format", "html"], {1}, says="is no line of metrics")
+    place.attack("lra.report.__main__", ["--format", "html"], {1}, says="is no line of metrics")
     path.write_bytes(before + b'{"step": 1, "\xff": 1}\n' + b"[" * 99_999)
     go_on(place, 0)
     assert json.loads((run.path / "result.json").read_text())["status"] == "done"
@@ -254,7 +254,7 @@ def test_a_finished_run_in_a_folder_that_cannot_be_written(place: Place, done: P
     copied(done, place)
     for path in [place.root, *place.root.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    place.attack("run_task", TINY_RUN, {0}, user=65534)
+    place.attack("lra.run_task", TINY_RUN, {0}, user=65534)
 
 
 def test_code_that_a_record_names_is_not_run(place: Place, done: Path) -> None:
@@ -265,4 +265,4 @@ def test_code_that_a_record_names_is_not_run(place: Place, done: Path) -> None:
         path.write_text(json.dumps(record | {"mixer_from": "evil.py:Evil", "mixer_code": code}))
         arguments = ["--run", str(path.parent), "--lengths", "90"]
         place.attack("lra.evaluate", arguments, says="--trust-code")
-    place.attack("report", ["--format", "csv"], {0})
+    place.attack("lra.report.__main__", ["--format", "csv"], {0})

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from filelock import FileLock, Timeout
 
-import run_task
 from attack import DOCUMENTED, Place
 from conftest import ROOT, tiny_arguments
 from forked import Forked
+from lra import run_task
 from lra.record.run import load_record
 from lra.runtime.cli import HELD, INTERRUPTED, STOPPED, run_command
 from lra.runtime.repository import git_state
@@ -37,12 +37,12 @@ LISTOPS = [
     "--set", "task.test=50", "--set", "task.max_length=128", "--set", "task.min_length=16",
 ]  # fmt: skip
 COMMANDS = {
-    "run_task": ["run_task", *RUN],
+    "lra.run_task": ["lra.run_task", *RUN],
     "listops": ["lra.prepare", *LISTOPS],
     "pathfinder": [
         "lra.prepare", "--task", "pathfinder", "--data-dir", "data", "--set", "task.examples=400",
     ],
-    "report": ["report"],
+    "report": ["lra.report.__main__"],
     "merge": ["lra.record.__main__", "merge", "made", "--results-dir", "new"],
 }  # fmt: skip
 
@@ -51,7 +51,7 @@ COMMANDS = {
 def unbroken(tmp_path_factory: pytest.TempPathFactory, forked: Forked) -> Path:
     """Make the run without any harm; return its folder."""
     folder = tmp_path_factory.mktemp("unbroken")
-    assert forked.run("run_task", RUN, folder).code == 0
+    assert forked.run("lra.run_task", RUN, folder).code == 0
     return folder_of(folder)
 
 
@@ -75,7 +75,7 @@ def command_line(name: str, folder: Path, unbroken: Path) -> tuple[str, list[str
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.thorough)])
 def test_a_run_that_is_asked_to_end_is_saved(place: Place, unbroken: Path, name: str) -> None:
     sends = [("results/runs/*/*/*/metrics.jsonl", 0.0, signal.Signals[name])]
-    ended = place.attack("run_task", RUN, {STOPPED}, sends=sends)
+    ended = place.attack("lra.run_task", RUN, {STOPPED}, sends=sends)
     assert f"stopped by {name}" in ended.err
     assert "the same command resumes it" in ended.err
     record = load_record(folder_of(place.folder) / "result.json")
@@ -83,7 +83,7 @@ def test_a_run_that_is_asked_to_end_is_saved(place: Place, unbroken: Path, name:
     state = load_newest(folder_of(place.folder) / "checkpoints")
     assert state is not None
     assert state["trainer"]["step"] == record.steps > 0
-    place.attack("run_task", RUN, {0})
+    place.attack("lra.run_task", RUN, {0})
     assert_same_run(folder_of(place.folder), unbroken)
 
 
@@ -125,8 +125,8 @@ def test_ignored_signals_stay_ignored() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "run_task",
-        *(pytest.param(n, marks=pytest.mark.thorough) for n in COMMANDS if n != "run_task"),
+        "lra.run_task",
+        *(pytest.param(n, marks=pytest.mark.thorough) for n in COMMANDS if n != "lra.run_task"),
     ],
 )
 def test_kills_lose_nothing(place: Place, unbroken: Path, name: str) -> None:
@@ -136,7 +136,7 @@ def test_kills_lose_nothing(place: Place, unbroken: Path, name: str) -> None:
     other.mkdir()
     took = place.forked.run(*command_line(name, other, unbroken), other).seconds
     said = ""
-    if name == "run_task":
+    if name == "lra.run_task":
         at_first_checkpoint = [("results/runs/*/*/*/checkpoints/step-*", 0.0, signal.SIGKILL)]
         ended = place.forked.run(command, arguments, place.folder, sends=at_first_checkpoint)
         assert ended.code == -signal.SIGKILL
@@ -146,7 +146,7 @@ def test_kills_lose_nothing(place: Place, unbroken: Path, name: str) -> None:
         assert ended.code in (0, -signal.SIGKILL)
         said += ended.err
     said += place.attack(command, arguments, {0}).err
-    if name == "run_task":
+    if name == "lra.run_task":
         assert "resumed at step" in said
         assert_same_run(folder_of(place.folder), unbroken)
     else:
@@ -205,7 +205,7 @@ def test_two_equal_commands_make_what_one_makes(place: Place, unbroken: Path, na
     thread.join()
     second.close()
     assert {one.code for one in both} <= {0, HELD}, [one.err for one in both]
-    if name == "run_task":
+    if name == "lra.run_task":
         assert_same_run(folder_of(place.folder), unbroken)
     if name == "listops":
         assert sum(one.err.count("generating ListOps") for one in both) <= 1
@@ -221,7 +221,7 @@ def test_files_that_must_not_be_large(place: Place, unbroken: Path, name: str) -
     command, arguments = command_line(name, place.folder, unbroken)
     for most in (100, 20_000):
         place.attack(command, arguments, {0, 1, 2}, largest_file=most)
-    if name == "run_task":
+    if name == "lra.run_task":
         place.attack(command, arguments, {0})
         assert_same_run(folder_of(place.folder), unbroken)
 
@@ -232,7 +232,7 @@ def test_folders_without_rights(place: Place, what: str) -> None:
     place.root.chmod(0o755)
     place.folder.chmod(0o777)
     (place.folder / what).chmod(0o555)
-    ended = place.attack("run_task", RUN, user=65534)
+    ended = place.attack("lra.run_task", RUN, user=65534)
     assert "Permission denied" in ended.err
 
 
@@ -251,7 +251,7 @@ def test_a_working_directory_that_is_deleted(place: Place) -> None:
     thread.start()
     says = "was removed while the run was at work"
     long = [*RUN, "--set", "train.steps=5000", "--set", "log.checkpoint_minutes=5"]
-    place.attack("run_task", long, {2}, working=str(working), says=says)
+    place.attack("lra.run_task", long, {2}, working=str(working), says=says)
     thread.join()
 
 

@@ -15,9 +15,13 @@ from packaging.requirements import Requirement
 
 from conftest import ROOT
 
-FILES = ("pyproject.toml", "README.md", "LICENSE", "run_task.py", "report.py")
-FOLDERS = ("lra", "models", "tasks", "common", "configs", "results")
-BUILD = "import sys, setuptools.build_meta as b; print(b.build_wheel(sys.argv[1]))"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+BUILD = "import sys, setuptools.build_meta as b; print(b.build_{}(sys.argv[1]))"
+
+
+def test_the_version_is_one() -> None:
+    assert f'\nversion: "{VERSION}"\n' in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {VERSION}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_suite_is_installed_beside_a_torch_of_ones_own() -> None:
@@ -35,51 +39,80 @@ def names(folder: Path, pattern: str) -> set[str]:
 
 
 USE = """
-import lra
+import lra, models.helper, tasks, common
 print(lra.__file__)
-print(len(lra.records(with_shipped=True)) > 50)
-run = lra.run("listops", "mean", preset="quick", device="cpu", quiet=True,
+print(len(lra.records(with_shipped=True)) > 50, lra.list_tasks()[0], models.helper.scale)
+run = lra.run("listops", "own.py:Own", preset="quick", device="cpu", quiet=True,
               task={"train": 64, "val": 16, "test": 16},
               train={"steps": 2, "warmup_steps": 1, "evaluate_every": 2})
 print(run.record.status, run.record.git["commit"], run.folder)
 """
+OWN = """
+from torch import nn
+from models.helper import scale
+
+class Own(nn.Module):
+    def __init__(self, context, *, power: int = 1):
+        super().__init__()
+
+    def forward(self, x, mask=None):
+        return x * scale
+"""
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    """Build a wheel or a source archive; return its path."""
+    command = [sys.executable, "-W", "ignore", "-c", BUILD.format(kind), str(out)]
+    done = subprocess.run(command, cwd=source, check=True, capture_output=True, text=True)
+    return out / done.stdout.splitlines()[-1]
 
 
 @pytest.mark.thorough
-def test_what_is_installed_has_its_files_and_works_from_any_folder(tmp_path: Path) -> None:
+def test_what_is_installed_is_lra_alone_and_works_beside_folders_of_its_names(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("setuptools", minversion="77")
-    source, installed, working = (tmp_path / name for name in ("source", "site", "working"))
-    working.mkdir()
-    ignored = shutil.ignore_patterns("__pycache__", "bench", "report", "runs")
-    for name in FOLDERS:
-        shutil.copytree(ROOT / name, source / name, ignore=ignored)
-    for name in FILES:
-        shutil.copy(ROOT / name, source)
-    for name in ("lra/bench", "lra/report"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (source / "results" / "runs").mkdir(exist_ok=True)
-    (source / "results" / "runs" / "own.csv").touch()
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BUILD, str(tmp_path)], cwd=source, check=True,
-        capture_output=True,
-    )  # fmt: skip
-    (wheel,) = tmp_path.glob("*.whl")
+    source, installed, project = (tmp_path / name for name in ("source", "site", "project"))
+    ignored = shutil.ignore_patterns("__pycache__", ".git", ".venv", "data", "*.egg-info", "build")
+    shutil.copytree(ROOT, source, symlinks=True, ignore=ignored)
+    for folder in ("runs", "unfinished", "findings"):
+        (source / "results" / folder).mkdir(exist_ok=True)
+        (source / "results" / folder / "own.csv").touch()
+    wheel = build("wheel", source, tmp_path)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
-    for package in ("lra", "models", "tasks", "common"):
-        for pattern in ("*.py", "*.js", "*.css", "*.html"):
-            assert names(installed / package, pattern) == names(ROOT / package, pattern)
-        assert (installed / package / "py.typed").is_file()
-    assert names(installed / "configs", "*") == names(ROOT / "configs", "*")
-    assert {path.name for path in (installed / "results").iterdir()} == {
+        contents = {*archive.namelist()}
+    assert {name.split("/")[0] for name in contents} == {"lra", f"lra-{VERSION}.dist-info"}
+    for pattern in ("*.py", "*.js", "*.css", "*.html"):
+        for folder in ("lra", "models", "tasks"):
+            place = installed / "lra" / ("" if folder == "lra" else folder)
+            assert names(place, pattern) >= names(ROOT / folder, pattern), (folder, pattern)
+    assert names(installed / "lra" / "configs", "*") == names(ROOT / "configs", "*")
+    assert {path.name for path in (installed / "lra" / "results").iterdir()} == {
         "published.csv", "published_perplexities.csv", "shipped", "sources.yaml", "speeds.csv",
     }  # fmt: skip
-    (working / "use.py").write_text(USE)
+    unpacked = tmp_path / "unpacked"
+    shutil.unpack_archive(build("sdist", source, tmp_path), unpacked, filter="data")
+    (inside,) = unpacked.iterdir()
+    with zipfile.ZipFile(build("wheel", inside, unpacked)) as again:
+        assert {*again.namelist()} == contents
+
+    for name in ("models", "tasks", "common"):
+        (project / name).mkdir(parents=True)
+        (project / name / "helper.py").write_text("scale = 2.0")
+    (project / "common" / "__init__.py").touch()
+    (project / "own.py").write_text(OWN)
+    (project / "use.py").write_text(USE)
     environment = {**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "use.py"], cwd=working, env=environment, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    file, shipped, run = done.stdout.splitlines()
-    assert (file, shipped) == (str(installed / "lra" / "__init__.py"), "True")
-    assert run.startswith(f"done None {working / 'results' / 'runs' / 'listops' / 'mean'}")
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *command], cwd=project, env=environment, capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    file, shipped, made = run("use.py").splitlines()
+    assert (file, shipped) == (str(installed / "lra" / "__init__.py"), "True groups 2.0")
+    assert made.startswith(f"done None {project / 'results' / 'runs' / 'listops' / 'Own'}")
+    assert "Own" in run("-m", "lra", "report", "--format", "csv")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import run_task
+from lra import run_task
 from lra.config.registry import MIXERS
 from lra.record.run import load_record
+from lra.tasks.base import BENCHMARK
 from made_data import place_real_data
-from tasks.base import BENCHMARK
 
 NOT_ASKED = {"mean", "conv", "fnet"}
 """Simple mixers, which need not learn: others are compared with them."""

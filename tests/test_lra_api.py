@@ -14,8 +14,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import lra
-import run_task
 from conftest import tiny_arguments, tiny_sections
+from lra import run_task
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
 from lra.train.trainer import Trainer

@@ -10,11 +10,11 @@ import torch
 from lra.classifier.block import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from models.base import MixerContext
-from models.conv import Convolution
+from lra.models.base import MixerContext
+from lra.models.conv import Convolution
+from lra.tasks.base import TaskInfo
+from lra.tasks.goals import ExampleClass
 from requested import resolve
-from tasks.base import TaskInfo
-from tasks.goals import ExampleClass
 
 GRID = (3, 5)
 IMAGE = TaskInfo(name="image", goal=ExampleClass(4), max_length=15, channels=1, grid=GRID)

@@ -17,11 +17,11 @@ import psutil
 import pytest
 from tqdm import tqdm
 
-from common.errors import UserError
 from conftest import ROOT, python_example
 from lra.bench import __main__ as bench
 from lra.bench import rounds
 from lra.bench.case import Case, InOwnProcess, InThisProcess, Subject
+from lra.common.errors import UserError
 from lra.record.benchmark import BenchRecord, all_bench_records
 from made_results import bench_record
 from run_checks import next_command

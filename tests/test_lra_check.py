@@ -12,7 +12,7 @@ from lra.check.__main__ import main
 from lra.check.checks import carry_out, contract_checks
 from lra.config.compose import compose_options
 from lra.config.registry import MIXERS, find_mixer
-from models.base import MixerContext
+from lra.models.base import MixerContext
 from own_tasks import OWN_TASKS, PARITY
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -51,7 +51,7 @@ def test_sound_tasks_pass(name: str, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_task_whose_targets_are_positions_passes(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own.py").write_text(
-        "from tasks.periodic import Periodic\n\nclass Own(Periodic):\n    name = 'own'\n"
+        "from lra.tasks.periodic import Periodic\n\nclass Own(Periodic):\n    name = 'own'\n"
     )
     sizes = ["sequence_length=32", "vocab_size=999", "train=40", "val=10", "test=10"]
     assert main(["own.py:Own", *(part for size in sizes for part in ("--set", size))]) == 0
@@ -132,7 +132,7 @@ def test_mistakes_are_one_line(
 SHIFT = """
 import torch
 from torch import nn
-from models.base import Mixer
+from lra.models.base import Mixer
 
 class Shift(Mixer):
     '''Adds the position before. Args: scale: of what is added.'''

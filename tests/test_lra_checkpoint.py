@@ -11,8 +11,8 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-import run_task
 from conftest import tiny_arguments
+from lra import run_task
 from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import OUT_OF_MEMORY
 from lra.train.checkpoint import read_newest, save_checkpoint

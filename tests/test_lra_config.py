@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import lra.config.compose
-from common.errors import UserError
-from common.strict_yaml import parse_yaml
+from lra.common.errors import UserError
+from lra.common.strict_yaml import parse_yaml
 from lra.config.components import options_model
 from lra.config.compose import EXCLUSIVE
 from lra.config.layers import published_presets, read_layers

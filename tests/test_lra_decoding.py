@@ -12,8 +12,8 @@ from torch import Tensor
 from lra.classifier.classifier import Classifier, count_state
 from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.config.registry import MIXERS
-from models.base import RecurrentMixer
-from models.layers.kernel_cache import cache_kernels
+from lra.models.base import RecurrentMixer
+from lra.models.layers.kernel_cache import cache_kernels
 from references import randomize
 from requested import NOT_CAUSAL, resolve
 
@@ -82,7 +82,7 @@ def test_steps_equal_the_full_pass_in_double_precision(mixer: str, changes: list
 @torch.no_grad()
 def test_a_recurrence_of_steps_alone_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a plug-in may have it."""
-    monkeypatch.delattr("models.layers.state_space.ConvolutionRecurrence.prefill")
+    monkeypatch.delattr("lra.models.layers.state_space.ConvolutionRecurrence.prefill")
     model = build("s4d").double()
     tokens = torch.randint(0, 256, (TRAINED,))
     found = RecurrentDecoder(model, TRAINED).take(tokens)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import run_task
 from conftest import tiny_arguments
+from lra import run_task
 from lra.record.run import RunRecord, load_record
 from lra.runtime.distributed import ProcessGroup
 from own_tasks import PARITY
@@ -55,7 +55,7 @@ DROPOUT = ("--set", "model.dropout=0.3", "--set", "log.every_steps=1")
 
 SEVERAL = """
 import json, os, sys
-import run_task
+from lra import run_task
 for number, arguments in enumerate(json.loads(sys.argv[1])):
     os.environ["TORCHELASTIC_RESTART_COUNT"] = str(number)  # each has its own part of the store
     try:
@@ -207,7 +207,7 @@ def test_ranks_that_differ_or_share_a_mistake_end_with_one_line(tmp_path: Path) 
 STUCK = """
 import os, sys, time
 from datetime import timedelta
-import run_task
+from lra import run_task
 from lra.runtime import distributed
 from lra.train.trainer import Trainer
 

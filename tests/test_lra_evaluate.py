@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-import run_task
-from common.errors import DataError, UserError
 from conftest import TINY, tiny_arguments
+from lra import run_task
 from lra.api.trained import TrainedRun, load
 from lra.classifier.classifier import Classifier
+from lra.common.errors import DataError, UserError
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import parse_changes
 from lra.evaluate import OtherData, compose_other, main

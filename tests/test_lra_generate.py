@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 import lra
-import run_task
-from common.errors import UserError
+from lra import run_task
+from lra.common.errors import UserError
 from lra.generate import draw_token, main, write_tokens
+from lra.tasks.lm.words import Bytes
+from lra.tasks.random_words import RandomWords
 from own_tasks import PARITY
-from tasks.lm.words import Bytes
-from tasks.random_words import RandomWords
 
 LINE = "the cat sat on the mat . Él no !\n"
 

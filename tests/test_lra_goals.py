@@ -10,9 +10,9 @@ import torch
 
 from lra.goals.registry import SCORERS, scorer_of
 from lra.goals.scorer import Output
-from tasks.base import TaskInfo
-from tasks.goals import ExampleClass, ExampleLabels, ExampleValues, Goal
-from tasks.returned import build_split
+from lra.tasks.base import TaskInfo
+from lra.tasks.goals import ExampleClass, ExampleLabels, ExampleValues, Goal
+from lra.tasks.returned import build_split
 
 
 def all_goals(base: type[Goal] = Goal) -> list[type[Goal]]:

@@ -9,19 +9,19 @@ import pytest
 from pydantic import create_model
 
 import lra.config.compose
-from common.errors import UserError
-from common.options import Added
 from conftest import ROOT
 from lra.api.recompose import recompose, request_of
+from lra.common.errors import UserError
+from lra.common.options import Added
 from lra.config.components import Section, options_model
 from lra.config.request import REMOVED, SPEED_ALONE
 from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
+from lra.models.tnn import TNN
 from lra.record.run import RunRecord, read_runs
 from lra.record.schema import write_changes
+from lra.tasks.listops import ListOps
 from lra.train.run_record import describe_settings
-from models.tnn import TNN
 from requested import compose
-from tasks.listops import ListOps
 
 SHIPPED = [
     record

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-import run_task
 from conftest import tiny_arguments
+from lra import run_task
 from lra.train.checkpoint import load_newest
 
 WATCHED = ("--set", "log.internals=true", "--set", "model.dropout=0.2", "--set", "model.norm=batch")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import run_task
 from conftest import tiny_arguments
+from lra import run_task
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import requested
-import run_task
-from common.errors import UserError
+from lra import run_task
+from lra.common.errors import UserError
 from lra.resolve import count_parameters, match_parameters
 from requested import run_request
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from conftest import tiny_settings
 from lra.classifier import packing
 from lra.config.schema import RunConfig
+from lra.models.linear import Linear
+from lra.tasks.base import Dataset
 from lra.train.gradient import Gradient
 from lra.train.trainer import Trainer
-from models.linear import Linear
 from requested import resolve
-from tasks.base import Dataset
 
 RANDOM_DIRECTIONS = [
     "mixer.feature=favor", "mixer.decay=none", "mixer.num_random=4", "mixer.redraw_steps=2",

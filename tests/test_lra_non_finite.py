@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-import run_task
 from conftest import tiny_arguments
+from lra import run_task
 from lra.goals.registry import scorer_of
 from lra.record.run import load_record
+from lra.tasks.base import Batch, TaskInfo
+from lra.tasks.goals import NextToken
 from lra.train.evaluation import Evaluator
-from tasks.base import Batch, TaskInfo
-from tasks.goals import NextToken
 
 MIXER = """
 import torch

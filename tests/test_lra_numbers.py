@@ -10,19 +10,19 @@ import torch
 from sklearn import metrics
 
 import lra
-import report
-import run_task
+from lra import run_task
 from lra.evaluate import main as evaluate
 from lra.goals.multilabel import MultilabelScorer
 from lra.goals.registry import scorer_of
 from lra.goals.regression import RegressionScorer
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
+from lra.report import __main__ as report
 from lra.statistics import bootstrap_interval, compare
+from lra.tasks.base import Split, TaskInfo
+from lra.tasks.goals import ExampleLabels, ExampleValues, Goal
+from lra.tasks.returned import build_split
 from own_tasks import OWN_TASKS
-from tasks.base import Split, TaskInfo
-from tasks.goals import ExampleLabels, ExampleValues, Goal
-from tasks.returned import build_split
 
 
 def split_of(labels: np.ndarray) -> Split:

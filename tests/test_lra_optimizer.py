@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import UserError
+from lra.common.errors import UserError
 from lra.config.schema import TrainConfig
+from lra.models.base import DecayingAt, Mixer, MixerContext
 from lra.train.optimizer import (
     build_optimizer,
     rate_factor,
@@ -15,7 +16,6 @@ from lra.train.optimizer import (
     set_rate_factor,
 )
 from lra.train.training_time import list_warnings
-from models.base import DecayingAt, Mixer, MixerContext
 
 
 def train(**changes: object) -> TrainConfig:

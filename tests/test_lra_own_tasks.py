@@ -10,20 +10,19 @@ import pandas as pd
 import pytest
 import torch
 
-import report
-import run_task
-from common.errors import KnownError, UserError
 from conftest import python_example
-from lra import prepare
+from lra import prepare, run_task
+from lra.common.errors import KnownError, UserError
 from lra.evaluate import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
+from lra.report import __main__ as report
 from lra.report.boards import boards
 from lra.sweep.__main__ import main as sweep
+from lra.tasks.base import Dataset
+from lra.tasks.returned import is_same, pack_examples
 from own_tasks import OWN_TASKS, PARITY
 from requested import compose_task, resolve
-from tasks.base import Dataset
-from tasks.returned import is_same, pack_examples
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -173,8 +172,8 @@ STATED = {
     "data_files = '.'": "its attribute data_files is '.': Path does not point to a file",
     "num_classes = 1": "its attribute num_classes is 1",
     "goal = 'labels'": "its attribute goal is 'labels': Input should be an instance of Exa",
-    "from tasks.goals import ExampleLabels; goal = ExampleLabels(2)": "(30, 1), expected (30, 2)",
-    "from tasks.goals import NextToken; goal = NextToken(2)": "its attribute goal is NextToken(",
+    "from lra.tasks import goals; goal = goals.ExampleLabels(2)": "(30, 1), expected (30, 2)",
+    "from lra.tasks import goals; goal = goals.NextToken(2)": "its attribute goal is NextToken(",
     "grid = (2, 2)": "a grid of 2 by 2 has other than 5 positions",
     "num_classes, max_length, vocab_size = 2, 5, 1": "as its class states: token 1 is outside",
     "def __init__(self, *, data_seed=0): ...": "already has an option data_seed",

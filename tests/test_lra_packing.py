@@ -12,9 +12,9 @@ from lra.classifier.block import NORMS
 from lra.classifier.classifier import Classifier, pool, sinusoidal_positions
 from lra.classifier.packing import Packing
 from lra.config.registry import MIXERS
+from lra.tasks.base import TaskInfo
+from lra.tasks.goals import ExampleClass
 from requested import resolve
-from tasks.base import TaskInfo
-from tasks.goals import ExampleClass
 
 CPU = torch.device("cpu")
 TOKENS = TaskInfo(name="toy", goal=ExampleClass(5), max_length=80, vocab_size=17)

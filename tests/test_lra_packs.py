@@ -16,17 +16,17 @@ import pytest
 from filelock import FileLock
 
 import lra
-import report
-from common.errors import DataError, UserError
 from conftest import tiny_arguments
+from lra.common.errors import DataError, UserError
 from lra.record import packed
 from lra.record.__main__ import main
 from lra.record.merge import merge_results, write_pack
 from lra.record.packed import PACK, file_on_disk, list_files, read_file
 from lra.record.run import folder_of
+from lra.report import __main__ as report
+from lra.run_task import main as run_task
 from lra.sweep.__main__ import main as sweep
 from made_results import bench_record, record, save, save_all, save_evaluation, write_metrics
-from run_task import main as run_task
 
 PLACE = "runs/listops/tnn/abc-s0"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"

@@ -11,13 +11,13 @@ from typing import get_type_hints
 import pytest
 import torch
 
-import run_task
-from common.errors import UserError
 from conftest import tiny_arguments
+from lra import run_task
+from lra.common.errors import UserError
 from lra.config.registry import find_mixer
 from lra.config.schema import RunConfig
+from lra.models.base import MixerContext
 from lra.record.run import load_record
-from models.base import MixerContext
 from requested import resolve
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -26,7 +26,7 @@ START = """from __future__ import annotations
 import torch
 from torch import nn
 from dataclasses import dataclass
-from models.base import MixerContext
+from lra.models.base import MixerContext
 """
 
 SCALE = """
@@ -136,7 +136,7 @@ def test_siblings_modules_and_type_hints() -> None:
 )
 def test_mistakes_in_naming_it(spec: str, part: str) -> None:
     write(
-        SCALE + "START = 3\nfrom models.base import Mixer\n"
+        SCALE + "START = 3\nfrom lra.models.base import Mixer\n"
         "class Abstract(Mixer):\n    pass\n"
         "class TNN(nn.Module):\n    pass\n"
         "class NoContext(nn.Module):\n    def __init__(self, *, size: int = 3):\n        pass\n"

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-import run_task
-from common.errors import UserError
 from conftest import tiny_settings
+from lra import run_task
 from lra.classifier.classifier import Classifier
+from lra.common.errors import UserError
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.evaluate import main as evaluate_main
 from lra.goals.next_token import NextTokenResult
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
+from lra.tasks.base import Dataset
+from lra.tasks.goals import NOT_SCORED
 from lra.train.trainer import Trainer
 from requested import NOT_CAUSAL, resolve
-from tasks.base import Dataset
-from tasks.goals import NOT_SCORED
 
 CPU = torch.device("cpu")
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "that", "it", "was", "not", "his")

@@ -12,12 +12,17 @@ import torch
 from torch.nn import functional
 
 import lra
-import run_task
-from common.errors import UserError
 from conftest import tiny_arguments, tiny_settings
+from lra import run_task
 from lra.classifier.classifier import Classifier
+from lra.common.errors import UserError
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord, load_record
+from lra.tasks.base import Dataset, Split, TaskInfo
+from lra.tasks.batch import Batch
+from lra.tasks.goals import NOT_SCORED, Goal, InputValues, NextToken
+from lra.tasks.splits import PackedSequences, Sequences
+from lra.tasks.unlabelled import MaskedInputs, NextInputs, build_pretraining_data
 from lra.train.self_pretraining import (
     choose_phase,
     pretraining_config,
@@ -27,11 +32,6 @@ from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from requested import resolve
 from run_checks import assert_same_run
-from tasks.base import Dataset, Split, TaskInfo
-from tasks.batch import Batch
-from tasks.goals import NOT_SCORED, Goal, InputValues, NextToken
-from tasks.splits import PackedSequences, Sequences
-from tasks.unlabelled import MaskedInputs, NextInputs, build_pretraining_data
 
 CPU = torch.device("cpu")
 EMPTY = PackedSequences(Sequences(np.zeros(0), np.zeros(1, dtype=int)), np.zeros(0, dtype=int))

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import lra
-from common.errors import UserError
-from common.spreadsheets import write_csv
+from lra.common.errors import UserError
+from lra.common.spreadsheets import write_csv
 from lra.goals.result import AccuracyResult
 from lra.record.__main__ import main
 from lra.record.benchmark import all_bench_records

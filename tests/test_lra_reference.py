@@ -17,10 +17,10 @@ from lra.classifier.packing import Packing
 from lra.classifier.reference import ReferenceClassifier
 from lra.config.registry import MIXERS
 from lra.config.schema import ModelConfig
+from lra.models.ops.reference import reference_forms, reference_forms_are_used
+from lra.tasks.base import Batch, Dataset
 from lra.train.trainer import Trainer
-from models.ops.reference import reference_forms, reference_forms_are_used
 from requested import resolve
-from tasks.base import Batch, Dataset
 
 STEPS, TOLERANCE = 20, 1e-5
 """Steps, and the largest relative difference of two losses. A wrong form moves losses further apart

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import run_task
 from conftest import tiny_arguments
+from lra import run_task
 from lra.record.run import load_record
 from lra.runtime.cli import USER_ERROR
 from lra.train.checkpoint import load_newest, save_checkpoint
@@ -151,7 +151,7 @@ def test_a_diverging_run_stops_and_says_where(
             "lra.train.run_record.device_name",
             "this run could not be recorded: device: holds control characters",
         ),
-        ("tasks.listops.task.PackedExpressions.metadata", "the metadata of listops is damaged"),
+        ("lra.tasks.listops.task.PackedExpressions.metadata", "the metadata of listops is damaged"),
     ],
 )
 def test_what_could_not_be_recorded_ends_a_run_at_its_start(

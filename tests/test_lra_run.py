@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import lra
-import run_task
 from conftest import Settings, tiny_arguments, tiny_sections
+from lra import run_task
 from lra.record.run import load_record
 from lra.train.trainer import Trainer
 from made_data import place_made_data

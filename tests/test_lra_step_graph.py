@@ -18,20 +18,20 @@ import pytest
 import torch
 
 import lra.train.trainer
-from common.errors import UserError
 from fake_cuda import random_split
 from lra.classifier.classifier import Classifier
+from lra.common.errors import UserError
 from lra.config.schema import RunConfig
+from lra.models.fast import delta_rule
+from lra.tasks.base import Dataset, Split, TaskInfo
+from lra.tasks.goals import NOT_SCORED, PositionLabels
+from lra.tasks.splits import LabelledTokens, Sequences
 from lra.train import step_graph
 from lra.train.step_graph import StepGraph, build_step
 from lra.train.trainer import Trainer
-from models.fast import delta_rule
 from recorded_graph import RecordedGraph, use_recorded_graphs
 from requested import resolve
 from run_checks import assert_same, timeless
-from tasks.base import Dataset, Split, TaskInfo
-from tasks.goals import NOT_SCORED, PositionLabels
-from tasks.splits import LabelledTokens, Sequences
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -121,7 +121,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     use_recorded_graphs(monkeypatch)
     monkeypatch.setattr(lra.train.trainer, "set_rate_factor", set_rounded)
     # Operations of numpy are not recorded, nor would a GPU use them.
-    monkeypatch.setattr("models.ops.recurrences.delta_rule", delta_rule.delta_rule_by_chunks)
+    monkeypatch.setattr("lra.models.ops.recurrences.delta_rule", delta_rule.delta_rule_by_chunks)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

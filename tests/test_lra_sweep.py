@@ -17,8 +17,8 @@ import psutil
 import pytest
 from filelock import FileLock
 
-import run_task
 from conftest import PATIENCE, ROOT, TINY
+from lra import run_task
 from lra.record.run import RunRecord, read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.runtime.tables import cut, plain_matrix, plain_table

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-import run_task
-from lra import prepare
+from lra import prepare, run_task
 from lra.classifier.classifier import Classifier
 from lra.record.run import load_record
 from lra.report.boards import boards
+from lra.tasks.base import BENCHMARK, Batch
 from made_data import SMALLER, place_made_data, reviews, write_archive
 from requested import resolve
-from tasks.base import BENCHMARK, Batch
 
 MODEL = ["model.dim=8", "model.depth=1", "train.steps=2", "train.evaluate_every=2",
          "train.batch_size=4", "train.warmup_steps=1"]  # fmt: skip

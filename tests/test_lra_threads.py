@@ -7,8 +7,8 @@ import os
 import pytest
 import torch
 
-from common import threads
-from common.progress import Progress
+from lra.common import threads
+from lra.common.progress import Progress
 from lra.runtime import environment
 
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -79,8 +79,8 @@ def test_the_time_left_is_first_corrected_after_some_seconds(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = iter([0.0, 4.0, 6.0, 25.0, 27.0])
-    monkeypatch.setattr("common.progress.time.monotonic", lambda: next(clock))
-    monkeypatch.setattr("common.progress.is_live", lambda: False)
+    monkeypatch.setattr("lra.common.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("lra.common.progress.is_live", lambda: False)
     progress, said = Progress(0, 1000), []
     with caplog.at_level("INFO"):
         for step in (4, 6, 25, 27):

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-import run_task
-from common.errors import DataError
+from lra import run_task
+from lra.common.errors import DataError
 from lra.config.schema import RunConfig
 from lra.goals.labels import LabelsResult
 from lra.record.run import load_record
+from lra.tasks.base import Dataset
 from lra.train.trainer import Trainer
 from requested import resolve
-from tasks.base import Dataset
 
 CPU = torch.device("cpu")
 OWN = '''

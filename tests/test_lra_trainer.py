@@ -20,10 +20,10 @@ from lra.classifier.block import Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.goals.scorer import Score
 from lra.runtime.environment import set_arithmetic
+from lra.tasks.base import Dataset
 from lra.train.metrics import WARMUP_STEPS
 from lra.train.trainer import Diverged, Trainer
 from requested import resolve
-from tasks.base import Dataset
 
 CPU = torch.device("cpu")
 
@@ -202,8 +202,8 @@ def test_scores_count_every_example_in_evaluation_mode(dataset: Dataset) -> None
 
 def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that is ruined after its best validation is tested as it was at the best."""
-    import run_task
     from conftest import tiny_arguments
+    from lra import run_task
     from lra.record.run import load_record
 
     seen: list[tuple[str, int]] = []

@@ -18,8 +18,8 @@ from torch import nn
 
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.components import Section, options_model
-from models import run_promises, suite_promises
-from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
+from lra.models import run_promises, suite_promises
+from lra.models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from references import LargestTensor, assert_mixer_equals_reference
 from requested import NOT_CAUSAL
 
@@ -129,13 +129,13 @@ NEVER_CAUSAL = {
 """Options with which a mixer refuses a causal context."""
 
 BLOCKS = {
-    "models.mega.biased_attention.BLOCK": 6,
-    "models.fast.circulant.FEWEST_NUMBERS": 1,
-    "models.fast.delta_rule.TILE": 5,
-    "models.ops.local_attention.BLOCK": 8,
-    "models.fast.selective_scan.TILE": 400,
-    "models.toroidal.attention.BLOCK": 6,
-    "models.transformer.BLOCK": 8,
+    "lra.models.mega.biased_attention.BLOCK": 6,
+    "lra.models.fast.circulant.FEWEST_NUMBERS": 1,
+    "lra.models.fast.delta_rule.TILE": 5,
+    "lra.models.ops.local_attention.BLOCK": 8,
+    "lra.models.fast.selective_scan.TILE": 400,
+    "lra.models.toroidal.attention.BLOCK": 6,
+    "lra.models.transformer.BLOCK": 8,
 }
 """Sizes of blocks, with which short sequences have several of them, too."""
 

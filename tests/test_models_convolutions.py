@@ -9,16 +9,16 @@ import torch
 from torch.nn import functional
 
 from conftest import build_mixer
-from models.base import MixerContext
-from models.fnet import transform_each
-from models.long_conv import FreeConvolution, LongConv, MultiscaleConvolution
-from models.ops.toeplitz import (
+from lra.models.base import MixerContext
+from lra.models.fnet import transform_each
+from lra.models.long_conv import FreeConvolution, LongConv, MultiscaleConvolution
+from lra.models.ops.toeplitz import (
     LagKernel,
     circulant_multiply,
     depthwise_convolution,
     fast_fft_length,
 )
-from models.s4d import S4D, DiagonalConvolution
+from lra.models.s4d import S4D, DiagonalConvolution
 from references import (
     LENGTHS,
     assert_equal_with_gradients,

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from lra.classifier.block import CHANNEL_MIXERS, Residual
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
-from models.base import Mixer, MixerContext
-from models.dss import DSS
-from models.fd_tnn import FDTNN
-from models.layers.basic import Dropout
-from models.layers.state_space import StateSpaceMixer
-from models.rtf import RTF
-from models.s4.mixer import S4
-from models.s4d import S4D
-from models.ski_tnn.mixer import SKITNN
-from models.tnn import TNN
+from lra.models.base import Mixer, MixerContext
+from lra.models.dss import DSS
+from lra.models.fd_tnn import FDTNN
+from lra.models.layers.basic import Dropout
+from lra.models.layers.state_space import StateSpaceMixer
+from lra.models.rtf import RTF
+from lra.models.s4.mixer import S4
+from lra.models.s4d import S4D
+from lra.models.ski_tnn.mixer import SKITNN
+from lra.models.tnn import TNN
 
 
 def context(*, grid: tuple[int, int] | None = None, tied: bool = False) -> MixerContext:

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from lra.classifier.classifier import Classifier
-from models.base import MixerContext
-from models.hgrn import HGRN
-from models.hgrn2 import HGRN2
-from models.layers.lower_bounds import LowerBounds
+from lra.models.base import MixerContext
+from lra.models.hgrn import HGRN
+from lra.models.hgrn2 import HGRN2
+from lra.models.layers.lower_bounds import LowerBounds
 from references import close, randomize
 from requested import resolve
 

@@ -11,22 +11,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from conftest import EVERY_MIXER
-from models.base import MixerContext, begin_step
-from models.delta import Delta
-from models.fast.selective_scan import selective_scan_by_blocks
-from models.layers.short_convolution import ShortConvolution
-from models.linear import Linear
-from models.mamba2 import mixer as mamba2
-from models.mamba2 import selective_states
-from models.mamba2.mixer import Direction, Mamba2
-from models.mamba2.selective_states import (
+from lra.models.base import MixerContext, begin_step
+from lra.models.delta import Delta
+from lra.models.fast.selective_scan import selective_scan_by_blocks
+from lra.models.layers.short_convolution import ShortConvolution
+from lra.models.linear import Linear
+from lra.models.mamba2 import mixer as mamba2
+from lra.models.mamba2 import selective_states
+from lra.models.mamba2.mixer import Direction, Mamba2
+from lra.models.mamba2.selective_states import (
     BlockBiasedStates,
     HeadStates,
     MambaStates,
     Selection,
     SignedHeadStates,
 )
-from models.mamba2.turning_states import TurningStates
+from lra.models.mamba2.turning_states import TurningStates
 from references import (
     assert_equal_with_gradients,
     close,

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from models.layers.kernel_cache import cache_kernels
-from models.layers.long_convolution import LongConvolution
-from models.ops.reference import reference_forms
-from models.ops.toeplitz import LagKernel
+from lra.models.layers.kernel_cache import cache_kernels
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.ops.reference import reference_forms
+from lra.models.ops.toeplitz import LagKernel
 
 
 class Given(LongConvolution):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from conftest import build_mixer
 from lra.classifier.classifier import Classifier
-from models.base import MixerContext
-from models.linformer import LengthProjection, Linformer, Sharing
+from lra.models.base import MixerContext
+from lra.models.linformer import LengthProjection, Linformer, Sharing
 from references import (
     assert_equal_with_gradients,
 )

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.base import MixerContext
-from models.linoss import Discretization, LinOSS, OscillatorStates
+from lra.models.base import MixerContext
+from lra.models.linoss import Discretization, LinOSS, OscillatorStates
 from references import assert_equal_with_gradients, leaf
 
 

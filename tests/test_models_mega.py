@@ -12,8 +12,8 @@ from torch import Tensor
 from lra.classifier.block import Block
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
-from models.base import MixerContext
-from models.mega.mixer import DampedAverage, Mega
+from lra.models.base import MixerContext
+from lra.models.mega.mixer import DampedAverage, Mega
 from references import (
     close,
     randomize,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from conftest import build_mixer
+from lra.models.nystrom import Nystrom
 from lra.resolve import count_parameters
-from models.nystrom import Nystrom
 from references import assert_equal_with_gradients, close, padded_rows
 from requested import resolve
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.fast import linear_map
-from models.fast.delta_rule import delta_rule_by_chunks
-from models.fast.doubling import matrix_recurrence
-from models.fast.selective_scan import selective_scan_by_blocks
-from models.ops import deterministic
-from models.ops.deterministic import cumulative_sum, stretch
-from models.ops.recurrences import (
+from lra.models.fast import linear_map
+from lra.models.fast.delta_rule import delta_rule_by_chunks
+from lra.models.fast.doubling import matrix_recurrence
+from lra.models.fast.selective_scan import selective_scan_by_blocks
+from lra.models.ops import deterministic
+from lra.models.ops.deterministic import cumulative_sum, stretch
+from lra.models.ops.recurrences import (
     Selection,
     decaying_attention,
     delta_rule,
@@ -26,10 +26,10 @@ from models.ops.recurrences import (
     scan_both_ways,
     selective_scan,
 )
-from models.ops.reference import reference_forms, reference_forms_are_used
-from models.ops.toeplitz import LagKernel, circulant_multiply, depthwise_convolution
-from models.toroidal.attention import toroidal_attention
-from models.toroidal.torus import Reach, Torus
+from lra.models.ops.reference import reference_forms, reference_forms_are_used
+from lra.models.ops.toeplitz import LagKernel, circulant_multiply, depthwise_convolution
+from lra.models.toroidal.attention import toroidal_attention
+from lra.models.toroidal.torus import Reach, Torus
 from references import assert_equal_with_gradients, by_reference, leaf
 
 COMPLEX = torch.complex128
@@ -39,27 +39,27 @@ Given = tuple[Callable[[], Tensor], Sequence[Tensor]]
 BLOCKS: list[dict[str, Any]] = [
     {},
     {
-        "models.fast.circulant.BLOCK_POSITIONS": 10,
-        "models.fast.circulant.FEWEST_CHANNELS": 2,
-        "models.fast.circulant.FEWEST_NUMBERS": 1,
-        "models.fast.circulant.CHUNK_NUMBERS": 100,
-        "models.fast.delta_rule.CHUNK": 5,
-        "models.fast.delta_rule.TILE": 5,
-        "models.fast.gated_attention.LANES": 2,
-        "models.fast.depthwise.CACHED": 20,
-        "models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
-        "models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,
-        "models.toroidal.attention.BLOCK": 7,
+        "lra.models.fast.circulant.BLOCK_POSITIONS": 10,
+        "lra.models.fast.circulant.FEWEST_CHANNELS": 2,
+        "lra.models.fast.circulant.FEWEST_NUMBERS": 1,
+        "lra.models.fast.circulant.CHUNK_NUMBERS": 100,
+        "lra.models.fast.delta_rule.CHUNK": 5,
+        "lra.models.fast.delta_rule.TILE": 5,
+        "lra.models.fast.gated_attention.LANES": 2,
+        "lra.models.fast.depthwise.CACHED": 20,
+        "lra.models.fast.selective_scan.BLOCK": 2 * 31 * 3 * 2,
+        "lra.models.fast.selective_scan.TILE": 2 * 6 * 3 * 5,
+        "lra.models.toroidal.attention.BLOCK": 7,
     },
 ]
 """Sizes of blocks: those of the suite, and small ones."""
 
 ON_A_GPU = {
-    "models.fast.depthwise.FEW_TAPS": 0,
-    "models.fast.gated_attention.is_by_doubling": lambda x: True,
-    "models.fast.recurrence.is_by_doubling": lambda x: True,
-    "models.toroidal.attention._is_gpu": lambda device: True,
-    "models.toroidal.attention.SCORES": 2800,
+    "lra.models.fast.depthwise.FEW_TAPS": 0,
+    "lra.models.fast.gated_attention.is_by_doubling": lambda x: True,
+    "lra.models.fast.recurrence.is_by_doubling": lambda x: True,
+    "lra.models.toroidal.attention._is_gpu": lambda device: True,
+    "lra.models.toroidal.attention.SCORES": 2800,
 }
 """What lets a CPU take the forms of a GPU."""
 

@@ -14,7 +14,7 @@ import torch
 
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.components import options_model
-from models.base import begin_step
+from lra.models.base import begin_step
 
 
 def find_ends(schema: dict[str, Any]) -> tuple[float, float]:

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from models.base import MixerContext
-from models.lstm import LSTM
-from models.min_gru import MinGRU, make_positive
-from models.ops.recurrences import scan
+from lra.models.base import MixerContext
+from lra.models.lstm import LSTM
+from lra.models.min_gru import MinGRU, make_positive
+from lra.models.ops.recurrences import scan
 from references import assert_equal_with_gradients, close, padded_rows, randomize
 
 Cell = Literal["lstm", "gru"]

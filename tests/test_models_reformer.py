@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from conftest import build_mixer
-from models.base import MixerContext, begin_step
-from models.reformer.hashed_attention import Chunks, hash_vectors, hashed_attention
-from models.reformer.mixer import Reformer
+from lra.models.base import MixerContext, begin_step
+from lra.models.reformer.hashed_attention import Chunks, hash_vectors, hashed_attention
+from lra.models.reformer.mixer import Reformer
 from references import close
 
 HASHED: dict[str, Any] = {"num_rounds": 2, "chunk_length": 4, "num_buckets": 6}

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext
-from models.rtf import RTF, RationalConvolution
+from lra.models.base import DecayingAt, MixerContext
+from lra.models.rtf import RTF, RationalConvolution
 from references import assert_equal_with_gradients, close
 
 

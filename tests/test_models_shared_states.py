@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.base import DecayingAt, MixerContext
-from models.layers.shared_states import SharedStateMixer
-from models.lru import LRU
-from models.s5 import S5
+from lra.models.base import DecayingAt, MixerContext
+from lra.models.layers.shared_states import SharedStateMixer
+from lra.models.lru import LRU
+from lra.models.s5 import S5
 from references import close
 
 MIXERS: list[tuple[type[S5 | LRU], dict[str, Any]]] = [

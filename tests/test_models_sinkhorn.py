@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from conftest import build_mixer
-from models.sinkhorn import Sinkhorn
+from lra.models.sinkhorn import Sinkhorn
 from references import assert_equal_with_gradients, close, padded_rows
 
 LENGTHS = [1, 3, 4, 9, 12, 13]

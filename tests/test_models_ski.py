@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.ski_tnn.interpolation import InducingGrid
-from models.ski_tnn.mixer import SparsePlusLowRank, WarpedPiecewiseLinear
+from lra.models.ski_tnn.interpolation import InducingGrid
+from lra.models.ski_tnn.mixer import SparsePlusLowRank, WarpedPiecewiseLinear
 
 GRIDS = [InducingGrid(r, n, d) for r, n in ((9, 64), (64, 1000), (128, 128)) for d in (1, 3)]
 

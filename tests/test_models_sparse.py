@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.base import MixerContext
-from models.sparse.mixer import Sparse, draw_blocks
+from lra.models.base import MixerContext
+from lra.models.sparse.mixer import Sparse, draw_blocks
 from references import assert_equal_with_gradients, leaf, randomize
 
 MAX_LENGTH = 60

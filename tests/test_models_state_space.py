@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.base import Mixer, MixerContext
-from models.dss import DSS, NormalizedConvolution
-from models.layers.state_space import StateSpaceConvolution, StateSpaceMixer
-from models.ops.hippo import diagonalize_legs, legs
-from models.ops.vandermonde import vandermonde_product_reference
-from models.s4.mixer import S4, NormalPlusLowRankConvolution
-from models.s4d import S4D, DiagonalConvolution, initial_poles
+from lra.models.base import Mixer, MixerContext
+from lra.models.dss import DSS, NormalizedConvolution
+from lra.models.layers.state_space import StateSpaceConvolution, StateSpaceMixer
+from lra.models.ops.hippo import diagonalize_legs, legs
+from lra.models.ops.vandermonde import vandermonde_product_reference
+from lra.models.s4.mixer import S4, NormalPlusLowRankConvolution
+from lra.models.s4d import S4D, DiagonalConvolution, initial_poles
 from references import assert_equal_with_gradients, close, run
 
 STEPS: dict[str, Any] = {"step_min": 0.01}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from conftest import build_mixer
-from models.synthesizer import (
+from lra.models.synthesizer import (
     FactorizedRandomScores,
     RandomScores,
     ScoreKind,

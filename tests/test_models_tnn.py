@@ -7,10 +7,10 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from models.base import MixerContext
-from models.layers.basic import SimpleRMSNorm
-from models.layers.toeplitz_unit import RelativePositionEncoder
-from models.tnn import TNN, EncodedToeplitzOperator
+from lra.models.base import MixerContext
+from lra.models.layers.basic import SimpleRMSNorm
+from lra.models.layers.toeplitz_unit import RelativePositionEncoder
+from lra.models.tnn import TNN, EncodedToeplitzOperator
 from references import multiply_by_matrix
 
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.base import MixerContext
-from models.toroidal.mixer import Toroidal
-from models.toroidal.platter_fusion import AttentionFusion
-from models.toroidal.torus import Reach, Torus
-from models.transformer import Transformer
+from lra.models.base import MixerContext
+from lra.models.toroidal.mixer import Toroidal
+from lra.models.toroidal.platter_fusion import AttentionFusion
+from lra.models.toroidal.torus import Reach, Torus
+from lra.models.transformer import Transformer
 from references import close, randomize
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from lra.config.registry import MIXERS
-from models.base import GridModule, Mixer, MixerContext, RecurrentMixer
-from models.layers.long_convolution import LongConvolution
-from models.layers.toeplitz_unit import RowsThenColumns
+from lra.models.base import GridModule, Mixer, MixerContext, RecurrentMixer
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.layers.toeplitz_unit import RowsThenColumns
 from references import assert_equal_with_gradients, close, randomize
 from requested import NOT_CAUSAL
 

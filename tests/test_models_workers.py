@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from lra.models.fast import circulant
+from lra.models.fast.workers import num_workers, on_workers
+from lra.models.ops.reference import reference_forms
+from lra.models.ops.toeplitz import circulant_multiply
 from lra.runtime.flops import FlopCounter
-from models.fast import circulant
-from models.fast.workers import num_workers, on_workers
-from models.ops.reference import reference_forms
-from models.ops.toeplitz import circulant_multiply
 
 CPU = torch.device("cpu")
 SIZE = 48

@@ -11,20 +11,20 @@ import pytest
 import torch
 import yaml
 
-import report
-import run_task
+from lra import run_task
 from lra.classifier import packing
 from lra.record.schema import write_changes
+from lra.report import __main__ as report
 from lra.report.data import Data
 from lra.report.published import PUBLISHED, SOURCES, PublishedRow, published_rows
 from lra.report.repeated import compare, repeated_table
 from lra.report.repeats import repeats
 from lra.report.scores import FIVE
 from lra.report.tables.results import published_table
+from lra.tasks.base import BENCHMARK
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from made_results import VALUES, record, save
-from tasks.base import BENCHMARK
 
 SHORTER = {
     "listops": [

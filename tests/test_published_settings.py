@@ -14,8 +14,8 @@ from lra.config.schema import RunConfig
 from lra.config.settings_files import Entry, SettingsFile, list_files
 from lra.report.repeats import repeats
 from lra.resolve import count_parameters
+from lra.tasks.base import BENCHMARK
 from requested import compose, resolve
-from tasks.base import BENCHMARK
 
 PROTOCOLS = ("s4", "lra")
 READOUT = ("head", "head_activation", "head_expand", "pooling")

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.errors import UserError
 from lra.classifier.classifier import Classifier, compute_fans
+from lra.common.errors import UserError
 from lra.config.settings_files import CONFIGS, STARTS, list_files
-from models.initial_values import (
+from lra.models.initial_values import (
     INITIAL_DISTRIBUTIONS,
     Distribution,
     Fan,

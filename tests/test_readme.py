@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import run_task
 from conftest import ROOT, python_example
+from lra import run_task
 from lra.check import __main__ as check
 from lra.config.registry import MIXERS, TASKS
-from models.base import MixerContext, RecurrentMixer
+from lra.models.base import MixerContext, RecurrentMixer
 
 README = (ROOT / "README.md").read_text()
 
@@ -57,7 +57,7 @@ def test_the_tables_of_tasks_are_complete() -> None:
             assert any(f"`{name}`" in row.split("|")[1] for row in rows), f"{page}: {name}"
     listed = (ROOT / "tasks" / "README.md").read_text()
     for cls in TASKS.classes.values():
-        place = cls.__module__.split(".")[1]
+        place = cls.__module__.split(".")[2]
         assert f"`{place}.py`" in listed or f"`{place}/`" in listed, place
 
 

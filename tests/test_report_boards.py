@@ -15,8 +15,8 @@ from lra.report.tables.results import accuracy_table
 from lra.report.tables.table import number_entry
 from lra.runtime.tables import rounded
 from lra.statistics import BEST, TIED, mark_best
+from lra.tasks.base import BENCHMARK
 from made_results import made_records, next_token_run, record
-from tasks.base import BENCHMARK
 
 OFFICIAL = {"source": "official", "fingerprint": "o", "sizes": {}}
 GENERATED = {"source": "generated", "fingerprint": "g", "sizes": {}}

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import report
 from conftest import ROOT
 from lra.record.__main__ import main as export
 from lra.record.run import folder_of
+from lra.report import __main__ as report
 from lra.report.data import Data
 from lra.report.page.page import describe_runs
 from lra.report.tables.table import Table, escape, text_column

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import report
 from lra.goals.regression import RegressionResult
 from lra.record.run import RunRecord
+from lra.report import __main__ as report
 from made_results import MIXERS, TASKS, next_token_run, record, save_all
 
 HOSTILE = r"""a<b >c|d "e" \h {i} j_k & l% $m #n ~o ^p ± –"""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import report
 from conftest import ROOT
+from lra.report import __main__ as report
 from lra.report.boards import boards, leading_board
 from lra.report.data import Data
 from lra.report.readme import CSVS, FILES, write_readmes

@@ -11,9 +11,9 @@ import pytest
 
 from conftest import ROOT
 from lra.config.registry import MIXERS
+from lra.results.findings import learning_rates
+from lra.results.findings.shared import save_figure
 from requested import compose
-from results.findings import learning_rates
-from results.findings.shared import save_figure
 
 FOLDER = ROOT / "results" / "findings"
 SCRIPTS = sorted(
@@ -34,7 +34,7 @@ def words_and_numbers(svg: Path) -> tuple[list[str], list[float]]:
 def test_a_figure_shows_the_shipped_runs(name: str, tmp_path: Path) -> None:
     committed = FOLDER / f"{name}.svg"
     drawn = tmp_path / committed.name
-    save_figure(importlib.import_module(f"results.findings.{name}").draw, drawn)
+    save_figure(importlib.import_module(f"lra.results.findings.{name}").draw, drawn)
     words, numbers = words_and_numbers(drawn)
     expected_words, expected_numbers = words_and_numbers(committed)
     stale = f"{committed} is stale: python -m results.findings.{name}"

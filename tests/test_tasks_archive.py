@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import DataError
-from common.untrusted import explain_errors
+from lra.common.errors import DataError
+from lra.common.untrusted import explain_errors
+from lra.tasks.sources.archives import read_unpacked, walk
 from made_data import write_archive
-from tasks.sources.archives import read_unpacked, walk
 
 FILES = {"top/a.txt": b"first\n" * 1000, "top/deep/b.txt": b"second", "top/c.bin": b"other"}
 ENDINGS = (".tar", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip")

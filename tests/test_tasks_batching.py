@@ -16,14 +16,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
-from tasks.base import Dataset, Split, TaskInfo
-from tasks.batch import Batch, BatchOrder, evaluation_batches
-from tasks.goals import NOT_SCORED, ExampleClass, PositionLabels
-from tasks.next_token import TokenWindows, windows
-from tasks.pixels import Pixels, scale
-from tasks.random_words import RandomWords, permutation
-from tasks.splits import (
+from lra.common.errors import UserError
+from lra.tasks.base import Dataset, Split, TaskInfo
+from lra.tasks.batch import Batch, BatchOrder, evaluation_batches
+from lra.tasks.goals import NOT_SCORED, ExampleClass, PositionLabels
+from lra.tasks.next_token import TokenWindows, windows
+from lra.tasks.pixels import Pixels, scale
+from lra.tasks.random_words import RandomWords, permutation
+from lra.tasks.splits import (
     LabelledTokens,
     PackedSequences,
     Sequences,

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from common.errors import DataError
-from tasks.cache import open_cache
-from tasks.preparation import Build, Preparation
+from lra.common.errors import DataError
+from lra.tasks.cache import open_cache
+from lra.tasks.preparation import Build, Preparation
 
 REQUEST = {"source": "test", "seed": 1}
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import DataError
+from lra.common.errors import DataError
 from lra.config.registry import TASKS
+from lra.tasks.base import Dataset, Task
+from lra.tasks.goals import ExampleNumbers, NextToken
 from made_data import SMALLER, place_made_data
 from own_tasks import OWN_TASKS
 from requested import compose_task
-from tasks.base import Dataset, Task
-from tasks.goals import ExampleNumbers, NextToken
 
 NAMES = [*sorted(TASKS.classes), *OWN_TASKS]
 

@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import DataError
+from lra.common.errors import DataError
+from lra.tasks.base import Dataset, Task
+from lra.tasks.cache import read_cache
+from lra.tasks.image.task import Image
+from lra.tasks.listops.task import ListOps
+from lra.tasks.lm.task import LanguageModelling
+from lra.tasks.pathfinder.task import Pathfinder
+from lra.tasks.retrieval import Retrieval
+from lra.tasks.sources.releases import NOTE
+from lra.tasks.text import Text
 from made_data import (
     LISTOPS,
     PATHFINDER,
@@ -20,15 +29,6 @@ from made_data import (
     write_archive,
     write_files,
 )
-from tasks.base import Dataset, Task
-from tasks.cache import read_cache
-from tasks.image.task import Image
-from tasks.listops.task import ListOps
-from tasks.lm.task import LanguageModelling
-from tasks.pathfinder.task import Pathfinder
-from tasks.retrieval import Retrieval
-from tasks.sources.releases import NOTE
-from tasks.text import Text
 
 INNER, OUTER = "lra_release/lra_release", "lra_release"
 FLIP = {b"0\n": b"1\n", b"1\n": b"0\n"}

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from common.errors import DataError
-from tasks.sources import downloads
-from tasks.sources.downloads import Address, DownloadError, download
-from tasks.text import RELEASE as IMDB
+from lra.common.errors import DataError
+from lra.tasks.sources import downloads
+from lra.tasks.sources.downloads import Address, DownloadError, download
+from lra.tasks.text import RELEASE as IMDB
 
 CONTENT = bytes(range(256)) * 4000
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import DataError, UserError
+from lra.common.errors import DataError, UserError
 from lra.config.registry import TASKS
+from lra.tasks.cache import file_facts
+from lra.tasks.groups import Groups
+from lra.tasks.languages import Languages
+from lra.tasks.periodic import Periodic
+from lra.tasks.recall import Recall, Segment
 from requested import compose_task
-from tasks.cache import file_facts
-from tasks.groups import Groups
-from tasks.languages import Languages
-from tasks.periodic import Periodic
-from tasks.recall import Recall, Segment
 
 SIZES = {"train": 1500, "val": 30, "test": 70}
 

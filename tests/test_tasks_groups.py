@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.groups import (
+from lra.tasks.groups import (
     GROUPS,
     Groups,
     draw_elements,

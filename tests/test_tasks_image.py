@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from common.errors import DataError
+from lra.common.errors import DataError
+from lra.tasks.base import Dataset
+from lra.tasks.image import cifar
+from lra.tasks.image.cifar import pillow_gray, tensorflow_gray
+from lra.tasks.image.task import Image, tfds_order
+from lra.tasks.pixels import Pixels
+from lra.tasks.random_words import permutation
 from made_data import (
     as_png,
     cifar_arrays,
@@ -23,12 +29,6 @@ from made_data import (
     write_files,
     write_table,
 )
-from tasks.base import Dataset
-from tasks.image import cifar
-from tasks.image.cifar import pillow_gray, tensorflow_gray
-from tasks.image.task import Image, tfds_order
-from tasks.pixels import Pixels
-from tasks.random_words import permutation
 
 PLANES = np.zeros((1, 3072), np.uint8)
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.generated import GROUP
-from tasks.languages import LANGUAGES, Languages, draw_brackets
-from tasks.random_words import RandomWords
+from lra.tasks.generated import GROUP
+from lra.tasks.languages import LANGUAGES, Languages, draw_brackets
+from lra.tasks.random_words import RandomWords
 
 SYMBOLS = "01234+-*=()"
 

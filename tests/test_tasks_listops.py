@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import DataError
+from lra.common.errors import DataError
+from lra.tasks.base import Dataset
+from lra.tasks.listops.files import write_official
+from lra.tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, evaluate, generate, grow
+from lra.tasks.listops.task import ListOps, PackedExpressions
+from lra.tasks.splits import Sequences
 from made_data import write_archive
-from tasks.base import Dataset
-from tasks.listops.files import write_official
-from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, evaluate, generate, grow
-from tasks.listops.task import ListOps, PackedExpressions
-from tasks.splits import Sequences
 
 SHORT = Law(min_length=8, max_length=60, max_depth=10, max_arguments=10)
 COUNTS: dict[str, Any] = {"train": 300, "val": 50, "test": 60}
@@ -247,7 +247,7 @@ FEW: dict[str, Any] = {"train": 400, "val": 20, "test": 20}
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take small numbers for those of the release."""
     for module in ("files", "task"):
-        monkeypatch.setattr(f"tasks.listops.{module}.OFFICIAL_COUNTS", FEW)
+        monkeypatch.setattr(f"lra.tasks.listops.{module}.OFFICIAL_COUNTS", FEW)
 
 
 def read_few(folder: Path, source: Any = "auto") -> Dataset:
@@ -307,7 +307,7 @@ def test_verify_evaluates_again(tmp_path: Path) -> None:
     labels[3] = (labels[3] + 1) % 10
     np.save(dataset.folder / "val_labels.npy", labels)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.cache.Cache.check_files", lambda *_, **__: None)
+        patch.setattr("lra.tasks.cache.Cache.check_files", lambda *_, **__: None)
         with pytest.raises(DataError, match="val example 3: the expression is worth"):
             task.verify(dataset)
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import DataError
+from lra.common.errors import DataError
+from lra.tasks.base import Dataset
+from lra.tasks.lm import LanguageModelling, baselines
 from made_data import real_data, wikitext, write_archive, write_files, write_zip
-from tasks.base import Dataset
-from tasks.lm import LanguageModelling, baselines
 
 SPLITS = ("train", "val", "test")
 FILES = wikitext()

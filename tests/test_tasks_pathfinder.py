@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import DataError
+from lra.common.errors import DataError
+from lra.tasks.base import Dataset
+from lra.tasks.baselines import cross_fitted_trees
+from lra.tasks.pathfinder import Pathfinder, PathX
+from lra.tasks.pathfinder.draw import draw_images, generate
+from lra.tasks.pathfinder.files import describe_unrelated_labels
+from lra.tasks.pathfinder.markers import find_markers
+from lra.tasks.pixels import Pixels
+from lra.tasks.preparation import Build
 from made_data import png, write_archive
-from tasks.base import Dataset
-from tasks.baselines import cross_fitted_trees
-from tasks.pathfinder import Pathfinder, PathX
-from tasks.pathfinder.draw import draw_images, generate
-from tasks.pathfinder.files import describe_unrelated_labels
-from tasks.pathfinder.markers import find_markers
-from tasks.pixels import Pixels
-from tasks.preparation import Build
 
 COUNT = 60
 FOLDER = "pathfinder32/curv_contour_length_14"
@@ -96,7 +96,7 @@ def test_longer_images_are_drawn_at_a_size_that_there_is() -> None:
 
 
 def test_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.pathfinder.draw.PIXELS_A_CHUNK", 32 * 32 * 30)
+    monkeypatch.setattr("lra.tasks.pathfinder.draw.PIXELS_A_CHUNK", 32 * 32 * 30)
     folders = [tmp_path / str(workers) for workers in (1, 3)]
     for workers, folder in zip((1, 3), folders, strict=True):
         folder.mkdir()
@@ -108,8 +108,8 @@ def test_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_was_drawn_is_not_drawn_again(
     made: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.pathfinder.draw.PIXELS_A_CHUNK", 32 * 32 * 10)
-    monkeypatch.setattr("tasks.pathfinder.draw.CHUNKS_A_MARK", 1)
+    monkeypatch.setattr("lra.tasks.pathfinder.draw.PIXELS_A_CHUNK", 32 * 32 * 10)
+    monkeypatch.setattr("lra.tasks.pathfinder.draw.CHUNKS_A_MARK", 1)
     calls: list[int] = []
 
     def interrupted(law: Any, seed: int, first: int, images: Any, labels: Any) -> None:
@@ -119,8 +119,8 @@ def test_what_was_drawn_is_not_drawn_again(
             raise KeyboardInterrupt
         draw_images(law, seed, first, images, labels)
 
-    monkeypatch.setattr("tasks.pathfinder.draw.draw_images", interrupted)
-    monkeypatch.setattr("tasks.pathfinder.draw.core_count", lambda: 1)
+    monkeypatch.setattr("lra.tasks.pathfinder.draw.draw_images", interrupted)
+    monkeypatch.setattr("lra.tasks.pathfinder.draw.core_count", lambda: 1)
     with pytest.raises(KeyboardInterrupt):
         small().prepare(tmp_path)
     done = calls[:3]
@@ -170,7 +170,7 @@ def test_the_whole_archive_will_do(made: Dataset, tmp_path: Path, marked: bool) 
 def test_official_is_what_has_the_number(
     made: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.pathfinder.files.OFFICIAL_COUNT", COUNT)
+    monkeypatch.setattr("lra.tasks.pathfinder.files.OFFICIAL_COUNT", COUNT)
     export(made, tmp_path)
     dataset = Pathfinder(source="official").prepare(tmp_path)
     assert (dataset.source, dataset.unofficial_because) == ("official", "")
@@ -256,7 +256,7 @@ def test_a_changed_image_does_not_verify(tmp_path: Path, monkeypatch: pytest.Mon
     images.flush()
     with pytest.raises(DataError, match=r"checksum of images\.npy differs"):
         small().verify(dataset)
-    monkeypatch.setattr("tasks.cache.Cache.check_files", lambda *_, **__: None)
+    monkeypatch.setattr("lra.tasks.cache.Cache.check_files", lambda *_, **__: None)
     with pytest.raises(DataError, match="image 33 is not what its law draws"):
         small().verify(dataset)
 

@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from tasks.pathfinder.compiled import _drop_stale
-from tasks.pathfinder.contours import _OVERLAP_LIMIT, grow_distractor, grow_targets
-from tasks.pathfinder.draw import LAYOUT_COLUMNS, draw_images, paint_marker
-from tasks.pathfinder.drawing_state import start_drawing, start_image
-from tasks.pathfinder.law import Law, find_law
-from tasks.pathfinder.primitives import DEGREES, TAIL_TO_HEAD, draw_primitives
+from lra.tasks.pathfinder.compiled import _drop_stale
+from lra.tasks.pathfinder.contours import _OVERLAP_LIMIT, grow_distractor, grow_targets
+from lra.tasks.pathfinder.draw import LAYOUT_COLUMNS, draw_images, paint_marker
+from lra.tasks.pathfinder.drawing_state import start_drawing, start_image
+from lra.tasks.pathfinder.law import Law, find_law
+from lra.tasks.pathfinder.primitives import DEGREES, TAIL_TO_HEAD, draw_primitives
 
 OFFICIAL = find_law(32, 14, border_quirk=True)
 CLEAN = find_law(32, 14, border_quirk=False)

@@ -15,9 +15,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
+from lra.tasks.pathfinder.draw import LAYOUT_COLUMNS, draw_images
+from lra.tasks.pathfinder.law import find_law
 from made_data import real_data
-from tasks.pathfinder.draw import LAYOUT_COLUMNS, draw_images
-from tasks.pathfinder.law import find_law
 
 pytestmark = pytest.mark.thorough
 

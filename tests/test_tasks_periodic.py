@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.next_token import TokenWindows
-from tasks.periodic import GROUP, Law, Periodic, choose_periods, draw_examples, ideal_bits
+from lra.tasks.next_token import TokenWindows
+from lra.tasks.periodic import GROUP, Law, Periodic, choose_periods, draw_examples, ideal_bits
 
 DEFAULT = Periodic(sequence_length=256).law
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.base import Dataset
-from tasks.generated import GROUP
-from tasks.goals import NOT_SCORED
-from tasks.random_words import RandomWords
-from tasks.recall import (
+from lra.tasks.base import Dataset
+from lra.tasks.generated import GROUP
+from lra.tasks.goals import NOT_SCORED
+from lra.tasks.random_words import RandomWords
+from lra.tasks.recall import (
     Recall,
     Segment,
     draw_different,

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.errors import DataError
+from lra.common.errors import DataError
+from lra.tasks.base import Dataset
+from lra.tasks.documents import END
+from lra.tasks.retrieval import Retrieval
 from made_data import pair_lines, pairs, place_real_data, write_archive, write_files
-from tasks.base import Dataset
-from tasks.documents import END
-from tasks.retrieval import Retrieval
 
 TRAIN = "new_aan_pairs.train.tsv"
 
@@ -91,7 +91,7 @@ def test_labels_line_ends_and_quotes(tmp_path: Path, label: bytes, end: bytes) -
 def test_malformed_lines_are_named_and_counted(
     tmp_path: Path, line: bytes, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="tasks")
+    caplog.set_level(logging.INFO, logger="lra.tasks")
     dataset = prepare(tmp_path, changed([pair_lines(1)[0], line]))
     assert dataset.sizes["train"] == 41
     assert dataset.notes["lines skipped as malformed"] == 1
@@ -110,7 +110,7 @@ def test_files_that_another_program_saved_with_quotes_are_refused(tmp_path: Path
 def test_official_pairs_have_the_numbers_and_the_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.retrieval.OFFICIAL_COUNTS", {"train": 40, "val": 10, "test": 10})
+    monkeypatch.setattr("lra.tasks.retrieval.OFFICIAL_COUNTS", {"train": 40, "val": 10, "test": 10})
     write_files(tmp_path / "a", pairs())
     dataset = small(source="official", unit="bytes").prepare(tmp_path / "a")
     assert dataset.source == "official"

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import DataError
+from lra.common.errors import DataError
+from lra.tasks import text
+from lra.tasks.base import Dataset
+from lra.tasks.documents import END, UNKNOWN, Documents
+from lra.tasks.sources import downloads
+from lra.tasks.splits import PackedSequences
+from lra.tasks.text import Text
 from made_data import real_data, review_tables, reviews, write_archive, write_files
-from tasks import text
-from tasks.base import Dataset
-from tasks.documents import END, UNKNOWN, Documents
-from tasks.sources import downloads
-from tasks.splits import PackedSequences
-from tasks.text import Text
 
 
 def small(**options: Any) -> Text:

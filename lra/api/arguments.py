@@ -18,7 +18,7 @@ from pydantic import (
     validate_call,
 )
 
-from common.errors import UserError, explain_fault, format_value, nearest
+from lra.common.errors import UserError, explain_fault, format_value, nearest
 from lra.config.mistakes import find_setting
 from lra.config.request import SECTIONS
 from lra.runtime.cli import LARGEST_INT

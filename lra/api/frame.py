@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from common.errors import UserError
-from common.untrusted import explain_errors
 from lra.api.arguments import AnyPath, check_arguments
+from lra.common.errors import UserError
+from lra.common.untrusted import explain_errors
 from lra.record.packed import has_file, read_file
 from lra.record.run import read_runs
 from lra.record.run_files import LARGEST_METRICS, to_frame

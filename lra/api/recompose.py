@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from common.errors import UserError
+from lra.common.errors import UserError
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import digest
 from lra.config.request import REMOVED, Change, RunRequest

@@ -12,21 +12,21 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from common.errors import UnknownName, UserError
-from common.files import write_output
 from lra.api.arguments import AnyPath, Indices, check_arguments
 from lra.api.recompose import find_changed_code, recompose
 from lra.classifier.classifier import Classifier
+from lra.common.errors import UnknownName, UserError
+from lra.common.files import write_output
 from lra.config.schema import RunConfig
 from lra.goals.registry import scorer_of
 from lra.goals.scorer import Scorer
 from lra.record.packed import read_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, set_arithmetic
+from lra.tasks.base import Batch, Dataset, TaskInfo, check_indices
 from lra.train.checkpoint import read_newest
 from lra.train.evaluation import Evaluator
 from lra.train.state import Best
-from tasks.base import Batch, Dataset, TaskInfo, check_indices
 
 
 @dataclass(eq=False, repr=False)

@@ -10,31 +10,26 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from common.errors import UserError
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
 from lra.api.trained import TrainedRun
 from lra.classifier.classifier import Classifier
+from lra.common.errors import UserError
 from lra.config.compose import compose_task
-from lra.config.registry import MIXERS, TASKS
+from lra.config.registry import TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, TaskRequest, list_changes
 from lra.config.schema import RunConfig
 from lra.resolve import match_parameters, resolve
 from lra.runtime.console import absolute_path, display_messages, is_launched
 from lra.runtime.environment import choose_device, return_freed_memory, seed_everything
 from lra.schema import RowLabel
+from lra.tasks.base import Dataset, TaskInfo
 from lra.train.run import Run
 from lra.train.stopping import StopRequest
-from tasks.base import Dataset, TaskInfo
 
 
-def tasks() -> list[str]:
+def list_tasks() -> list[str]:
     """Return the names of the suite's tasks, as `--task` takes them."""
     return sorted(TASKS.classes)
-
-
-def mixers() -> list[str]:
-    """Return the names of the suite's mixers, as `--mixer` takes them."""
-    return sorted(MIXERS.classes)
 
 
 @check_arguments

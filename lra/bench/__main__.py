@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common.progress import progress
-from common.threads import choose_waiting
 from lra.bench.case import WARMUP_ROUNDS, Case
 from lra.bench.operators import PRODUCT, WINDOW, DecodingCase, OperatorCase
 from lra.bench.rounds import measure
 from lra.bench.steps import StepCase
+from lra.common.progress import progress
+from lra.common.threads import choose_waiting
 from lra.config.registry import MIXERS
 from lra.config.request import Change, RunRequest, combine, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord

@@ -8,6 +8,7 @@ import functools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +20,8 @@ import psutil
 import torch
 from tqdm import tqdm
 
-from common.errors import UserError
-from common.threads import SHORT_SPIN
+from lra.common.errors import UserError
+from lra.common.threads import SHORT_SPIN
 from lra.runtime.console import display_messages
 from lra.runtime.environment import (
     choose_device,
@@ -29,6 +30,7 @@ from lra.runtime.environment import (
     reset_peak_memory,
     return_freed_memory,
 )
+from lra.runtime.repository import ROOT, leave_path
 
 WARMUP_ROUNDS = 3
 """Number of rounds at the start that are not counted."""
@@ -155,9 +157,11 @@ class InOwnProcess:
         spin = dict(SHORT_SPIN.items() & os.environ.items()) if case.is_reference else {}
         for name in spin:
             del os.environ[name]
+        sys.path.insert(0, str(ROOT))  # where the process finds `lra`
         try:
             self.process.start()
         finally:
+            sys.path.pop(0)
             os.environ.update(spin)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
@@ -200,6 +204,7 @@ Setup = InThisProcess | InOwnProcess
 
 def _serve(pipe: Connection, threads: int) -> None:
     """Set up the case that is sent, and call its methods, until the asking process is gone."""
+    leave_path()
     # tqdm's own lock is a semaphore of the system, which nobody gives back when this is killed.
     tqdm.set_lock(threading.RLock())
     if torch.get_num_threads() != threads:

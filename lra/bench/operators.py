@@ -10,19 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from common.errors import UserError
 from lra.bench.case import Case, Subject
+from lra.common.errors import UserError
 from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
 from lra.config.registry import find_mixer
 from lra.config.request import Change
+from lra.models.base import Mixer, MixerContext, RecurrentMixer
+from lra.models.layers.long_convolution import LongConvolution, PositionOperator
+from lra.models.ops.reference import reference_forms
+from lra.models.ops.toeplitz import LagKernel
 from lra.runtime.environment import choose_device
 from lra.runtime.flops import FlopCounter
 from lra.trial import check_plug_in
-from models.base import Mixer, MixerContext, RecurrentMixer
-from models.layers.long_convolution import LongConvolution, PositionOperator
-from models.ops.reference import reference_forms
-from models.ops.toeplitz import LagKernel
 
 PRODUCT = "toeplitz"
 """Name, in place of a mixer's, for the product with Toeplitz matrices whose kernels are given."""

@@ -11,17 +11,17 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from common.errors import UserError
 from lra.bench.case import Case, Subject
 from lra.classifier.classifier import Classifier
 from lra.classifier.reference import ReferenceClassifier
+from lra.common.errors import UserError
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.resolve import resolve
 from lra.runtime.environment import choose_device
+from lra.tasks.base import Batch, Dataset, Split, TaskInfo
 from lra.train.evaluation import Evaluator
 from lra.train.trainer import Trainer
-from tasks.base import Batch, Dataset, Split, TaskInfo
 
 EVALUATED_BATCHES = 4
 """Batches of one forward measurement; kernels are generated once for all of them, as in an

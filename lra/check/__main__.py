@@ -6,8 +6,8 @@ import argparse
 import logging
 import sys
 
-from common.errors import UserError
 from lra.check.checks import carry_out, mixer_checks, task_checks
+from lra.common.errors import UserError
 from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
 from lra.config.registry import FORMS, find_mixer, find_task, load_class

@@ -13,16 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.errors import DataError, KnownError, UserError
+from lra.common.errors import DataError, KnownError, UserError
 from lra.config.components import Component, MixerComponent, Section, TaskComponent
 from lra.config.request import Change, RunRequest, list_changes
-from lra.resolve import resolve
-from lra.runtime.tables import count_nouns
-from lra.train.trainer import Trainer
-from lra.trial import plug_in_checks
-from models.base import Mixer, MixerContext, RecurrentMixer
-from models.run_promises import BrokenPromise, check_output, check_padding, check_rows
-from models.suite_promises import (
+from lra.models.base import Mixer, MixerContext, RecurrentMixer
+from lra.models.run_promises import BrokenPromise, check_output, check_padding, check_rows
+from lra.models.suite_promises import (
     check_bf16,
     check_determinism,
     check_empty_batch,
@@ -34,9 +30,13 @@ from models.suite_promises import (
     check_recurrence,
     check_saved_weights,
 )
-from tasks.base import Dataset, Task
-from tasks.goals import ExampleClass, ExampleValues, NextToken
-from tasks.own import OwnTask
+from lra.resolve import resolve
+from lra.runtime.tables import count_nouns
+from lra.tasks.base import Dataset, Task
+from lra.tasks.goals import ExampleClass, ExampleValues, NextToken
+from lra.tasks.own import OwnTask
+from lra.train.trainer import Trainer
+from lra.trial import plug_in_checks
 
 Check = Callable[[], object]
 """A check: it raises an error that says what is wrong, or returns a remark, or anything else."""

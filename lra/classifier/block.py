@@ -16,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 from lra.classifier.norms import BatchNorm, ScaleNorm
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig, RunConfig
-from models.base import GatedMixer, GridModule, MixerContext
-from models.layers.basic import (
+from lra.models.base import GatedMixer, GridModule, MixerContext
+from lra.models.layers.basic import (
     ACTIVATIONS,
     Activation,
     ChannelDropout,
@@ -27,8 +27,8 @@ from models.layers.basic import (
     build_dropout,
     linear_pair,
 )
-from models.ops.reference import reference_forms, reference_forms_are_used
-from tasks.base import TaskInfo
+from lra.models.ops.reference import reference_forms, reference_forms_are_used
+from lra.tasks.base import TaskInfo
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "batch": BatchNorm,

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from common.errors import UserError
 from lra.classifier.block import NORMS, Block, build_layers
 from lra.classifier.packing import Packing, pack
+from lra.common.errors import UserError
 from lra.config.schema import RunConfig
-from models.base import GridModule, RecurrentMixer
-from models.initial_values import Fan, parse_initial_distribution
-from models.layers.basic import ACTIVATIONS, Dropout, LinearMap
-from tasks.base import TaskInfo
+from lra.models.base import GridModule, RecurrentMixer
+from lra.models.initial_values import Fan, parse_initial_distribution
+from lra.models.layers.basic import ACTIVATIONS, Dropout, LinearMap
+from lra.tasks.base import TaskInfo
 
 
 def sinusoidal_positions(length: int, dim: int) -> Tensor:

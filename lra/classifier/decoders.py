@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
-from models.base import GatedRecurrence, Recurrence, RecurrentMixer
+from lra.models.base import GatedRecurrence, Recurrence, RecurrentMixer
 
 
 def has_recurrence(model: Classifier) -> bool:

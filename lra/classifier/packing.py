@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from common.tensors import copy_together
-from models.layers.kernel_cache import cache_kernels
+from lra.common.tensors import copy_together
+from lra.models.layers.kernel_cache import cache_kernels
 
 SHORTEST_OVER_LONGEST = 0.7
 """Least length of a sequence in a group, as a share of its longest one's."""

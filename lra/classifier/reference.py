@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from lra.classifier.block import Residual, find_mixing
 from lra.classifier.classifier import Classifier, input_length, pool
 from lra.config.schema import RunConfig
-from models.ops.reference import reference_forms
-from tasks.base import TaskInfo
+from lra.models.ops.reference import reference_forms
+from lra.tasks.base import TaskInfo
 
 
 class ReferenceClassifier(Classifier):

@@ -14,13 +14,13 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, create_model, field_validator
 from torch import nn
 
-from common.errors import KnownError, UserError, describe
-from common.options import Added
+from lra.common.errors import KnownError, UserError, describe
+from lra.common.options import Added
+from lra.models.base import Mixer, MixerContext
+from lra.models.run_promises import BrokenPromise
 from lra.runtime.environment import is_out_of_memory
-from models.base import Mixer, MixerContext
-from models.run_promises import BrokenPromise
-from tasks.base import DataSeed, Task
-from tasks.own import DATA_SEED, OwnTask
+from lra.tasks.base import DataSeed, Task
+from lra.tasks.own import DATA_SEED, OwnTask
 
 T = TypeVar("T")
 
@@ -127,6 +127,10 @@ def explain_code(origin: str, what: str, file: str) -> Iterator[None]:
         if is_out_of_memory(error) or (is_of_system and not own):
             raise
         text = f"{origin}: {what}: {describe(error)}"
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            package = error.name.partition(".")[0]
+            if package in ("models", "tasks", "common"):
+                text += f"; the suite's {package} are lra.{package} now"
         if own and not isinstance(error, SyntaxError):  # it names its line itself
             text += f" ({own[-1].filename}, line {own[-1].lineno})"
         raise UserError(text) from error

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from common.errors import UserError
+from lra.common.errors import UserError
 from lra.config.components import Component, Section
 from lra.config.layers import find_preset, published_presets, read_layers
 from lra.config.mistakes import explain_name, explain_value, name_origins
@@ -21,7 +21,7 @@ from lra.config.registry import find_mixer, find_task
 from lra.config.request import Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
 from lra.config.settings_files import CONFIGS, Entry, read_presets
-from tasks.base import Task
+from lra.tasks.base import Task
 
 Settings = Mapping[str, Change]
 """Merged settings by full name."""

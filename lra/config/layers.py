@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from common.errors import UnknownName, UserError
-from common.strict_yaml import LARGEST
-from common.untrusted import read_text
+from lra.common.errors import UnknownName, UserError
+from lra.common.strict_yaml import LARGEST
+from lra.common.untrusted import read_text
 from lra.config.request import PAPER, SECTIONS, TaskRequest
 from lra.config.settings_files import (
     ALL,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from common.errors import UnknownName, UserError, explain_fault, nearest
+from lra.common.errors import UnknownName, UserError, explain_fault, nearest
 from lra.config.components import Section
 from lra.config.request import Change
 from lra.config.schema import RUN_SECTIONS

@@ -17,13 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-import models
-import tasks
-from common.errors import UnknownName, UserError, user_code
-from common.untrusted import read_regular
+from lra import models, tasks
+from lra.common.errors import UnknownName, UserError, user_code
+from lra.common.untrusted import read_regular
 from lra.config.components import MixerComponent, TaskComponent, explain_code
-from models.base import Mixer
-from tasks.base import Task
+from lra.models.base import Mixer
+from lra.tasks.base import Task
 
 AnyComponent = TypeVar("AnyComponent", MixerComponent, TaskComponent)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import UnknownName, UserError, format_value
-from common.strict_yaml import parse_yaml, plain
+from lra.common.errors import UnknownName, UserError, format_value
+from lra.common.strict_yaml import parse_yaml, plain
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from common.options import Added
-from common.strict_yaml import plain
+from lra.common.options import Added
+from lra.common.strict_yaml import plain
 from lra.config.components import Component, MixerComponent, Section, TaskComponent
 from lra.config.request import SECTIONS, SPEED_ALONE
-from models.initial_values import InitialDistributionText
-from tasks.base import Task
+from lra.models.initial_values import InitialDistributionText
+from lra.tasks.base import Task
 
 Ratio = Annotated[float, Field(gt=0, le=1000)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -65,7 +65,7 @@ class ModelConfig(Section):
     head_bias: Annotated[bool, Added(True)] = True
     """Whether the map to classes has a bias."""
     starts: Annotated[dict[str, InitialDistributionText], Added({})] = Field(default={})
-    """Distributions (`models.initial_values`) from which parameters are initialized, by
+    """Distributions (`lra.models.initial_values`) from which parameters are initialized, by
     patterns of their names: {"output.weight": xavier_uniform}. At most one pattern may match a
     parameter. Parameters that none matches are initialized by their modules."""
     tied_embeddings: Annotated[bool, Added(False)] = False

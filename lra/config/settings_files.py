@@ -25,12 +25,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from common.errors import UnknownName, UserError
-from common.strict_yaml import LARGEST, parse_yaml, plain
-from common.untrusted import read_text
+from lra.common.errors import UnknownName, UserError
+from lra.common.strict_yaml import LARGEST, parse_yaml, plain
+from lra.common.untrusted import read_text
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, Change
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 ALL = "all"
 OTHER = "other"
 BASE = "base"

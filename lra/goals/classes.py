@@ -9,13 +9,13 @@ import numpy as np
 
 from lra.goals.result import NO_PREDICTION, AccuracyResult, Predictions, take_whole_numbers
 from lra.goals.scorer import Add, Output, Score, Scorer, gather
-from tasks.base import MOST_CLASSES
-from tasks.goals import ExampleClass
+from lra.tasks.base import MOST_CLASSES
+from lra.tasks.goals import ExampleClass
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.base import Batch, Split
+    from lra.tasks.base import Batch, Split
 
 
 class ClassResult(AccuracyResult):

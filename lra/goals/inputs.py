@@ -14,7 +14,7 @@ from lra.goals.scorer import Add, Output, Score, Scorer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.base import Batch, Split
+    from lra.tasks.base import Batch, Split
 
 
 class InputScorer(Scorer):

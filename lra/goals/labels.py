@@ -13,12 +13,12 @@ from lra.goals.result import AccuracyResult, Predictions, take_whole_numbers
 from lra.goals.scorer import Add, Output, Score, Scorer, starts_of
 from lra.runtime.tables import rounded
 from lra.schema import Count, PositiveCount, Record, ShortText
-from tasks.goals import PositionLabels
+from lra.tasks.goals import PositionLabels
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.base import Batch, Split
+    from lra.tasks.base import Batch, Split
 
 
 LONGEST = 2**31

@@ -10,7 +10,7 @@ from pydantic import FiniteFloat
 from lra.goals.measure import Measure
 from lra.goals.numbers import NumbersResult, NumbersScorer, Scores
 from lra.goals.result import Predictions, take_real_numbers
-from tasks.goals import ExampleLabels
+from lra.tasks.goals import ExampleLabels
 
 if TYPE_CHECKING:
     from torch import Tensor

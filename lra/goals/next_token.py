@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from lra.config.schema import RunConfig
-    from tasks.base import Batch, Dataset, Split
+    from lra.tasks.base import Batch, Dataset, Split
 
 MOST_VALUES = 32
 """Most different values of a field by which losses are told apart."""

@@ -20,7 +20,7 @@ from lra.statistics import Interval, bootstrap_interval
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.base import Batch, Dataset, Split
+    from lra.tasks.base import Batch, Dataset, Split
 
 Scores = dict[ShortText, FiniteFloat]
 """Scores by the name of the measure, that which results are ranked by first."""

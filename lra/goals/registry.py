@@ -16,8 +16,8 @@ from lra.goals.multilabel import MultilabelResult, MultilabelScorer
 from lra.goals.next_token import NextTokenResult, TokenScorer
 from lra.goals.regression import RegressionResult, RegressionScorer
 from lra.goals.scorer import Scorer
-from tasks.base import Dataset, TaskInfo
-from tasks.goals import (
+from lra.tasks.base import Dataset, TaskInfo
+from lra.tasks.goals import (
     ExampleClass,
     ExampleLabels,
     ExampleValues,

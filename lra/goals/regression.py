@@ -14,12 +14,12 @@ from lra.goals.numbers import NumbersResult, NumbersScorer, Scores
 from lra.goals.result import Predictions, take_real_numbers
 from lra.goals.scorer import Score
 from lra.schema import Amount
-from tasks.goals import ExampleValues, Goal
+from lra.tasks.goals import ExampleValues, Goal
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.base import Dataset, TaskInfo
+    from lra.tasks.base import Dataset, TaskInfo
 
 
 class RegressionResult(NumbersResult):

@@ -13,7 +13,7 @@ from lra.goals.measure import ACCURACY, Measure
 from lra.runtime.tables import rounded
 from lra.schema import Count, Percent, PositiveCount, Record, ShortText
 from lra.statistics import Interval, is_at_chance, wilson_interval
-from tasks.goals import Goal
+from lra.tasks.goals import Goal
 
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from lra.goals.result import Result
-from tasks.base import largest_class
-from tasks.goals import NOT_SCORED, Goal
+from lra.tasks.base import largest_class
+from lra.tasks.goals import NOT_SCORED, Goal
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from lra.config.schema import RunConfig
-    from tasks.base import Batch, Dataset, Split, TaskInfo
+    from lra.tasks.base import Batch, Dataset, Split, TaskInfo
 
 OF_HEADS = {
     "model.pooling", "model.head", "model.head_expand", "model.head_activation", "model.head_bias",

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from common.files import write_output
-from common.spreadsheets import write_csv
+from lra.common.files import write_output
+from lra.common.spreadsheets import write_csv
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.merge import merge_results

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from common.strict_yaml import plain
+from lra.common.strict_yaml import plain
 from lra.record.run import RUNS, TestedRecord
 from lra.record.schema import read_all, write_changes
 from lra.schema import Amount, PositiveCount, Settings

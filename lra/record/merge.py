@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from common.errors import UserError
-from common.files import is_locked, remove_leftovers, write_atomically
-from common.untrusted import most_unpacked
+from lra.common.errors import UserError
+from lra.common.files import is_locked, remove_leftovers, write_atomically
+from lra.common.untrusted import most_unpacked
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.packed import PACK, file_on_disk, has_file, pack_faults, read_file, read_pack

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from common.errors import DataError
-from common.tables import read_table
-from common.untrusted import LARGEST_TEXT, explain_errors, read_regular
+from lra.common.errors import DataError
+from lra.common.tables import read_table
+from lra.common.untrusted import LARGEST_TEXT, explain_errors, read_regular
 
 PACK = "runs.parquet"
 """The packed files of a results folder."""

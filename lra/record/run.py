@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from common.errors import UserError
+from lra.common.errors import UserError
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
 from lra.goals.registry import AnyResult
 from lra.goals.result import AccuracyResult, upgrade

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from common.errors import DataError
-from common.spreadsheets import unguard
-from common.strict_yaml import plain
-from common.untrusted import explain_errors
+from lra.common.errors import DataError
+from lra.common.spreadsheets import unguard
+from lra.common.strict_yaml import plain
+from lra.common.untrusted import explain_errors
 from lra.goals.result import Predictions
 from lra.record.packed import has_file, read_file
 from lra.record.run import RunRecord
 from lra.record.schema import is_shipped
 from lra.schema import Amount, Percent
-from tasks.base import LONGEST_WORD, is_word
+from lra.tasks.base import LONGEST_WORD, is_word
 
 if TYPE_CHECKING:
     import pandas as pd

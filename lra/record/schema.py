@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from common.errors import KnownError, UserError
-from common.strict_yaml import plain
+from lra.common.errors import KnownError, UserError
+from lra.common.strict_yaml import plain
 from lra.record.packed import list_files, pack_faults, read_file
 from lra.schema import Count, Facts, PrintableText, Record, ShortText, fault_of
 
@@ -21,7 +21,7 @@ Status = Literal["done", "stopped", "diverged", "oom"]
 SHIPPED = "shipped"
 """Folder, in a results folder, of results that came with the repository. They are reported beside
 one's own and never keep one from making the same run oneself."""
-SHIPPED_RESULTS = Path(__file__).resolve().parents[2] / "results" / SHIPPED
+SHIPPED_RESULTS = Path(__file__).resolve().parents[1] / "results" / SHIPPED
 """The results that came with this code."""
 
 
@@ -69,8 +69,8 @@ class MeasuredRecord(Record):
     schema_version: Literal[3] = 3
     device: ShortText
     threads: Facts | None = None
-    """Number of threads, how they wait (see `common.threads`) and cores, when last worked on; null
-    on a GPU, and in older records."""
+    """Number of threads, how they wait (see `lra.common.threads`) and cores, when last worked on;
+    null on a GPU, and in older records."""
     gpu_shared: bool | None = None
     """Whether other processes held memory of the GPU meanwhile, so that speeds are low; null on a
     CPU, and in older records."""

@@ -11,7 +11,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
 from lra.report.scores import FIVE, Cell, IsOwn, cell_of, group_by, measures_of, merit_of
-from tasks.base import BENCHMARK, PROBES
+from lra.tasks.base import BENCHMARK, PROBES
 
 PRESETS = (PAPER, "budget", "quick")
 """Presets whose boards may lead, the preferred one first."""

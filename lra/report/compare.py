@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from common.errors import UserError
+from lra.common.errors import UserError
 from lra.report.data import Data
 from lra.report.names import complete
 from lra.report.scores import Cell

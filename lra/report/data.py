@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.errors import DataError
+from lra.common.errors import DataError
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.packed import file_on_disk, has_file
@@ -17,7 +17,7 @@ from lra.record.run_files import MetricsLine, Predictions, read_metrics, read_pr
 from lra.record.schema import is_shipped, shipped_dir
 from lra.report.boards import Board, boards, leading_board
 from lra.report.names import RowNames, complete
-from tasks.base import PROBES
+from lra.tasks.base import PROBES
 
 DEFAULT_RELATIVE_TO = "tnn"
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from common.spreadsheets import write_csv
+from lra.common.spreadsheets import write_csv
 from lra.record.run import RunRecord
 from lra.record.run_files import to_frame
 from lra.report.boards import Board, Cells, rows_at_preset

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from common.errors import UnknownName, UserError
+from lra.common.errors import UnknownName, UserError
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.errors import UserError
-from common.files import write_atomically
-from common.progress import progress
+from lra.common.errors import UserError
+from lra.common.files import write_atomically
+from lra.common.progress import progress
 from lra.config.layers import published_presets
 from lra.report.boards import Board, is_at_preset
 from lra.report.charts import bubbles_of_board
@@ -26,7 +26,7 @@ from lra.report.tables.results import RANKS, accuracy_columns, conditions_of, me
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.report.tables.terminal import Notes
 from lra.runtime.tables import rounded
-from tasks.base import PROBES
+from lra.tasks.base import PROBES
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)

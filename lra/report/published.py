@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.strict_yaml import parse_yaml
-from common.untrusted import read_text
+from lra.common.strict_yaml import parse_yaml
+from lra.common.untrusted import read_text
 from lra.config.layers import published_presets
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
 from lra.config.settings_files import ALL, read_file
 from lra.record.run import RunRecord
 from lra.record.schema import write_changes
-from tasks.base import BENCHMARK
+from lra.tasks.base import BENCHMARK
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published.csv"
+PUBLISHED = Path(__file__).resolve().parents[1] / "results" / "published.csv"
 SOURCES = PUBLISHED.with_name("sources.yaml")
 FAIL = "FAIL"
 """A result that the source prints as at chance or not trained."""

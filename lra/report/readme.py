@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from common.errors import UnknownName, UserError
-from common.files import write_atomically
+from lra.common.errors import UnknownName, UserError
+from lra.common.files import write_atomically
 from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
@@ -29,7 +29,7 @@ from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import measures_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
-from tasks.base import PROBES
+from lra.tasks.base import PROBES
 
 FILES = (
     "README.md", "docs/results.md", "docs/language_modelling.md", "docs/probes.md",

@@ -14,7 +14,7 @@ from lra.report.scores import Entry
 from lra.report.tables.table import Column, Table, text_column
 from lra.runtime.tables import rounded
 from lra.statistics import Z95
-from tasks.base import BENCHMARK
+from lra.tasks.base import BENCHMARK
 
 _CAPTION = (
     "Accuracy in percent of runs that made all steps with the published settings; ± is the "

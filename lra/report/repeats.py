@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from common.progress import duration
-from common.spreadsheets import write_csv
-from common.strict_yaml import plain
+from lra.common.progress import duration
+from lra.common.spreadsheets import write_csv
+from lra.common.strict_yaml import plain
 from lra.config.compose import compose
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_changes
 from lra.config.schema import RunConfig
@@ -23,8 +23,8 @@ from lra.report.data import AnyRecord, Data
 from lra.report.published import PublishedRow, published_rows, published_runs
 from lra.report.scores import group_by
 from lra.report.tables.table import Table, text_column
+from lra.tasks.base import BENCHMARK
 from lra.train.training_time import count_steps
-from tasks.base import BENCHMARK
 
 _CHANGE_A_STEP = {"train.bucketing", "train.checkpoint_activations", "train.micro_batch"}
 """Settings of training that change the duration of a step, besides the batch size."""

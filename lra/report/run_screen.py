@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from common.progress import duration
+from lra.common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
 from lra.record.schema import is_shipped, select_sections, warn_of_packs

@@ -13,7 +13,7 @@ from lra.goals.measure import ACCURACY, Measure
 from lra.record.run import RunRecord, TestedRecord, choose_attempts
 from lra.report.names import run_anchor
 from lra.statistics import Interval, wilson_interval
-from tasks.base import BENCHMARK
+from lra.tasks.base import BENCHMARK
 
 FIVE = BENCHMARK[:-1]
 """The tasks of the average without Path-X."""

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from common.errors import HeldError, KnownError, describe, describe_os_error, nearest, user_code
-from common.threads import MOST_THREADS
+from lra.common.errors import HeldError, KnownError, describe, describe_os_error, nearest, user_code
+from lra.common.threads import MOST_THREADS
 from lra.runtime.console import absolute_path, as_typed, display_messages, wrap_message
-from lra.runtime.repository import ROOT
+from lra.runtime.repository import PACKAGE, ROOT, leave_path
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 
 def list_names(kind: Literal["mixers", "tasks"]) -> str:
     """List the mixers or tasks of the suite, for a help text: each has a file of settings."""
-    return ", ".join(sorted(path.stem for path in (ROOT / "configs" / kind).glob("*.yaml")))
+    return ", ".join(sorted(path.stem for path in (PACKAGE / "configs" / kind).glob("*.yaml")))
 
 
 def whole_number(text: str, least: int = 0, most: int = LARGEST_INT) -> int:
@@ -163,6 +163,7 @@ def run_command(program: str, action: Callable[[], int]) -> int:
 
     While it runs, what the packages have to say, and warnings of libraries, are printed.
     """
+    leave_path()
     pressed: list[bool] = []  # a library may raise another error for Ctrl-C
 
     def interrupt(*_: object) -> NoReturn:
@@ -236,8 +237,9 @@ def command_words(
 
     Folders are named unless they are the default ones.
     """
-    words = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
-    if start := _start_of_command():
+    is_script = name in SCRIPTS and (ROOT / SCRIPTS[name]).is_file()
+    words = ["python", SCRIPTS[name]] if is_script else ["python", "-m", f"lra.{name}"]
+    if start := _start_of_command() or (["lra"] if name in SCRIPTS and not is_script else []):
         words = [*start, name]
     words += flags
     for default, folder in (("data", data_dir), ("results", results_dir)):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from common.files import name_file_in_errors
+from lra.common.files import name_file_in_errors
 
 NARROWEST = 20
 """Least width, in characters, that text is fitted to."""
@@ -26,7 +26,7 @@ CONTINUED = "    "
 LONGEST_MESSAGE = 1000
 """Most letters of a message; of a longer one the middle is left out."""
 
-_LOGGERS = ("lra", "models", "tasks", "common", "py.warnings")
+_LOGGERS = ("lra", "py.warnings")
 """Those of this repository, and that of Python's warnings."""
 
 

@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from common.errors import KnownError, UserError
+from lra.common.errors import KnownError, UserError
 from lra.runtime.console import is_launched
 
 T = TypeVar("T")

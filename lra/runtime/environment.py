@@ -20,8 +20,8 @@ import torch
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from common.errors import UserError
-from common.threads import core_count, default_count, free_cores
+from lra.common.errors import UserError
+from lra.common.threads import core_count, default_count, free_cores
 
 # As glibc's malloc.h has them. One heap for all threads: what one has freed, another uses again.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8

@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of `lra`, in which everything of the suite is."""
+ROOT = PACKAGE.parent
+"""The repository, or the folder where `lra` is installed."""
 
-PACKAGES = ("common", "models", "tasks")
-"""Packages beside `lra`, which others of the same name can hide."""
 
+def leave_path() -> None:
+    """Take the repository out of the path that Python looks for modules in.
 
-def refuse_shadow() -> None:
-    """Raise ImportError if Python imports a module in place of a package of the suite.
-
-    A folder `models` beside a script, for one, comes before installed packages. A command of the
-    suite ends with a line instead.
+    A project of the user's may have folders `models`, `tasks` or `results`, and there are such ones
+    beside `lra`, too, in a clone. Modules of `lra` itself are found without the path.
     """
-    for name in PACKAGES:
-        expected, spec = ROOT / name, importlib.util.find_spec(name)
-        if spec is None or spec.origin is None or Path(spec.origin).resolve().parent == expected:
-            continue
-        text = (
-            f"Python imports {name} from {spec.origin}, which hides the package {name} of the "
-            f"suite, {expected}. Give yours another name, or start Python with -P (python -P ...), "
-            f"which does not look for modules in the folder of the script or in the working "
-            f"directory"
-        )
-        # sys.argv[0] is "-m" while Python looks for the module that `python -m` names.
-        if Path(sys.argv[0]).name not in ("-m", "lra", "run_task.py", "report.py"):
-            raise ImportError(text)
-        sys.stderr.write(f"lra: error: {text}\n")
-        sys.exit(2)
+    if (ROOT / "models").is_dir():
+        sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != ROOT]
 
 
 def code_digest() -> str:
-    """Hash the Python files of this repository's packages: 12 hexadecimal digits."""
+    """Hash the Python files of the suite: 12 hexadecimal digits."""
     digest = hashlib.sha256()
-    for package in ("lra", *PACKAGES):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    folders = [PACKAGE, PACKAGE / "models", PACKAGE / "tasks"]  # the latter two may be links
+    files = {path for folder in folders for path in folder.rglob("*.py")}
+    for path in sorted(files):
+        name = path.relative_to(PACKAGE)
+        digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from common.progress import duration
+from lra.common.progress import duration
 from lra.runtime.cli import INCOMPLETE, STOPPED, command_words, run_command
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import choose_device, device_name

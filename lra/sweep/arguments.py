@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
-from common.strict_yaml import LARGEST, parse_yaml
-from common.untrusted import read_text
+from lra.common.errors import UserError
+from lra.common.strict_yaml import LARGEST, parse_yaml
+from lra.common.untrusted import read_text
 from lra.config.layers import tasks_with_preset
 from lra.config.registry import MIXERS
 from lra.config.request import RunRequest, parse_changes
@@ -28,7 +28,7 @@ from lra.runtime.cli import (
     whole_numbers,
 )
 from lra.sweep.plan import Limits, SweepOptions
-from tasks.base import BENCHMARK
+from lra.tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.sweep")
 

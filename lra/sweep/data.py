@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from common.errors import DataError
+from lra.common.errors import DataError
 from lra.prepare import attempt_each
 from lra.runtime.tables import count_nouns
 from lra.sweep.plan import PlannedRun, varied_settings
-from tasks.base import Task
+from lra.tasks.base import Task
 
 
 class SweepData:

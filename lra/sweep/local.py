@@ -12,8 +12,8 @@ from subprocess import Popen
 
 import torch
 
-from common.errors import DataError, UserError, describe_os_error
-from common.progress import progress
+from lra.common.errors import DataError, UserError, describe_os_error
+from lra.common.progress import progress
 from lra.runtime.cli import HELD
 from lra.runtime.environment import choose_device
 from lra.sweep.data import SweepData

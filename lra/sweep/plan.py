@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from common.errors import DataError, UserError
-from common.files import open_to_append, write_atomically
-from common.progress import progress
-from common.untrusted import open_regular, read_regular
+from lra.common.errors import DataError, UserError
+from lra.common.files import open_to_append, write_atomically
+from lra.common.progress import progress
+from lra.common.untrusted import open_regular, read_regular
 from lra.config.request import Change, RunRequest, combine, parse_alternatives, parse_changes
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
@@ -172,8 +172,9 @@ class PlannedRun:
     def command(self, device: str, processes: int, limits: Limits = Limits()) -> list[str]:
         """Write the command of the run with this Python; torchrun divides it between processes."""
         start = [*TORCHRUN, str(processes)] if processes > 1 else []
-        script = str(ROOT / "run_task.py")
-        return [sys.executable, *start, script, *self.arguments(device, limits)]
+        script = ROOT / "run_task.py"
+        module = [str(script)] if script.is_file() else ["-m", "lra.run_task"]
+        return [sys.executable, *start, *module, *self.arguments(device, limits)]
 
     def failure(self) -> str | None:
         """Read how the run failed; None if it did not fail or has gone on since."""

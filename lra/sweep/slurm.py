@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from common.errors import DataError, UserError
-from common.files import write_atomically
-from common.untrusted import read_regular
+from lra.common.errors import DataError, UserError
+from lra.common.files import write_atomically
+from lra.common.untrusted import read_regular
 from lra.sweep.data import SweepData
 from lra.sweep.plan import LOG, Limits, PlannedRun, SweepOptions, note_failure, start_run
 from lra.train.run_folder import RunFolder

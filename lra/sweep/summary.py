@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.progress import duration
+from lra.common.progress import duration
 from lra.record.run import RunRecord
 from lra.record.schema import warn_of_packs
 from lra.report.data import Data

@@ -15,9 +15,9 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from common.errors import DataError, UserError
-from common.files import stream_atomically
-from common.untrusted import explain_errors, open_regular, read_regular
+from lra.common.errors import DataError, UserError
+from lra.common.files import stream_atomically
+from lra.common.untrusted import explain_errors, open_regular, read_regular
 from lra.record.run import PretrainingRecord
 from lra.schema import Count, RowLabel, fault_of
 from lra.train.run_record import SessionState

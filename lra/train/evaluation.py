@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from common.progress import is_live
+from lra.common.progress import is_live
 from lra.goals.scorer import Output, Score, Scorer
+from lra.models.layers.kernel_cache import cache_kernels
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
+from lra.tasks.base import Batch, Split
+from lra.tasks.batch import evaluation_batches
 from lra.train.gradient import autocast_of
-from models.layers.kernel_cache import cache_kernels
-from tasks.base import Batch, Split
-from tasks.batch import evaluation_batches
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from lra.runtime.environment import (
     reset_peak_memory,
     restore_random_state,
 )
-from tasks.base import Split
-from tasks.batch import Batch
+from lra.tasks.base import Split
+from lra.tasks.batch import Batch
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from lra.classifier.block import Block, Residual
 from lra.classifier.classifier import Classifier
 from lra.classifier.norms import BatchNorm
-from models.layers.long_convolution import LongConvolution
-from models.ops.toeplitz import LagKernel
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.ops.toeplitz import LagKernel
 
 
 class Internals:

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from common.errors import KnownError
+from lra.common.errors import KnownError
 from lra.runtime.distributed import ProcessGroup
 from lra.schema import Amount, Positive
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from typing_extensions import TypedDict
 
-from common.errors import UserError
+from lra.common.errors import UserError
 from lra.config.schema import TrainConfig
+from lra.models.base import DecayingAt, Mixer
 from lra.runtime.environment import SavedTensor
 from lra.schema import Amount, Count
-from models.base import DecayingAt, Mixer
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from common.errors import DataError, UserError
-from common.progress import Progress
 from lra.classifier.classifier import Classifier
+from lra.common.errors import DataError, UserError
+from lra.common.progress import Progress
 from lra.config.schema import RunConfig
 from lra.goals.scorer import Score
 from lra.record.run import PretrainingRecord, RunRecord
@@ -28,6 +28,7 @@ from lra.runtime.environment import (
     is_out_of_memory,
     keep_freed_memory,
 )
+from lra.tasks.base import Dataset, TaskInfo
 from lra.train.checkpoint import NEW_RUN, Identity, RunState
 from lra.train.internals import Internals
 from lra.train.metrics import Diverged
@@ -37,7 +38,6 @@ from lra.train.self_pretraining import choose_phase, transfer_weights
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Trainer
 from lra.train.training_time import estimate_time
-from tasks.base import Dataset, TaskInfo
 
 logger = logging.getLogger(__name__)
 

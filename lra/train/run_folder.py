@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from common.errors import HeldError, UserError
-from common.files import (
+from lra.common.errors import HeldError, UserError
+from lra.common.files import (
     is_locked,
     name_file_in_errors,
     open_to_append,
     remove_leftovers,
     write_atomically,
 )
-from common.spreadsheets import guard
-from common.untrusted import read_regular, read_text
+from lra.common.spreadsheets import guard
+from lra.common.untrusted import read_regular, read_text
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
+from lra.tasks.base import Split
 from lra.train.checkpoint import DAMAGED, Identity, RunState, load_newest, save_checkpoint
-from tasks.base import Split
 
 logger = logging.getLogger(__name__)
 

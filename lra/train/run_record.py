@@ -10,9 +10,9 @@ import torch
 from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
-from common.errors import UserError
-from common.untrusted import explain_errors
 from lra.classifier.classifier import count_state
+from lra.common.errors import UserError
+from lra.common.untrusted import explain_errors
 from lra.config.schema import RunConfig
 from lra.goals.registry import scorer_of
 from lra.goals.scorer import Score
@@ -28,8 +28,8 @@ from lra.runtime.environment import (
 )
 from lra.runtime.repository import code_digest, git_state
 from lra.schema import Amount, PrintableText, ShortText, fault_of
+from lra.tasks.base import Dataset, TaskInfo
 from lra.train.trainer import Trainer
-from tasks.base import Dataset, TaskInfo
 
 
 class SessionState(TypedDict):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from lra.config.schema import RunConfig
 from lra.record.run import PretrainingRecord
-from tasks.base import Dataset, TaskInfo
-from tasks.unlabelled import build_pretraining_data
+from lra.tasks.base import Dataset, TaskInfo
+from lra.tasks.unlabelled import build_pretraining_data
 
 HEAD = ("hidden.", "output.")
 """Starts of the names of weights that read features, which are not transferred."""

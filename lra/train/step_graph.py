@@ -15,13 +15,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from common.errors import UserError
-from common.tensors import send
+from lra.common.errors import UserError
+from lra.common.tensors import send
 from lra.config.schema import RunConfig
 from lra.runtime.environment import is_out_of_memory
+from lra.tasks.base import Split
+from lra.tasks.batch import Batch
 from lra.train.gradient import Gradient
-from tasks.base import Split
-from tasks.batch import Batch
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from common.errors import KnownError
+from lra.common.errors import KnownError
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that stop a run: Ctrl-C, a request to end and, but on Windows, a terminal that closes."""

@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 import torch
 
-from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
+from lra.common.untrusted import explain_errors
 from lra.config.schema import RunConfig
 from lra.goals.registry import scorer_of
 from lra.goals.scorer import Score
+from lra.models.base import begin_step
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
     copy_to_cpu,
@@ -22,6 +23,9 @@ from lra.runtime.environment import (
     set_arithmetic,
 )
 from lra.runtime.flops import FlopCounter
+from lra.tasks.base import Dataset, TaskInfo
+from lra.tasks.batch import BatchOrder
+from lra.tasks.splits import put_on_device
 from lra.train.evaluation import Evaluator
 from lra.train.gradient import Gradient
 from lra.train.metrics import Diverged, Step, StepMetrics
@@ -37,10 +41,6 @@ from lra.train.optimizer import (
 from lra.train.state import Best, TrainerState, load_weights
 from lra.train.step_graph import build_step
 from lra.train.training_time import RunLength, list_warnings
-from models.base import begin_step
-from tasks.base import Dataset, TaskInfo
-from tasks.batch import BatchOrder
-from tasks.splits import put_on_device
 
 COUNTED_STEPS = 3
 """First steps of a run, whose arithmetic is counted."""

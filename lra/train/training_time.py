@@ -6,7 +6,7 @@ import csv
 import math
 from pathlib import Path
 
-from common.progress import duration
+from lra.common.progress import duration
 from lra.config.compose import compose
 from lra.config.request import RunRequest
 from lra.config.schema import RunConfig, TrainConfig
@@ -14,7 +14,7 @@ from lra.record.schema import select_sections
 from lra.train.self_pretraining import pretraining_config
 from lra.train.stopping import StopRequest
 
-SPEEDS = Path(__file__).resolve().parents[2] / "results" / "speeds.csv"
+SPEEDS = Path(__file__).resolve().parents[1] / "results" / "speeds.csv"
 """Speeds of training steps, which `report.py --write-readme` collects from the shipped records."""
 VALIDATIONS_OF_TIME = 4
 """Validations of a run of minutes, evenly over its time, unless a setting says how many."""

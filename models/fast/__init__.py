@@ -1,4 +1,4 @@
-"""Fast forms of functions in `models.ops` and `models.layers`, which name them and import none.
+"""Fast forms of functions in `lra.models.ops` and `lra.models.layers`, which import none of them.
 
 docs/speed.md says how much time each of them saves.
 """

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from models.fast.workers import num_workers, on_workers, threads_of_each
+from lra.models.fast.workers import num_workers, on_workers, threads_of_each
 
 CHUNK_NUMBERS = 2**18
 """Elements in one transform for each thread of a CPU: 1 MiB, a usual second-level cache."""
@@ -31,12 +31,12 @@ ROW_GAP = 16
 
 
 def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
-    """See `models.ops.toeplitz.circulant_multiply`."""
+    """See `lra.models.ops.toeplitz.circulant_multiply`."""
     return cast("Tensor", _Multiply.apply(response, size, x))
 
 
 def spectrum(circulant: Tensor) -> Tensor:
-    """See `models.ops.toeplitz.spectrum`; the gradient is a real transform, unlike torch's."""
+    """See `lra.models.ops.toeplitz.spectrum`; the gradient is a real transform, unlike torch's."""
     return cast("Tensor", _Spectrum.apply(circulant))
 
 

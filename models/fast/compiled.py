@@ -11,7 +11,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from models.fast.workers import on_workers
+from lra.models.fast.workers import on_workers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,11 +22,11 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from models.ops.deterministic import cumulative_sum
+from lra.models.ops.deterministic import cumulative_sum
 
 
 def decaying_attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
-    """See `models.ops.recurrences.decaying_attention`."""
+    """See `lra.models.ops.recurrences.decaying_attention`."""
     length = query.shape[-2]
     if query.numel() == 0 or value.numel() == 0:
         return torch.zeros_like(value)

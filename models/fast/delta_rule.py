@@ -17,10 +17,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from models.fast.compiled import Array, compiled, run_compiled
-from models.fast.decaying_attention import segment_sums
-from models.fast.doubling import matrix_recurrence
-from models.ops.deterministic import cumulative_sum
+from lra.models.fast.compiled import Array, compiled, run_compiled
+from lra.models.fast.decaying_attention import segment_sums
+from lra.models.fast.doubling import matrix_recurrence
+from lra.models.ops.deterministic import cumulative_sum
 
 CHUNK = 64
 """Positions of a chunk, on a GPU."""
@@ -31,7 +31,7 @@ TILE = 64
 def delta_rule(
     query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor
 ) -> Tensor:
-    """See `models.ops.recurrences.delta_rule`."""
+    """See `lra.models.ops.recurrences.delta_rule`."""
     if query.numel() == 0 or value.numel() == 0:
         return torch.zeros_like(value)
     if query.device.type != "cpu":

@@ -23,7 +23,7 @@ CACHED = 2**18
 
 
 def depthwise_convolution(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
-    """See `models.ops.toeplitz.depthwise_convolution`."""
+    """See `lra.models.ops.toeplitz.depthwise_convolution`."""
     if taps.shape[1] > LAGS_AT_ONCE:
         length = x.shape[1]
         end = length - first_lag  # one past the tap of the last lag

@@ -19,7 +19,7 @@ LEVELS = 2**16
 
 
 def drop_out(x: Tensor, probability: float) -> Tensor:
-    """See `models.layers.basic.drop_out`."""
+    """See `lra.models.layers.basic.drop_out`."""
     if x.device.type != "cpu":
         return functional.dropout(x, probability)
     dropped_levels = min(round(probability * LEVELS), LEVELS - 1)

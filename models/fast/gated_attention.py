@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from models.fast.compiled import Array, compiled, run_compiled
-from models.fast.recurrence import is_by_doubling, scan, scan_both_ways
+from lra.models.fast.compiled import Array, compiled, run_compiled
+from lra.models.fast.recurrence import is_by_doubling, scan, scan_both_ways
 
 LANES = 128
 """Largest number of heads that a loop goes over, those of several sequences."""
@@ -30,7 +30,7 @@ TILE = 32
 def gated_attention(
     query: Tensor, key: Tensor, value: Tensor, kept: Tensor, *, causal: bool
 ) -> Tensor:
-    """See `models.ops.recurrences.gated_attention`."""
+    """See `lra.models.ops.recurrences.gated_attention`."""
     if query.numel() == 0:
         return torch.zeros_like(query)
     if is_by_doubling(query):

@@ -39,7 +39,7 @@ MOST_IMAGES = 128
 
 
 def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """See `models.layers.basic.linear_map`."""
+    """See `lra.models.layers.basic.linear_map`."""
     if not is_by_convolution(x, weight):
         return functional.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])

@@ -16,20 +16,20 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from models.fast.compiled import Array, compiled, run_compiled
-from models.fast.doubling import gradients_by_doubling, recur_by_doubling
+from lra.models.fast.compiled import Array, compiled, run_compiled
+from lra.models.fast.doubling import gradients_by_doubling, recur_by_doubling
 
 CHANNELS = 128
 """Largest number of channels of a block."""
 
 
 def scan(factors: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
-    """See `models.ops.recurrences.scan`; the backward pass is the same recurrence in reverse."""
+    """See `lra.models.ops.recurrences.scan`; the backward pass is the recurrence in reverse."""
     return cast("Tensor", _Scan.apply(factors, x, reverse))
 
 
 def scan_both_ways(factors: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """See `models.ops.recurrences.scan_both_ways`; on a GPU both directions are one recurrence."""
+    """See `lra.models.ops.recurrences.scan_both_ways`; on a GPU both directions are one."""
     is_fixed = factors.dim() == 1
     ahead, back = (factors, factors) if is_fixed else factors
     if not is_by_doubling(x):

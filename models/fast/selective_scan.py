@@ -19,9 +19,9 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from models.fast.compiled import Array, compiled, run_compiled
-from models.fast.recurrence import scan
-from models.ops.recurrences import Selection
+from lra.models.fast.compiled import Array, compiled, run_compiled
+from lra.models.fast.recurrence import scan
+from lra.models.ops.recurrences import Selection
 
 BLOCK = 2**29
 """Largest number of states of a block of channels that are in memory at once, on a GPU."""
@@ -30,7 +30,7 @@ TILE = 2**19
 
 
 def selective_scan(inputs: Selection, poles: Tensor, bias: Tensor | None = None) -> Tensor:
-    """See `models.ops.recurrences.selective_scan`."""
+    """See `lra.models.ops.recurrences.selective_scan`."""
     x, step, into, out = inputs
     if x.numel() == 0 or poles.numel() == 0:
         return torch.zeros_like(x)

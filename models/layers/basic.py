@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.ops.reference import has_fast_form
+from lra.models.ops.reference import has_fast_form
 
 Activation = Literal["relu", "silu", "gelu"]
 
@@ -49,7 +49,7 @@ def drop_out(x: Tensor, probability: float) -> Tensor:
 class Dropout(nn.Module):
     """Dropout of single numbers in training, with a probability in [0, 1).
 
-    On a CPU it is rounded to a multiple of 1 / 65,536, see `models.fast.dropout`.
+    On a CPU it is rounded to a multiple of 1 / 65,536, see `lra.models.fast.dropout`.
     """
 
     def __init__(self, probability: float) -> None:

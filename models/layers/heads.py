@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.base import MixerContext
+from lra.models.base import MixerContext
 
 
 def channels_of_heads(

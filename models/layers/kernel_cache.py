@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from models.ops.reference import reference_forms_are_used
+from lra.models.ops.reference import reference_forms_are_used
 
 T = TypeVar("T")
 

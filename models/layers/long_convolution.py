@@ -7,8 +7,8 @@ import abc
 import torch
 from torch import Tensor, nn
 
-from models.layers.kernel_cache import find_cache
-from models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
+from lra.models.layers.kernel_cache import find_cache
+from lra.models.ops.toeplitz import LagKernel, circulant_multiply, fast_fft_length
 
 MOST_RESPONSES = 4
 """Number of transforms of one kernel that are cached; an evaluation computes one per size."""

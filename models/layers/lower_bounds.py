@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
+from lra.models.base import GridModule, MixerContext, Recurrence, RecurrentMixer
 
 
 class LowerBounds(nn.Module):

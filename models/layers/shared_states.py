@@ -10,11 +10,11 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
-from models.layers.basic import LinearMap, build_dropout, linear_map
-from models.layers.kernel_cache import compute_once
-from models.layers.state_space import complex_parameter
-from models.ops.recurrences import scan, scan_both_ways
+from lra.models.base import LearningRates, MixerContext, Recurrence, RecurrentMixer
+from lra.models.layers.basic import LinearMap, build_dropout, linear_map
+from lra.models.layers.kernel_cache import compute_once
+from lra.models.layers.state_space import complex_parameter
+from lra.models.ops.recurrences import scan, scan_both_ways
 
 NumStates = Annotated[int, Field(ge=1, le=2**16)]
 Gate = Literal["glu", "half_glu1", "half_glu2"]

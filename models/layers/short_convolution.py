@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.layers.state_space import initial_log_steps
-from models.ops.toeplitz import depthwise_convolution
+from lra.models.layers.state_space import initial_log_steps
+from lra.models.ops.toeplitz import depthwise_convolution
 
 SoftplusStep = Annotated[float, Field(ge=1e-4, le=1e3)]
 """An initial time step that is the softplus of a parameter."""

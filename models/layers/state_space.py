@@ -13,10 +13,17 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, LearningRates, Mixer, MixerContext, Recurrence, RecurrentMixer
-from models.layers.basic import Dropout, LinearMap, build_dropout
-from models.layers.long_convolution import LongConvolution
-from models.ops.toeplitz import LagKernel, diagonal_from_kernel
+from lra.models.base import (
+    DecayingAt,
+    LearningRates,
+    Mixer,
+    MixerContext,
+    Recurrence,
+    RecurrentMixer,
+)
+from lra.models.layers.basic import Dropout, LinearMap, build_dropout
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.ops.toeplitz import LagKernel, diagonal_from_kernel
 
 Output = Literal["glu", "linear"]
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]

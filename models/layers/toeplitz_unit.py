@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import GridModule, Mixer, MixerContext, Recurrence, RecurrentMixer
-from models.layers.basic import (
+from lra.models.base import GridModule, Mixer, MixerContext, Recurrence, RecurrentMixer
+from lra.models.layers.basic import (
     ACTIVATIONS,
     Activation,
     Dropout,
@@ -22,9 +22,9 @@ from models.layers.basic import (
     SimpleRMSNorm,
     linear_pair,
 )
-from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import PeriodicStateSpace
-from models.ops.reference import fast_form_of
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.layers.state_space import PeriodicStateSpace
+from lra.models.ops.reference import fast_form_of
 
 ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 EncoderLayers = Annotated[int, Field(ge=0, le=1000)]

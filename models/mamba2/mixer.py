@@ -30,12 +30,12 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.options import Added
-from models.base import DecayingAt, LearningRates, MixerContext, Recurrence, RecurrentMixer
-from models.layers.basic import LinearMap
-from models.layers.short_convolution import ShortConvolution, SoftplusStep, draw_step_biases
-from models.layers.state_space import Rate
-from models.mamba2.selective_states import (
+from lra.common.options import Added
+from lra.models.base import DecayingAt, LearningRates, MixerContext, Recurrence, RecurrentMixer
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.short_convolution import ShortConvolution, SoftplusStep, draw_step_biases
+from lra.models.layers.state_space import Rate
+from lra.models.mamba2.selective_states import (
     BlockBiasedStates,
     HeadStates,
     MambaStates,
@@ -45,7 +45,7 @@ from models.mamba2.selective_states import (
     StateSizes,
     mix_together,
 )
-from models.mamba2.turning_states import TurningStates
+from lra.models.mamba2.turning_states import TurningStates
 
 Selective = Literal["mamba1", "mamba2", "mamba3", "b2s6"]
 StateSize = Annotated[int, Field(ge=1, le=2**12)]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.layers.basic import LinearMap
-from models.layers.state_space import complex_dtype, complex_parameter, random_complex
-from models.ops.recurrences import Selection, decaying_attention, selective_scan
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.state_space import complex_dtype, complex_parameter, random_complex
+from lra.models.ops.recurrences import Selection, decaying_attention, selective_scan
 
 DrawSteps = Callable[[int], Tensor]
 """Draws the initial time steps of a number of channels or heads, see `draw_step_biases`."""

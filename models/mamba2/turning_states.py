@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.mamba2.selective_states import (
+from lra.models.mamba2.selective_states import (
     DrawSteps,
     Selection,
     SelectiveStates,
@@ -25,8 +25,8 @@ from models.mamba2.selective_states import (
     attend_over_heads,
     exponents_of_heads,
 )
-from models.ops.deterministic import cumulative_sum
-from models.ops.rotary import turn
+from lra.models.ops.deterministic import cumulative_sum
+from lra.models.ops.rotary import turn
 
 
 class TurningStates(SelectiveStates):

@@ -1,5 +1,5 @@
 """Mega: the mixer in `mixer.py`, and what it alone computes by."""
 
-from models.mega.mixer import Mega
+from lra.models.mega.mixer import Mega
 
 __all__ = ["Mega"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from models.ops.reference import fast_form_of
+from lra.models.ops.reference import fast_form_of
 
 Weighting = Literal["softmax", "laplace"]
 

@@ -24,14 +24,14 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import GatedMixer, GatedRecurrence, MixerContext, RecurrentMixer
-from models.layers.basic import LinearMap, build_dropout
-from models.layers.heads import latest_in_slots
-from models.layers.long_convolution import LongConvolution
-from models.layers.state_space import DiagonalStateSpace
-from models.mega.biased_attention import Weighting, bias_of, biased_attention, weights_of
-from models.ops.toeplitz import LagKernel
-from models.ops.vandermonde import vandermonde_product
+from lra.models.base import GatedMixer, GatedRecurrence, MixerContext, RecurrentMixer
+from lra.models.layers.basic import LinearMap, build_dropout
+from lra.models.layers.heads import latest_in_slots
+from lra.models.layers.long_convolution import LongConvolution
+from lra.models.layers.state_space import DiagonalStateSpace
+from lra.models.mega.biased_attention import Weighting, bias_of, biased_attention, weights_of
+from lra.models.ops.toeplitz import LagKernel
+from lra.models.ops.vandermonde import vandermonde_product
 
 
 class DampedAverage(LongConvolution):

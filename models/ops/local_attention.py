@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from models.ops.reference import fast_form_of
+from lra.models.ops.reference import fast_form_of
 
 BLOCK = 256
 """Number of queries in a block."""

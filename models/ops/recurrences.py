@@ -1,4 +1,4 @@
-"""Recurrences, one position at a time: reference forms of what `models.fast` computes.
+"""Recurrences, one position at a time: reference forms of what `lra.models.fast` computes.
 
 Selective scans: Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
 2023 (arXiv:2312.00752), section 3.2. Attention with decays: state-space duality (Dao and Gu,
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.ops.reference import has_fast_form
+from lra.models.ops.reference import has_fast_form
 
 
 @has_fast_form("recurrence")

@@ -48,12 +48,12 @@ def fast_form_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callab
 
 
 def has_fast_form(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a reference form; a module of `models.fast` has its fast form, of the same name."""
+    """Decorate a reference form; a module of `lra.models.fast` has its fast form, with its name."""
 
     def decorate(reference: Callable[P, R]) -> Callable[P, R]:
         @functools.cache
         def find_fast() -> Callable[P, R]:
-            fast = importlib.import_module(f"models.fast.{module}")
+            fast = importlib.import_module(f"lra.models.fast.{module}")
             return getattr(fast, reference.__name__)
 
         @functools.wraps(reference)

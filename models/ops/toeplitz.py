@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.ops.reference import fast_form_of, has_fast_form
+from lra.models.ops.reference import fast_form_of, has_fast_form
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from models.ops.reference import fast_form_of
+from lra.models.ops.reference import fast_form_of
 
 
 def vandermonde_product_reference(

@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
-from models.ops.reference import fast_form_of
+from lra.models.ops.reference import fast_form_of
 
 OWN_SCORE = -1e5
 """Score of a position's own key: too low to matter unless the position sees no other key."""

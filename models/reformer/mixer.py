@@ -11,8 +11,8 @@ Symbols of the paper and their names here:
     n_buckets: num_buckets
     m: chunk_length
     R: rotations, for each head its own
-`models.reformer.hashed_attention` lists the other symbols, and the differences from the released
-code.
+`lra.models.reformer.hashed_attention` lists the other symbols, and the differences from the
+released code.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from models.base import Mixer, MixerContext
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads, split_heads
-from models.reformer.hashed_attention import (
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads, split_heads
+from lra.models.reformer.hashed_attention import (
     Chunks,
     count_directions,
     hash_vectors,
@@ -56,8 +56,8 @@ class Reformer(Mixer):
             there are chunks.
         look_ahead: whether a position also sees the next chunk, unless the mixer is causal.
         redraw_rotations: whether each training step draws new random rotations for the hashes (in
-            `models.base.begin_step`). Otherwise the first ones are kept. Evaluation uses those of
-            the last training step.
+            `lra.models.base.begin_step`). Otherwise the first ones are kept. Evaluation uses those
+            of the last training step.
     Raises: ValueError if num_heads does not divide the channels.
     """
 

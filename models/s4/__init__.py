@@ -1,5 +1,5 @@
 """S4: the mixer in `mixer.py`, and what it alone computes by."""
 
-from models.s4.mixer import S4
+from lra.models.s4.mixer import S4
 
 __all__ = ["S4"]

@@ -11,7 +11,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from models.ops.reference import fast_form_of
+from lra.models.ops.reference import fast_form_of
 
 CHUNK_NUMBERS = 2**20
 """Largest number of elements in a (channels, states, frequencies) array on a CPU, for its cache."""

@@ -33,9 +33,9 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from common.options import Added
-from models.base import MixerContext
-from models.layers.state_space import (
+from lra.common.options import Added
+from lra.models.base import MixerContext
+from lra.models.layers.state_space import (
     Rate,
     StateSize,
     StateSpaceConvolution,
@@ -49,9 +49,9 @@ from models.layers.state_space import (
     random_complex,
     real_dtype,
 )
-from models.ops.hippo import INPUT_CLIP, clip_imaginary, diagonalize_legs
-from models.ops.toeplitz import fast_fft_length
-from models.s4.cauchy import in_chunks, resolvent_sums
+from lra.models.ops.hippo import INPUT_CLIP, clip_imaginary, diagonalize_legs
+from lra.models.ops.toeplitz import fast_fft_length
+from lra.models.s4.cauchy import in_chunks, resolvent_sums
 
 
 class NormalPlusLowRankConvolution(StateSpaceConvolution):

@@ -1,5 +1,5 @@
 """SKI-TNN: the mixer in `mixer.py`, and what it alone computes by."""
 
-from models.ski_tnn.mixer import SKITNN
+from lra.models.ski_tnn.mixer import SKITNN
 
 __all__ = ["SKITNN"]

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from common.tensors import copy_together
-from models.ops.reference import fast_form_of
+from lra.common.tensors import copy_together
+from lra.models.ops.reference import fast_form_of
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import Mixer, MixerContext
-from models.layers.basic import Activation
-from models.layers.kernel_cache import compute_once
-from models.layers.long_convolution import LongConvolution, PositionOperator
-from models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, Norm, inner_channels
-from models.ops.reference import fast_form_of
-from models.ops.toeplitz import LagKernel, depthwise_convolution
-from models.ski_tnn.interpolation import InducingGrid, interpolate, spread
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import Activation
+from lra.models.layers.kernel_cache import compute_once
+from lra.models.layers.long_convolution import LongConvolution, PositionOperator
+from lra.models.layers.toeplitz_unit import ExpandRatio, GatedToeplitzUnit, Norm, inner_channels
+from lra.models.ops.reference import fast_form_of
+from lra.models.ops.toeplitz import LagKernel, depthwise_convolution
+from lra.models.ski_tnn.interpolation import InducingGrid, interpolate, spread
 
 DEGREES = {"linear": 1, "cubic": 3}
 Warp = Annotated[float, Field(ge=1e-6, lt=1)]

@@ -1,5 +1,5 @@
 """Sparse attention: the mixer in `mixer.py`, and what it alone computes by."""
 
-from models.sparse.mixer import Sparse
+from lra.models.sparse.mixer import Sparse
 
 __all__ = ["Sparse"]

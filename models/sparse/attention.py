@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.ops.reference import fast_form_of
-from models.sparse.patterns import TOGETHER, KeySet, Pattern, every_pair
+from lra.models.ops.reference import fast_form_of
+from lra.models.sparse.patterns import TOGETHER, KeySet, Pattern, every_pair
 
 
 def sparse_attention_reference(

@@ -27,11 +27,11 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from models.base import Mixer, MixerContext
-from models.layers.basic import LinearMap
-from models.layers.heads import channels_of_heads, split_parts
-from models.sparse.attention import attend_to_all, sparse_attention
-from models.sparse.patterns import (
+from lra.models.base import Mixer, MixerContext
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import channels_of_heads, split_parts
+from lra.models.sparse.attention import attend_to_all, sparse_attention
+from lra.models.sparse.patterns import (
     Pattern,
     fixed_pattern,
     local_pattern,
@@ -145,7 +145,7 @@ class Sparse(Mixer):
                 raise ValueError(f"pattern {pattern} has no option {option}; {valid}")
         if pattern == "bigbird" and (context.causal or num_global):
             raise ValueError("pattern bigbird cannot have num_global or be causal; use longformer")
-        self.context = context
+        self.context, self.max_length = context, context.max_length
         self.pattern: PatternName = pattern
         self.window_size = window_size or WINDOW_SIZE
         self.block_size = size = block_size or BLOCK_SIZE
@@ -186,12 +186,12 @@ class Sparse(Mixer):
 
     def _pattern(self, length: int) -> Pattern:
         """Return the pattern for sequences of a length."""
-        causal, longest = self.context.causal, max(length, self.context.max_length)
+        causal, longest = self.context.causal, max(length, self.max_length)
         # A block beyond every sequence is cut, which changes no result.
         size = min(self.block_size, max(longest, BLOCK_SIZE))
         if self.pattern == "bigbird":
             table = self.random_blocks
-            if longest > self.context.max_length:
+            if longest > self.max_length:
                 table = self._draw_blocks(longest).to(table.device)
             last = (-(-longest // size) - 1) * size
             return replace(random_pattern(size, table), inner=(size, last))

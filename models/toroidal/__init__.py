@@ -1,5 +1,5 @@
 """Toroidal attention: the mixer in `mixer.py`, and what it alone computes by."""
 
-from models.toroidal.mixer import Toroidal
+from lra.models.toroidal.mixer import Toroidal
 
 __all__ = ["Toroidal"]

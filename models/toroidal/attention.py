@@ -13,8 +13,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from models.ops.reference import fast_form_of
-from models.toroidal.torus import Pairs, Reach
+from lra.models.ops.reference import fast_form_of
+from lra.models.toroidal.torus import Pairs, Reach
 
 BLOCK = 256
 """Number of queries in a block on a CPU; each platter of a place counts as one."""

@@ -28,14 +28,21 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import GridModule, LearningRates, MixerContext, Recurrence, RecurrentMixer, State
-from models.layers.basic import LinearMap
-from models.layers.heads import latest_in_slots
-from models.ops.rotary import turn
-from models.toroidal.attention import toroidal_attention
-from models.toroidal.platter_fusion import Fusion, build_fusion
-from models.toroidal.spectral_attention import spectral_attention
-from models.toroidal.torus import Harmonics, Reach, Torus
+from lra.models.base import (
+    GridModule,
+    LearningRates,
+    MixerContext,
+    Recurrence,
+    RecurrentMixer,
+    State,
+)
+from lra.models.layers.basic import LinearMap
+from lra.models.layers.heads import latest_in_slots
+from lra.models.ops.rotary import turn
+from lra.models.toroidal.attention import toroidal_attention
+from lra.models.toroidal.platter_fusion import Fusion, build_fusion
+from lra.models.toroidal.spectral_attention import spectral_attention
+from lra.models.toroidal.torus import Harmonics, Reach, Torus
 
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.ops.reference import fast_form_of
-from models.toroidal.torus import Reach, Torus
+from lra.models.ops.reference import fast_form_of
+from lra.models.toroidal.torus import Reach, Torus
 
 
 def lag_bias(torus: Torus, window: int | None, weight: Tensor | None, like: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.ops.rotary import geometric_rates
+from lra.models.ops.rotary import geometric_rates
 
 Harmonics = Literal["integer", "rope"]
 

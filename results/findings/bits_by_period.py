@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from lra.goals.next_token import NextTokenResult
 from lra.record.run import read_runs
 from lra.report.styles import mixer_looks
-from results.findings.shared import FOLDER, save_figure
+from lra.results.findings.shared import FOLDER, save_figure
 
 FIELDS = {"period": "period of the text", "divides length": "period divides the window's length"}
 """Fields of metadata, with the label of their axis."""

@@ -2,7 +2,7 @@
 
     python -m results.findings.collapse
 
-`results.findings.train_collapse` trained the runs and wrote the table.
+`lra.results.findings.train_collapse` trained the runs and wrote the table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.findings.shared import FOLDER, save_figure
+from lra.results.findings.shared import FOLDER, save_figure
 
 DETAILED = "condition == 'as published' and rate == 0.0042 and seed == 1"
 """The run whose blocks are shown."""

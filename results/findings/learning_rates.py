@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import lra
-from results.findings.shared import CONDITION_STYLES, FOLDER, save_figure
+from lra.results.findings.shared import CONDITION_STYLES, FOLDER, save_figure
 
 TASKS = ("listops", "image")
 RATES = ("a third", "middle rate", "three times")

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 
 import lra
 from lra.report.styles import mixer_looks
-from results.findings.shared import FOLDER, load_leaderboard, save_figure
-from tasks.base import BENCHMARK
+from lra.results.findings.shared import FOLDER, load_leaderboard, save_figure
+from lra.tasks.base import BENCHMARK
 
 WIDTH, PERMUTATION = "mixer.width", "task.permutation"
 """Settings of the runs; 0 where a mixer has no width, and where pixels are not shuffled."""

@@ -3,7 +3,7 @@
     python -m results.findings.padding
 
 The suite computes no padded position. The runs with padding were trained by
-`results.findings.train_padded`, with all other settings equal.
+`lra.results.findings.train_padded`, with all other settings equal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import lra
-from results.findings.shared import FOLDER, draw_conditions, load_leaderboard, save_figure
+from lra.results.findings.shared import FOLDER, draw_conditions, load_leaderboard, save_figure
 
 CONDITIONS = ("padding skipped", "padding mixed in")
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import lra
 from lra.report.styles import mixer_looks
-from results.findings.shared import FOLDER, load_leaderboard, save_figure
+from lra.results.findings.shared import FOLDER, load_leaderboard, save_figure
 
 FEWEST_SEEDS = 3
 BASELINE = "baselines.marker positions"

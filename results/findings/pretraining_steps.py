@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import lra
-from results.findings.shared import FOLDER, draw_conditions, load_leaderboard, save_figure
+from lra.results.findings.shared import FOLDER, draw_conditions, load_leaderboard, save_figure
 
 CONDITIONS = (
     "labels only",

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import lra
-from results.findings.shared import FOLDER, save_figure
+from lra.results.findings.shared import FOLDER, save_figure
 
 TASK, MIXER = "text", "tnn"
 COLOURS = ("#1f6fb4", "#c4501b")

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import lra
-from tasks.base import BENCHMARK
+from lra.tasks.base import BENCHMARK
 
 FOLDER = Path(__file__).resolve().parent
 CONDITION_STYLES = (

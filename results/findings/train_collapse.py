@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 import lra
-import run_task
+from lra import run_task
 from lra.classifier.classifier import Classifier
+from lra.results.findings.shared import FOLDER
+from lra.results.findings.train_padded import PaddedClassifier
 from lra.runtime.cli import run_command
-from results.findings.shared import FOLDER
-from results.findings.train_padded import PaddedClassifier
 
 RATE = 1.05e-3
 """The published learning rate."""

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import lra
-import run_task
+from lra import run_task
 from lra.classifier.classifier import Classifier, pool
 from lra.runtime.cli import run_command
 from lra.runtime.console import write_out

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import run_task
-from common.errors import UnknownName
+from lra import run_task
 from lra.classifier.classifier import Classifier
+from lra.common.errors import UnknownName
+from lra.models.layers.heads import split_parts
+from lra.models.linear import Linear, positive_features
 from lra.runtime.cli import run_command
-from models.layers.heads import split_parts
-from models.linear import Linear, positive_features
 
 ERRORS: Mapping[str, tuple[bool, bool]] = {
     "scaled twice": (True, False),

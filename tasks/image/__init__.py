@@ -1,5 +1,5 @@
 """Image: the files of CIFAR-10, and the task."""
 
-from tasks.image.task import Image
+from lra.tasks.image.task import Image
 
 __all__ = ["Image"]

@@ -12,10 +12,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from common.errors import DataError
-from common.untrusted import decode_png, explain_errors
-from tasks.sources.archives import walk
-from tasks.sources.parquet import SPLITS, read_examples
+from lra.common.errors import DataError
+from lra.common.untrusted import decode_png, explain_errors
+from lra.tasks.sources.archives import walk
+from lra.tasks.sources.parquet import SPLITS, read_examples
 
 TRAIN_FILES = 5
 SIDE = 32

@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from common.errors import DataError
-from common.options import Added
-from tasks.base import DataSeed, Dataset, Task, TaskInfo, majority
-from tasks.cache import Cache
-from tasks.goals import ExampleClass
-from tasks.image.cifar import (
+from lra.common.errors import DataError
+from lra.common.options import Added
+from lra.tasks.base import DataSeed, Dataset, Task, TaskInfo, majority
+from lra.tasks.cache import Cache
+from lra.tasks.goals import ExampleClass
+from lra.tasks.image.cifar import (
     CHANNELS,
     INSIDE,
     NUM_CLASSES,
@@ -27,11 +27,11 @@ from tasks.image.cifar import (
     batch_digests,
     read_batches,
 )
-from tasks.pixels import Pixels, random_split_order, scale
-from tasks.preparation import Build
-from tasks.sources.downloads import Address
-from tasks.sources.parquet import NAME
-from tasks.sources.releases import Release, ReleaseCache, choose_rows
+from lra.tasks.pixels import Pixels, random_split_order, scale
+from lra.tasks.preparation import Build
+from lra.tasks.sources.downloads import Address
+from lra.tasks.sources.parquet import NAME
+from lra.tasks.sources.releases import Release, ReleaseCache, choose_rows
 
 OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
 

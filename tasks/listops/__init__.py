@@ -1,5 +1,5 @@
 """ListOps: the law, the generator, the official files, and the task."""
 
-from tasks.listops.task import ListOps
+from lra.tasks.listops.task import ListOps
 
 __all__ = ["ListOps"]

@@ -14,10 +14,10 @@ from typing import IO
 
 import numpy as np
 
-from common.errors import DataError
-from common.files import name_file_in_errors
-from common.progress import progress
-from tasks.listops.law import (
+from lra.common.errors import DataError
+from lra.common.files import name_file_in_errors
+from lra.common.progress import progress
+from lra.tasks.listops.law import (
     CLOSE_ID,
     OFFICIAL_COUNTS,
     OFFICIAL_LAW,
@@ -29,8 +29,8 @@ from tasks.listops.law import (
     grow,
     join_examples,
 )
-from tasks.sources.archives import read_rows, walk
-from tasks.sources.releases import describe_size_difference
+from lra.tasks.sources.archives import read_rows, walk
+from lra.tasks.sources.releases import describe_size_difference
 
 FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
 INSIDE = "basic_*.tsv"

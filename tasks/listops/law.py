@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.errors import DataError
-from common.progress import progress
-from common.threads import core_count
-from tasks.generated import GROUP, Drawn
-from tasks.random_words import RandomWords
+from lra.common.errors import DataError
+from lra.common.progress import progress
+from lra.common.threads import core_count
+from lra.tasks.generated import GROUP, Drawn
+from lra.tasks.random_words import RandomWords
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 TOKENS = (*"0123456789", *OPERATORS, "]")

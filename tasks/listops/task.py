@@ -13,15 +13,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from common.errors import DataError
-from common.options import Added
-from common.progress import progress
-from common.untrusted import read_regular
-from tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
-from tasks.cache import Cache, read_cache
-from tasks.generated import GeneratedTask
-from tasks.goals import ExampleClass
-from tasks.listops.files import (
+from lra.common.errors import DataError
+from lra.common.options import Added
+from lra.common.progress import progress
+from lra.common.untrusted import read_regular
+from lra.tasks.base import SPLITS, DataSeed, Dataset, TaskInfo, accuracy_percent, majority
+from lra.tasks.cache import Cache, read_cache
+from lra.tasks.generated import GeneratedTask
+from lra.tasks.goals import ExampleClass
+from lra.tasks.listops.files import (
     FILES,
     INSIDE,
     check_answers,
@@ -29,7 +29,7 @@ from tasks.listops.files import (
     read_official,
     write_official,
 )
-from tasks.listops.law import (
+from lra.tasks.listops.law import (
     CLOSE_ID,
     END_ID,
     OFFICIAL_COUNTS,
@@ -42,10 +42,10 @@ from tasks.listops.law import (
     example_digest,
     generate,
 )
-from tasks.preparation import Build, Preparation
-from tasks.sources.exports import MARK, determine_source, mark_export
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
-from tasks.splits import PackedSequences, Sequences
+from lra.tasks.preparation import Build, Preparation
+from lra.tasks.sources.exports import MARK, determine_source, mark_export
+from lra.tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
+from lra.tasks.splits import PackedSequences, Sequences
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""

@@ -1,5 +1,5 @@
 """Language modelling: what comes next in a text, byte by byte or word by word."""
 
-from tasks.lm.task import LanguageModelling
+from lra.tasks.lm.task import LanguageModelling
 
 __all__ = ["LanguageModelling"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.cache import Cache
-from tasks.preparation import Build, Preparation
+from lra.tasks.cache import Cache
+from lra.tasks.preparation import Build, Preparation
 
 logger = logging.getLogger(__name__)
 

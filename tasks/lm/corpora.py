@@ -11,12 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from common.errors import DataError, nearest
-from common.untrusted import explain_errors
-from tasks.base import SPLITS
-from tasks.sources.archives import GIB, is_zip, read_unpacked, walk
-from tasks.sources.downloads import Address
-from tasks.sources.releases import Release
+from lra.common.errors import DataError, nearest
+from lra.common.untrusted import explain_errors
+from lra.tasks.base import SPLITS
+from lra.tasks.sources.archives import GIB, is_zip, read_unpacked, walk
+from lra.tasks.sources.downloads import Address
+from lra.tasks.sources.releases import Release
 
 Unit = Literal["byte", "word"]
 WHOLE = "text"

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from common.errors import DataError
-from tasks.base import SPLITS, Dataset, Task, TaskInfo
-from tasks.cache import Cache, read_cache
-from tasks.goals import NextToken
-from tasks.lm.baselines import View, open_baselines
-from tasks.lm.corpora import (
+from lra.common.errors import DataError
+from lra.tasks.base import SPLITS, Dataset, Task, TaskInfo
+from lra.tasks.cache import Cache, read_cache
+from lra.tasks.goals import NextToken
+from lra.tasks.lm.baselines import View, open_baselines
+from lra.tasks.lm.corpora import (
     CORPORA,
     MORE_WORDS,
     TextFiles,
@@ -24,10 +24,10 @@ from tasks.lm.corpora import (
     read_own,
     read_texts,
 )
-from tasks.lm.words import Bytes, Vocabulary, Words, check_utf8, first_words
-from tasks.next_token import TokenWindows, windows
-from tasks.preparation import Build, Preparation
-from tasks.sources.releases import ReleaseCache
+from lra.tasks.lm.words import Bytes, Vocabulary, Words, check_utf8, first_words
+from lra.tasks.next_token import TokenWindows, windows
+from lra.tasks.preparation import Build, Preparation
+from lra.tasks.sources.releases import ReleaseCache
 
 BYTES = 256
 OWN = "own"

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from common.errors import DataError
-from common.progress import progress
-from tasks.lm.corpora import TextFile
+from lra.common.errors import DataError
+from lra.common.progress import progress
+from lra.tasks.lm.corpora import TextFile
 
 UNKNOWN, LINE_END = b"<unk>", b"<eos>"
 CHUNK = 2**20

@@ -1,5 +1,5 @@
 """Pathfinder and Path-X: the law, the generator, the official files, and the tasks."""
 
-from tasks.pathfinder.task import Pathfinder, PathX
+from lra.tasks.pathfinder.task import Pathfinder, PathX
 
 __all__ = ["PathX", "Pathfinder"]

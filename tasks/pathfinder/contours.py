@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from tasks.pathfinder.compiled import compiled
-from tasks.pathfinder.drawing_state import draw_integer, draw_uniform, is_inside
-from tasks.pathfinder.primitives import DEGREES, HEAD_TO_PIVOT, PIVOT_TO_PIVOT, TAIL_TO_HEAD
+from lra.tasks.pathfinder.compiled import compiled
+from lra.tasks.pathfinder.drawing_state import draw_integer, draw_uniform, is_inside
+from lra.tasks.pathfinder.primitives import DEGREES, HEAD_TO_PIVOT, PIVOT_TO_PIVOT, TAIL_TO_HEAD
 
 _FULL = 255
 _OVERLAP_LIMIT = 459

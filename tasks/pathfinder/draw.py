@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 
-from common.progress import progress
-from common.threads import core_count
-from tasks.pathfinder.compiled import compiled
-from tasks.pathfinder.contours import grow_distractor, grow_targets
-from tasks.pathfinder.drawing_state import draw_integer, is_inside, start_drawing, start_image
-from tasks.pathfinder.files import map_in_place
-from tasks.pathfinder.law import Law
-from tasks.pathfinder.primitives import draw_primitives
-from tasks.preparation import Build
+from lra.common.progress import progress
+from lra.common.threads import core_count
+from lra.tasks.pathfinder.compiled import compiled
+from lra.tasks.pathfinder.contours import grow_distractor, grow_targets
+from lra.tasks.pathfinder.drawing_state import draw_integer, is_inside, start_drawing, start_image
+from lra.tasks.pathfinder.files import map_in_place
+from lra.tasks.pathfinder.law import Law
+from lra.tasks.pathfinder.primitives import draw_primitives
+from lra.tasks.preparation import Build
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.pathfinder.compiled import compiled
-from tasks.pathfinder.law import Law
+from lra.tasks.pathfinder.compiled import compiled
+from lra.tasks.pathfinder.law import Law
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))

@@ -17,15 +17,15 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from common.errors import DataError
-from common.files import name_file_in_errors, reserve
-from common.progress import progress
-from common.untrusted import decode_png, read_regular
-from tasks.pathfinder.law import Law
-from tasks.preparation import Build
-from tasks.sources.archives import walk
-from tasks.sources.exports import MARK
-from tasks.sources.releases import copy_order, note_copies
+from lra.common.errors import DataError
+from lra.common.files import name_file_in_errors, reserve
+from lra.common.progress import progress
+from lra.common.untrusted import decode_png, read_regular
+from lra.tasks.pathfinder.law import Law
+from lra.tasks.preparation import Build
+from lra.tasks.sources.archives import walk
+from lra.tasks.sources.exports import MARK
+from lra.tasks.sources.releases import copy_order, note_copies
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.pathfinder.compiled import compiled
+from lra.tasks.pathfinder.compiled import compiled
 
 BRIGHT = 128
 """Grey level that the centre of a marker exceeds."""

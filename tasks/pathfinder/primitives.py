@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from tasks.pathfinder.law import Law
+from lra.tasks.pathfinder.law import Law
 
 DEGREES = 360
 _FULL = 255

@@ -14,24 +14,24 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from common.errors import DataError
-from common.options import Added
-from tasks.base import SPLITS, DataSeed, Dataset, Task, TaskInfo, accuracy_percent, majority
-from tasks.baselines import cross_fitted_trees
-from tasks.cache import Cache, read_cache
-from tasks.goals import ExampleClass
-from tasks.pathfinder.files import (
+from lra.common.errors import DataError
+from lra.common.options import Added
+from lra.tasks.base import SPLITS, DataSeed, Dataset, Task, TaskInfo, accuracy_percent, majority
+from lra.tasks.baselines import cross_fitted_trees
+from lra.tasks.cache import Cache, read_cache
+from lra.tasks.goals import ExampleClass
+from lra.tasks.pathfinder.files import (
     IMAGES_INSIDE,
     OFFICIAL_COUNT,
     describe_doubt,
     read_release,
     write_release,
 )
-from tasks.pathfinder.law import CONTOURS, find_law
-from tasks.pixels import Pixels, random_split_order, scale
-from tasks.preparation import Build, Preparation
-from tasks.sources.exports import determine_source, mark_export
-from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
+from lra.tasks.pathfinder.law import CONTOURS, find_law
+from lra.tasks.pixels import Pixels, random_split_order, scale
+from lra.tasks.preparation import Build, Preparation
+from lra.tasks.sources.exports import determine_source, mark_export
+from lra.tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache, choose_source
 
 IMAGES_REDRAWN = 500
 """Number of images that a verification draws a second time, to compare."""
@@ -156,14 +156,14 @@ class Pathfinder(Task):
         determine_source(made, listing.mark, doubt)
 
     def _generate(self, made: Build) -> None:
-        from tasks.pathfinder.draw import generate
+        from lra.tasks.pathfinder.draw import generate
 
         generate(made, self.law, self.data_seed, self.examples or OFFICIAL_COUNT)
         self._predict_by_markers(made)
 
     def _predict_by_markers(self, made: Build) -> None:
         """Save the label of each image as predicted from the positions of its markers alone."""
-        from tasks.pathfinder.markers import find_markers
+        from lra.tasks.pathfinder.markers import find_markers
 
         images, labels = map(made.array, ("images", "labels"))
         made.sizes["all"] = len(labels)
@@ -234,7 +234,7 @@ class Pathfinder(Task):
 
     def _draw_again(self, cache: Cache) -> int:
         """Draw some images again, one by one, and compare them with the stored ones."""
-        from tasks.pathfinder.draw import draw_images
+        from lra.tasks.pathfinder.draw import draw_images
 
         images, labels = cache.array("images"), cache.array("labels")
         chosen = np.unique(np.linspace(0, len(labels) - 1, IMAGES_REDRAWN).astype(int))

@@ -20,9 +20,9 @@ from typing import IO, Any, Self
 
 from tqdm.utils import CallbackIOWrapper
 
-from common.errors import DataError
-from common.progress import progress
-from common.untrusted import most_unpacked, open_regular, refuse_growth
+from lra.common.errors import DataError
+from lra.common.progress import progress
+from lra.common.untrusted import most_unpacked, open_regular, refuse_growth
 
 CHUNK = 2**20
 GIB = 2**30

@@ -9,10 +9,10 @@ from typing import Any
 
 from filelock import FileLock
 
-from common.errors import KnownError
-from common.files import format_bytes, name_file_in_errors
-from common.progress import progress
-from tasks.cache import file_facts
+from lra.common.errors import KnownError
+from lra.common.files import format_bytes, name_file_in_errors
+from lra.common.progress import progress
+from lra.tasks.cache import file_facts
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from common.errors import DataError
-from common.files import write_atomically
-from common.untrusted import read_regular
-from tasks.cache import Manifest
-from tasks.preparation import Build
+from lra.common.errors import DataError
+from lra.common.files import write_atomically
+from lra.common.untrusted import read_regular
+from lra.tasks.cache import Manifest
+from lra.tasks.preparation import Build
 
 MARK = "exported-from"
 """File beside exported data that says where the data came from."""

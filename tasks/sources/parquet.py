@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.errors import DataError
-from common.tables import read_table
-from common.untrusted import explain_errors, open_regular
+from lra.common.errors import DataError
+from lra.common.tables import read_table
+from lra.common.untrusted import explain_errors, open_regular
 
 logger = logging.getLogger(__name__)
 

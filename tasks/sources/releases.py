@@ -11,14 +11,14 @@ from pathlib import Path, PurePath, PurePosixPath
 
 import numpy as np
 
-from common.errors import DataError
-from common.files import format_bytes
-from common.untrusted import explain_errors
-from tasks.cache import Cache, OriginFacts, file_facts
-from tasks.preparation import Build, Preparation
-from tasks.random_words import permutation
-from tasks.sources.downloads import Address, DownloadError, download
-from tasks.sources.parquet import SPLITS, accept_table, list_tables
+from lra.common.errors import DataError
+from lra.common.files import format_bytes
+from lra.common.untrusted import explain_errors
+from lra.tasks.cache import Cache, OriginFacts, file_facts
+from lra.tasks.preparation import Build, Preparation
+from lra.tasks.random_words import permutation
+from lra.tasks.sources.downloads import Address, DownloadError, download
+from lra.tasks.sources.parquet import SPLITS, accept_table, list_tables
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from common.files import write_atomically
-from common.spreadsheets import write_csv
-from common.strict_yaml import plain
+from lra.common.files import write_atomically
+from lra.common.spreadsheets import write_csv
+from lra.common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine, to_frame

@@ -6,8 +6,8 @@ import inspect
 import re
 import typing
 
-from common.spreadsheets import write_csv
-from common.strict_yaml import plain
+from lra.common.spreadsheets import write_csv
+from lra.common.strict_yaml import plain
 from lra.config.components import options_model
 from lra.config.registry import MIXERS
 

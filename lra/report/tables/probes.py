@@ -18,7 +18,7 @@ from lra.report.names import RowNames, natural_order, slugify, without_training
 from lra.report.scores import Cell, Entry, group_by
 from lra.report.tables.results import OVER_N_SEEDS, RANKS
 from lra.report.tables.table import Column, Table, fill_columns
-from tasks.base import PROBES
+from lra.tasks.base import PROBES
 
 SUCCESS = 90.0
 """Test accuracy in percent from which an attempt counts as a success."""

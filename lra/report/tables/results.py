@@ -31,7 +31,7 @@ from lra.report.tables.table import (
     turn,
 )
 from lra.report.tables.terminal import Notes
-from tasks.base import BENCHMARK
+from lra.tasks.base import BENCHMARK
 
 OVER_N_SEEDS = "Each number is the mean ± standard deviation over n seeds."
 RANKS = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from common.errors import UserError
+from lra.common.errors import UserError
 
 LARGEST, DEEPEST = 2**20, 20
 """Most characters and most levels of nesting of settings."""

@@ -12,7 +12,7 @@ from typing import IO, Literal, NoReturn
 
 import numpy as np
 
-from common.errors import DataError, KnownError, describe
+from lra.common.errors import DataError, KnownError, describe
 
 MIB = 2**20
 LARGEST_TEXT = 16 * MIB

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.untrusted import most_unpacked, open_regular, refuse_growth
+from lra.common.untrusted import most_unpacked, open_regular, refuse_growth
 
 MOST_ROWS = 1024
 """Most rows that are unpacked at a time."""
