@@ -48,8 +48,7 @@ run = lra.run("listops", "own.py:Own", preset="quick", device="cpu", quiet=True,
 print(run.record.status, run.record.git["commit"], run.folder)
 """
 OWN = """
-from torch import nn
-from models.helper import scale
+from torch import nn; from models.helper import scale
 
 class Own(nn.Module):
     def __init__(self, context, *, power: int = 1):

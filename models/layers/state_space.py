@@ -35,9 +35,8 @@ Convolution = TypeVar("Convolution", bound=LongConvolution)
 class ConvolutionMixer(Mixer, Generic[Convolution]):
     """The layer GLU(W gelu(K x + D x)), or the same without GLU; K x is a convolution.
 
-    The context's inner dropout acts on the output of gelu; it zeroes whole channels if the context
-    has tied dropout. With `drops_convolved` dropout also acts on the input of gelu, never on whole
-    channels. The former is as in the code of DSS, the latter as in that of S4.
+    The context's inner dropout acts on the output of gelu, as in the code of DSS, and on whole
+    channels if it is tied. With `drops_convolved` it also acts on the input, as in that of S4.
 
     Args:
         convolution: K, with dim channels or a multiple of them. Each copy of the channels has its
@@ -61,9 +60,8 @@ class ConvolutionMixer(Mixer, Generic[Convolution]):
         self.copies = convolution.channels // context.dim
         self.direct = nn.Parameter(torch.randn(convolution.channels))
         self.output = LinearMap(convolution.channels, context.dim * (2 if self.is_gated else 1))
-        probability = context.inner_dropout
-        self.dropout = build_dropout(probability, tied=context.tied_dropout)
-        self.convolved_dropout = Dropout(probability if drops_convolved else 0.0)
+        self.dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
+        self.convolved_dropout = Dropout(context.inner_dropout if drops_convolved else 0.0)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.without_padding(x, mask)
@@ -237,7 +235,6 @@ class ConvolutionRecurrence(Recurrence):
         self.project = mixer.project
 
     def initial_state(self, batch: int) -> Tensor:
-        """Return the initial state of the convolution."""
         return self.inner.initial_state(batch)
 
     @torch.no_grad()
