@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from lra.api.arguments import AnyPath, Minutes, Seed, Steps, check_arguments
+from lra.api.definitions import name_plug_in
 from lra.api.trained import TrainedRun
 from lra.classifier.classifier import Classifier
 from lra.common.errors import UserError
@@ -34,8 +35,8 @@ def list_tasks() -> list[str]:
 
 @check_arguments
 def run(
-    task: str,
-    mixer: str,
+    task: str | type,
+    mixer: str | type,
     /,
     *,
     preset: str = PAPER,
@@ -59,8 +60,10 @@ def run(
     so that Ctrl-C ends in KeyboardInterrupt. Call `lra.run` again to resume.
 
     Args:
-        task: a name of `lra.tasks()`, or a task of your own, "parity.py:Parity".
-        mixer: a name of `lra.mixers()`, or a mixer of your own, "gated_mean.py:GatedMean".
+        task: a name of `lra.list_tasks()`, or a task of your own: "parity.py:Parity", or the class.
+            The definitions of a notebook or script that a class reaches are kept with the run, and
+            an edited one makes another run.
+        mixer: a name of `lra.list_mixers()`, or a mixer of your own, as for a task.
         preset, protocol, seed, device, results_dir, data_dir, max_steps, max_minutes, match_params,
             resume, label: as the flags of `run_task.py` (`python run_task.py --help`).
         quiet: print warnings only, instead of log lines and progress.
@@ -73,8 +76,9 @@ def run(
     if is_launched():
         raise UserError("lra.run trains in one process; use torchrun run_task.py for several")
     changes = list_changes(settings, "lra.run")
-    request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
     data_dir, results_dir = absolute_path(str(data_dir)), absolute_path(str(results_dir))
+    task, mixer = (name_plug_in(one, data_dir, "lra.run") for one in (task, mixer))
+    request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
     torch_device, stop = choose_device(device), StopRequest(max_minutes, max_steps)
     with display_messages(logging.WARNING if quiet else logging.INFO), _torch_defaults():
         if match_params is not None:
@@ -120,7 +124,7 @@ class Data(NamedTuple):
 
 @check_arguments
 def data(
-    task: str,
+    task: str | type,
     /,
     *,
     preset: str = PAPER,
@@ -136,6 +140,7 @@ def data(
     """
     folder = absolute_path(str(data_dir))
     changes = list_changes(settings, "lra.data")
+    task = name_plug_in(task, folder, "lra.data")
     built = compose_task(TaskRequest(task=task, preset=preset, protocol=protocol, changes=changes))
     return Data(built.prepare(folder), built.info)
 
@@ -153,8 +158,8 @@ class Built(NamedTuple):
 
 @check_arguments
 def build(
-    task: str,
-    mixer: str,
+    task: str | type,
+    mixer: str | type,
     /,
     *,
     preset: str = PAPER,
@@ -172,6 +177,7 @@ def build(
     """
     folder = absolute_path(str(data_dir))
     changes = list_changes(settings, "lra.build")
+    task, mixer = (name_plug_in(one, folder, "lra.build") for one in (task, mixer))
     request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
     config = resolve(request)
     built_task = config.build_task()
