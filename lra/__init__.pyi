@@ -3,6 +3,8 @@ from lra.api.frame import records as records
 from lra.api.mixers import list_mixers as list_mixers
 from lra.api.mixers import mixer as mixer
 from lra.api.trained import TrainedRun as TrainedRun
+from lra.api.trained import load as load
+from lra.api.training import Built as Built
 from lra.api.training import Data as Data
 from lra.api.training import build as build
 from lra.api.training import data as data

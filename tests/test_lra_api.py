@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import lra
-from conftest import tiny_arguments, tiny_sections
+from conftest import ROOT, tiny_arguments, tiny_sections
 from lra import run_task
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
@@ -34,6 +34,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_in(results: Path) -> Path:
     (path,) = results.glob("runs/*/*/*")
     return path
+
+
+def test_type_checkers_know_every_name() -> None:
+    stated = re.findall(r" as (\w+)$", (ROOT / "lra" / "__init__.pyi").read_text(), re.M)
+    assert sorted(stated) == sorted(lra.__all__)
 
 
 @pytest.fixture
