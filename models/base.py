@@ -51,33 +51,12 @@ class MixerContext:
         """1 for a causal mixer, which looks back only, else 2."""
         return 1 if self.causal else 2
 
-    @staticmethod
+    @classmethod
     def of(
-        *,
-        dim: int,
-        length: int | None = None,
-        causal: bool = False,
-        grid: tuple[int, int] | None = None,
-        layer: int = 0,
-        depth: int = 1,
+        cls, *, dim: int, length: int, causal: bool = False, grid: tuple[int, int] | None = None
     ) -> MixerContext:
-        """Describe a mixer that is used outside of the suite's model, for sequences of a length.
-
-        Without a length, a mixer that asks for it raises ValueError.
-        """
-        kind = _AnyLength if length is None else MixerContext
-        return kind(
-            dim=dim, max_length=length or 0, layer=layer, depth=depth, causal=causal, grid=grid
-        )
-
-
-class _AnyLength(MixerContext):
-    """The context of a mixer that must not depend on the longest sequence."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "max_length":
-            raise ValueError("it needs the longest sequence that it gets, for example length=1024")
-        return super().__getattribute__(name)
+        """Describe a mixer that is used outside of the suite's model, for sequences of a length."""
+        return cls(dim=dim, max_length=length, layer=0, depth=1, causal=causal, grid=grid)
 
 
 class Mixer(nn.Module, abc.ABC):

@@ -167,7 +167,7 @@ def test_mistakes_name_value_origin_and_valid_names(
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("all: {base: {dim: 3}}", "tnn.yaml: dim: expected section.key, with a section task, "),
+        ("all: {base: {dim: 3}}", "dim: expected section.key, such as train.lr, with a section "),
         ("all: {base: {modle.dim: 3}}", "tnn.yaml: modle.dim: expected section.key"),
         ("all: {base: {model: {dim: 3}}}", "configs/mixers/tnn.yaml: model: expected section.key"),
         ("all: {base: {model.dims: 3}}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),

@@ -5,7 +5,6 @@ import __future__
 
 import ast
 import hashlib
-import inspect
 import linecache
 import sys
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ def name_plug_in(given: str | type, data_dir: Path, origin: str) -> str:
     if isinstance(given, str):
         return given
     if given.__module__ != "__main__":
-        return f"{inspect.getfile(given)}:{given.__qualname__}"
+        return f"{given.__module__}:{given.__qualname__}"
     text = _Definitions(sys.modules["__main__"], f"{origin}: {given.__name__}").write(given)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = data_dir / FOLDER / f"{given.__name__}-{digest}.py"

@@ -55,12 +55,22 @@ def mixer(
             raise UserError(f"lra.mixer: {argument}: got {number}, expected at least 1")
     component = find_mixer(name, "lra.mixer")
     section = compose_options(component, list_changes({"mixer": options}, "lra.mixer"))
-    context = MixerContext.of(
-        dim=dim, length=length, causal=causal, grid=grid, layer=layer, depth=depth
+    kind = _ContextOfAnyLength if length is None else MixerContext
+    context = kind(
+        dim=dim, max_length=length or 0, layer=layer, depth=depth, causal=causal, grid=grid
     )
     module = component.build(context, section)
     module.register_forward_pre_hook(_refuse_other_masks, with_kwargs=True)
     return module
+
+
+class _ContextOfAnyLength(MixerContext):
+    """The context of a mixer that must not depend on the longest sequence."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "max_length":
+            raise ValueError("it needs the longest sequence that it gets, for example length=1024")
+        return super().__getattribute__(name)
 
 
 def _refuse_other_masks(

@@ -145,7 +145,10 @@ def _read_settings(body: Any, place: Entry) -> Iterator[Entry]:
         section, _, key = name.partition(".")
         if section not in (*SECTIONS, STARTS) or not key:
             known = f"{', '.join(SECTIONS)} or {STARTS}"
-            raise UserError(f"{place.origin}: {name}: expected section.key, with a section {known}")
+            raise UserError(
+                f"{place.origin}: {name}: expected section.key, such as train.lr, with a section "
+                f"{known}"
+            )
         yield _read_value(value, replace(place, section=section, key=key))
 
 

@@ -75,7 +75,7 @@ def compare(row: PublishedRow, runs: Sequence[RunRecord]) -> dict[str, Entry]:
         "ours": Entry(f"{rounded(mean, 2)}{spread}", mean, deviation=deviation, anchors=anchors),
         "difference": Entry(rounded(difference, 2, "+"), difference),
         "tolerance": Entry(rounded(tolerance, 2), tolerance),
-        "seeds": Entry(", ".join(str(run.seed) for run in runs)),
+        "seeds": Entry(f"{len(runs)} (seed {', '.join(str(run.seed) for run in runs)})"),
         "verdict": Entry("met" if abs(difference) <= tolerance else "not met"),
         "best trivial baseline": Entry(),
     }
