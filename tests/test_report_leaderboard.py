@@ -8,8 +8,9 @@ from typing import Any
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.report.boards import boards, rows_of_leaderboard
-from lra.report.leaderboard import leaderboard
+from lra.report.leaderboard import CLOSED, OPEN, leaderboard
 from lra.report.scores import FIVE
+from lra.report.tables.results import conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table
 from lra.statistics import wilson_interval
@@ -45,22 +46,39 @@ def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> 
     names = ["mega", "tnn", "lru", "conv", "best trivial baseline", "95 % interval"]
     assert [name for name, *_ in table.rows] == names
     assert table.methods == names[:4]
-    assert table.headings == ["mixer", *FIVE, "mean of 5", "mean of 4", "parameters"]
-    assert table.rows[1] == ["tnn", *["40.00"] * 7, "20 to 131 k"]
-    assert table.rows[2][1] == "91.00"
+    assert table.headings == ["mixer", "mean gain", *OPEN, CLOSED, "parameters"]
+    assert table.rows[1] == ["tnn", "27.7", *["40.00"] * 5, "20 to 131 k"]
+    assert table.rows[2][2] == "91.00"
     assert table.notes[0].startswith("Means over 2 seeds on listops: lru. All other")
     assert "The best trivial baselines are majority class (" in " ".join(table.notes)
     assert "There are no results for pathx." in table.notes
 
 
+def test_a_gain_is_0_at_chance_and_below_the_best_trivial_baseline() -> None:
+    tnn = [*row("tnn", 58.5, 10.0, 50.0, 17.0), *row("tnn", *[58.5] * 5)[4:]]
+    table = table_of(tnn, row("s4", *[100.0] * 4))
+    gains = {name: gain for name, gain, *_ in table.rows[:2]}
+    assert gains == {"tnn": "25.0", "s4": "-"}, "(50 + 0 + 0 + 50) / 4, without Retrieval"
+
+
+def test_tables_say_how_images_are_read() -> None:
+    runs = [
+        record(preset="budget", mixer=mixer, task="image", settings={"model.axes": axes})
+        for mixer, axes in (("tnn", "native"), ("s4", "flat"), ("s4d", "flat"))
+    ]
+    assert "read pixel by pixel, in one row, but in two dimensions by tnn." in conditions_of(
+        boards(runs)[0]
+    )
+
+
 def test_numbers_are_marked_by_the_interval_of_a_number_near_the_middle() -> None:
     table = table_of(row("tnn", *[60.0] * 5), row("s4", *[70.0] * 5), row("s4d", *[50.0] * 5))
     low, high = wilson_interval(0.6, 2000)
-    assert table.rows[-1][1] == f"± {(high - low) / 2:.1f}"
-    assert table.rows[-1][6] == f"± {(high - low) / 2 / 5**0.5:.1f}"
+    assert table.rows[-1][2] == f"± {(high - low) / 2:.1f}"
+    assert table.rows[-1][1] == f"± {(high - low) / 2 / 0.83 / 2:.1f}", "of four gains"
     table = table_of(row("tnn", 60.0, 60.0, 60.0), row("s4", 61.0, 70.0, 62.6))
     markdown = table.markdown()
-    assert table.rows[-1][3] == "± 2.1"
+    assert table.rows[-1][-2] == "± 2.1"
     assert "<u>62.60</u>" in markdown, "ahead by more than 2.1, but by less than 1.4 times that"
     assert "<u>60.00</u>" in markdown and "<u>61.00</u>" in markdown
     assert "**70.00**" in markdown

@@ -14,23 +14,31 @@ from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure
 from lra.report.published import closest_row
-from lra.report.scores import FIVE, Entry, average, group_by, mean_over
+from lra.report.scores import FIVE, Entry, gain_of, group_by, mean_over
 from lra.report.styles import styles_of_data
-from lra.report.tables.results import MEANS, UNPUBLISHED, accuracy_columns, conditions_of
+from lra.report.tables.results import accuracy_columns, conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
-from lra.report.tables.table import Column, Table
+from lra.report.tables.table import Column, Table, number_entry
 from lra.runtime.tables import rounded
 
 _MARKS = (
     "Bold: the best of its column, by more than 1.4 times the interval in the last row; smaller "
     "differences can be chance. Underlined, if no number is bold: the best, and all within "
     "that distance. At chance: not significantly better than the same answer for every example; "
-    "such results are not ranked, but they count in the mean."
+    "such results are not ranked."
+)
+GAIN = "mean gain"
+CLOSED = "retrieval"
+"""The task whose shipped runs have data that is not published."""
+OPEN = tuple(task for task in FIVE if task != CLOSED)
+"""Tasks of the mean gain: everybody can make or download their data."""
+_GAIN = (
+    "A gain is the part of the way from the best trivial baseline to 100 % that a mixer goes, in "
+    f"percent. It is 0 at chance and below the baseline. The {GAIN} is that over {', '.join(OPEN)}."
 )
 _NOT_PUBLISHED = (
-    "Retrieval has other pairs of papers than the official ones. Those of the shipped runs are not "
-    "published, so nobody else can repeat this column and the mean of 5. The mean of 4 leaves "
-    "Retrieval out."
+    "Retrieval does not count in the mean gain. It has other pairs of papers than the official "
+    "ones, and those of the shipped runs are not published, so nobody else can repeat this column."
 )
 _CSV = {
     "task": "task", "mixer": "mixer", "preset": "preset", "protocol": "protocol", "seed": "seed",
@@ -51,23 +59,26 @@ Accuracies are in percent."""
 
 
 def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
-    """Tabulate the mixers of a board at the settings of its preset, the best mean first.
+    """Tabulate the mixers of a board at the settings of its preset, the largest mean gain first.
 
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
     number are left out, and tasks without any are named in the notes.
     """
-    board = dataclasses.replace(board, rows=_best_first(rows_at_preset(board)))
+    board = dataclasses.replace(board, rows=rows_at_preset(board))
     baseline = board.best_trivial_baseline()
-    names, *numbers = accuracy_columns(board, baseline, MEANS, speeds, shows_spread=False)
+    gains = mean_gains(board)
+    board = dataclasses.replace(board, rows=_best_first(board.rows, gains))
+    names, *numbers = accuracy_columns(board, baseline, speeds, averages={}, shows_spread=False)
     missing = [column.name for column in numbers if column.is_empty and column.name in board.tasks]
     columns = [dataclasses.replace(names, entries=[*names.entries, Entry("95 % interval")])]
-    for column in numbers:
+    numbers.sort(key=lambda column: (column.name not in board.tasks, column.name == CLOSED))
+    for column in (_gain_column(board, gains, numbers), *numbers):
         entries = column.entries
         if column.name == speeds.heading:  # the table of speeds has their numbers
             entries = [Entry(entry.text) for entry in entries]
         columns.append(dataclasses.replace(column, entries=[*entries, _interval_of(column)]))
     notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
-    if "unofficial" in board.conditions.get(UNPUBLISHED, ""):
+    if "unofficial" in board.conditions.get(CLOSED, ""):
         notes.append(_NOT_PUBLISHED)
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")
@@ -79,7 +90,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     return Table(
         slug="leaderboard",
         title=f"Leaderboard: preset {board.preset}, protocol {board.protocol}",
-        caption=f"Test accuracy in percent. {_MARKS}",
+        caption=f"Test accuracy in percent. {_GAIN} {_MARKS}",
         columns=columns,
         beneath=len(baseline) + 1,
         notes=[*filter(None, notes)],
@@ -93,12 +104,36 @@ def _interval_of(column: Column) -> Entry:
     return Entry(f"± {rounded(column.margin / math.sqrt(2), 1)}")
 
 
-def _best_first(rows: Mapping[str, Cells]) -> dict[str, Cells]:
-    """Sort rows by their mean over five tasks; those without a mean follow by their results."""
+def mean_gains(board: Board) -> dict[str, float | None]:
+    """Return the mean gain of each row in percent; None without a result on all tasks of it."""
+    best = next(iter(board.best_trivial_baseline().values()), {})
+    gains: dict[str, float | None] = {}
+    for row, cells in board.rows.items():
+        known = {task: cells[task] for task in OPEN if task in cells and task in best}
+        gains[row] = mean_over(OPEN, {t: gain_of(cell, best[t]) for t, cell in known.items()})
+    return gains
+
+
+def _gain_column(board: Board, gains: Mapping[str, float | None], tasks: list[Column]) -> Column:
+    """Make the column of mean gains, whose interval is that of independent errors."""
+    best = next(iter(board.best_trivial_baseline().values()), {})
+    parts = [
+        column.half_interval / (100 - best[column.name])
+        for column in tasks
+        if column.name in OPEN and column.half_interval and column.name in best
+    ]
+    half = 100 * math.hypot(*parts) / len(OPEN) if len(parts) == len(OPEN) else None
+    entries = [number_entry(gains[row], 1, is_ranked=True) for row in board.rows]
+    return Column(GAIN, [*entries, *map(Entry, [None] * bool(best))], 1, half_interval=half)
+
+
+def _best_first(rows: Mapping[str, Cells], gains: Mapping[str, float | None]) -> dict[str, Cells]:
+    """Sort rows by their mean gain; those without one follow by their results."""
 
     def order(name: str) -> tuple[object, ...]:
         done = sum(cell.entry().is_ranked for cell in rows[name].values())
-        return -(average(rows[name], FIVE) or 0.0), -done, name
+        gain = gains[name]
+        return gain is None, -(gain or 0.0), -done, name
 
     return {name: rows[name] for name in sorted(rows, key=order)}
 

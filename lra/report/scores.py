@@ -191,6 +191,17 @@ def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
     return mean_over(tasks, {task: cell.number for task, cell in cells.items()})
 
 
+def gain_of(cell: Cell, baseline: float) -> float | None:
+    """Return how far results go from the best trivial baseline to 100 %, in percent.
+
+    It is 0 at chance and below the baseline; None without a result, or if a run failed.
+    """
+    if cell.number is None:
+        return None
+    gain = 100 * (cell.number - baseline) / (100 - baseline)
+    return 0.0 if cell.entry().chance else max(0.0, gain)
+
+
 def half_interval(entries: Iterable[Entry]) -> float | None:
     """Return half of the 95 % interval of a score near the middle of a column.
 

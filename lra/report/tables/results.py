@@ -12,7 +12,6 @@ from lra.report.boards import Board, Cells
 from lra.report.published import PublishedRow
 from lra.report.scores import (
     AVERAGES,
-    FIVE,
     Cell,
     Entry,
     average,
@@ -43,18 +42,21 @@ _PRINTED = (
     "lists the sources by their keys. Notes say which rows are validation accuracies. FAIL means "
     "that the source reports chance level, or that the model could not be trained."
 )
-UNPUBLISHED = "retrieval"
-"""The task whose shipped runs have data that is not published."""
-MEANS = {**AVERAGES, "mean of 4": tuple(task for task in FIVE if task != UNPUBLISHED)}
-"""Tasks of the leaderboard's averages. The data of the mean of 4 is public."""
+_READINGS = {
+    "flat": "pixel by pixel, in one row",
+    "alternate": "along rows in one block and along columns in the next",
+    "native": "in two dimensions",
+}
+"""How models read images, by `model.axes`."""
+IMAGES = ("image", "pathfinder", "pathx")
 
 
 def accuracy_columns(
     board: Board,
     beneath: Numbers,
-    means: Mapping[str, Sequence[str]] = AVERAGES,
     speeds: PresetSpeeds | None = None,
     *,
+    averages: Mapping[str, Sequence[str]] = AVERAGES,
     shows_spread: bool = True,
 ) -> list[Column]:
     """Make the columns of a board: the rows' names, its tasks and, in a main board, averages.
@@ -62,7 +64,7 @@ def accuracy_columns(
     The 95 % interval of an average is that of independent errors. With speeds there are columns of
     what the models cost.
     """
-    means = means if board.is_main else {}
+    means = averages if board.is_main else {}
     rows: dict[str, dict[str, Entry]] = {}
     for row, cells in board.rows.items():
         rows[row] = {task: cell.entry(shows_spread=shows_spread) for task, cell in cells.items()}
@@ -115,7 +117,24 @@ def conditions_of(board: Board) -> str:
     texts = [f"{', '.join(tasks)} ({condition})" for condition, tasks in by_condition.items()]
     if texts:
         parts.append(f"Data and checkpoint selection by task: {'; '.join(texts)}.")
-    return " ".join(parts)
+    return " ".join([*parts, *_describe_reading(board)])
+
+
+def _describe_reading(board: Board) -> list[str]:
+    """Say how the models of a board read the images of each task, the most frequent way first."""
+    sentences: list[str] = []
+    for task in IMAGES:
+        axes = {
+            row: cells[task].runs[0].settings.get("model.axes", "flat")
+            for row, cells in board.rows.items()
+            if task in cells
+        }
+        ways = sorted(group_by(axes, axes.__getitem__).items(), key=lambda way: -len(way[1]))
+        readers = [_READINGS[way] for way, _ in ways[:1]]
+        readers += [f"{_READINGS[way]} by {', '.join(rows)}" for way, rows in ways[1:]]
+        if readers:
+            sentences.append(f"Images of {task} are read {', but '.join(readers)}.")
+    return sentences
 
 
 def measures_table(board: Board, *, has_costs: bool = True) -> Table:
