@@ -70,10 +70,11 @@ RELEASE = Release(
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
     nearly=rf"new.?aan.?pairs|{NEARLY_ARCHIVE}",
-    people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
-    "be downloaded: ask a colleague for a copy. The authors of TNN keep the three files (10.6 GB) "
-    "in data/aan of huggingface.co/datasets/OpenNLPLab/lra; python -m lra.prepare --task retrieval "
-    "--source download fetches them. Other pairs in the same columns are marked as unofficial.",
+    people_get_it="Run python -m lra.prepare --task retrieval --source download to fetch the three "
+    "files (10.6 GB), which the authors of TNN keep in data/aan of "
+    "huggingface.co/datasets/OpenNLPLab/lra. lra_release.gz, of "
+    "github.com/google-research/long-range-arena, can no longer be downloaded. Other pairs in the "
+    "same columns are marked as unofficial.",
     addresses=tuple(
         Address(urls=(f"{FOLDER}/{name}",), bytes=round(size), file_name=f"aan/{name}")
         for name, size in ((f"new_aan_pairs.{word}.tsv", size) for word, size in SIZES.items())

@@ -107,7 +107,8 @@ class Release:
         """List files whose names are nearly those of the release, as after a second download."""
         paths = (path for depth in DEPTHS for path in data_dir.glob(f"{depth}*"))
         fitting = (path for path in paths if re.search(self.nearly, path.name.lower()))
-        return sorted(path for path in fitting if path.is_file())
+        files = (path for path in fitting if path.suffix not in UNFINISHED)
+        return sorted(path for path in files if path.is_file())
 
     def locate(self, data_dir: Path, source: str) -> list[Path]:
         """Find the official files, the ones to read first; none if they are to be downloaded.
@@ -140,11 +141,13 @@ class Release:
             try:
                 paths.append(download(address, data_dir / address.file_name))
             except DownloadError as error:
-                checksum = f", SHA-256 {address.sha256}" if address.sha256 else ""
+                size = f"about {format_bytes(address.bytes)}"
+                if address.sha256:
+                    size = f"{address.bytes:,} bytes, SHA-256 {address.sha256}"
                 raise DataError(
                     f"no official files of {self.task} in {data_dir}, and the download failed: "
                     f"{error}. Run the same command again to go on with it, or put "
-                    f"{address.file_name} ({address.bytes:,} bytes{checksum}) there yourself. Any "
+                    f"{address.file_name} ({size}) there yourself. Any "
                     f"of these will do: {self._names()}"
                 ) from None
         return [self.accept(paths[-1]) or paths[-1]]
