@@ -16,8 +16,8 @@ if not Path(__file__).with_name("models").is_dir():
     )
 
 __all__ = [
-    "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "data", "list_mixers",
-    "list_tasks", "load", "metrics", "mixer", "records", "run",
+    "Built", "Data", "DataError", "TrainedRun", "UserError", "build", "check", "data",
+    "list_mixers", "list_tasks", "load", "metrics", "mixer", "records", "run",
 ]  # fmt: skip
 
 _MODULES = {
@@ -25,6 +25,7 @@ _MODULES = {
     "lra.api.frame": ("metrics", "records"),
     "lra.api.mixers": ("list_mixers", "mixer"),
     "lra.api.trained": ("TrainedRun", "load"),
+    "lra.check": ("check",),
     "lra.api.training": ("Built", "Data", "build", "data", "list_tasks", "run"),
 }
 """Names that a module has for this package."""

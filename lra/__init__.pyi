@@ -10,6 +10,7 @@ from lra.api.training import build as build
 from lra.api.training import data as data
 from lra.api.training import list_tasks as list_tasks
 from lra.api.training import run as run
+from lra.check import check as check
 from lra.common.errors import DataError as DataError
 from lra.common.errors import UserError as UserError
 

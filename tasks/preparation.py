@@ -22,7 +22,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from lra.common.errors import DataError
-from lra.common.files import format_bytes, name_file_in_errors, write_atomically
+from lra.common.files import format_bytes, free_disk_bytes, name_file_in_errors, write_atomically
 from lra.common.untrusted import map_array
 from lra.tasks.cache import (
     FORMAT,
@@ -118,8 +118,7 @@ class Preparation:
     def _describe_work(self) -> str:
         """Say what is to be done; DataError if disk or memory have no room for the arrays."""
         partial = self.folder.with_name(f"{self.folder.name}.partial")
-        existing = next(path for path in self.folder.absolute().parents if path.exists())
-        free = {"the disk": shutil.disk_usage(existing).free}
+        free = {"the disk": free_disk_bytes(self.folder)}
         if not self.resumes:
             free["memory"] = psutil.virtual_memory().available
         elif partial.exists():  # which has its space already

@@ -26,6 +26,7 @@ from lra.tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
 from lra.tasks.preparation import Build
 from lra.tasks.random_words import permutation
 from lra.tasks.sources.archives import read_rows, walk
+from lra.tasks.sources.downloads import Address
 from lra.tasks.sources.releases import (
     NEARLY_ARCHIVE,
     Release,
@@ -51,6 +52,14 @@ MOST_MALFORMED = 0.01
 
 FILE = re.compile(r"(?:^|/)new_aan_pairs\.(train|eval|test)\.tsv$")
 
+FOLDER = (
+    "https://huggingface.co/datasets/OpenNLPLab/lra/resolve/"
+    "6cb133c44f406da743661488df9e977b87d98775/data/aan"
+)
+SIZES = {"eval": 1.05e9, "test": 1.04e9, "train": 8.53e9}
+"""Bytes of the files in FOLDER, about. The training file is downloaded last, because a folder is
+read once it has that file."""
+
 _LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 _FIELDS = 5
 
@@ -61,10 +70,15 @@ RELEASE = Release(
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
     nearly=rf"new.?aan.?pairs|{NEARLY_ARCHIVE}",
-    people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
-    "be downloaded: ask a colleague for a copy. The authors of TNN keep the three files (10.6 GB) "
-    "in data/aan of huggingface.co/datasets/OpenNLPLab/lra. Other pairs in the same columns are "
-    "marked as unofficial.",
+    people_get_it="Run python -m lra.prepare --task retrieval --source download to fetch the three "
+    "files (10.6 GB), which the authors of TNN keep in data/aan of "
+    "huggingface.co/datasets/OpenNLPLab/lra. lra_release.gz, of "
+    "github.com/google-research/long-range-arena, can no longer be downloaded. Other pairs in the "
+    "same columns are marked as unofficial.",
+    addresses=tuple(
+        Address(urls=(f"{FOLDER}/{name}",), bytes=round(size), file_name=f"aan/{name}")
+        for name, size in ((f"new_aan_pairs.{word}.tsv", size) for word, size in SIZES.items())
+    ),
     accept=lambda path: path.parent if path.suffix == ".tsv" else path if path.is_file() else None,
     inside="new_aan_pairs.*.tsv",
 )
@@ -74,7 +88,8 @@ class Retrieval(DocumentTask):
     """Tell pairs of papers without a citation from pairs with one; tokens are characters or bytes.
 
     Args:
-        source: official insists on the official pairs; auto takes any in files of that structure.
+        source: official insists on the official pairs, and download fetches them (10.6 GB); auto
+            takes any in files of that structure.
         unit: whether a token is a byte or a character.
         min_frequency: times a character must occur in training to be a token; 1, if not given.
         vocab_size: most tokens; rarer characters become one unknown token; 98, if not given.
@@ -97,7 +112,7 @@ class Retrieval(DocumentTask):
     def __init__(
         self,
         *,
-        source: Literal["auto", "official"] = "auto",
+        source: Literal["auto", "official", "download"] = "auto",
         unit: Unit = "characters",
         min_frequency: PositiveInt | None = None,
         vocab_size: Annotated[int, Field(ge=4, le=65_536)] | None = None,

@@ -47,15 +47,17 @@ RELEASE = Release(
     },
     people_get_it="Get aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/; it "
     "need not be unpacked.",
-    address=Address(
-        # The second is that of "Dive into Deep Learning", with the same SHA-1 as the first.
-        urls=(
-            "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-            "http://d2l-data.s3-accelerate.amazonaws.com/aclImdb_v1.tar.gz",
+    addresses=(
+        Address(
+            # The second is that of "Dive into Deep Learning", with the same SHA-1 as the first.
+            urls=(
+                "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+                "http://d2l-data.s3-accelerate.amazonaws.com/aclImdb_v1.tar.gz",
+            ),
+            file_name="aclImdb_v1.tar.gz",
+            bytes=84_125_825,
+            sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
         ),
-        file_name="aclImdb_v1.tar.gz",
-        bytes=84_125_825,
-        sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     ),
     accept=lambda path: path if path.is_file() or (path / "train").is_dir() else None,
     table_column="text",

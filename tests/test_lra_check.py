@@ -86,7 +86,7 @@ def test_every_failure_is_named_and_the_rest_goes_on(
     assert main(["own.py:Scale"]) == 1
     shown = shown_in_one_line(capsys)
     assert "Traceback" not in shown and " passed its constructor works" in shown
-    assert "next: correct what failed, and run the same command again" in shown
+    assert "next: correct what failed, and check it again" in shown
     for name in failed:
         assert f"FAILED {name}" in shown, shown
 

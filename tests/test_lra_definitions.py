@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import linecache
-import sys
+import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 import lra
 from lra.api.definitions import FOLDER
+from notebook import Notebook
 
 SMALL: dict[str, Any] = {
     "preset": "quick",
@@ -20,29 +22,12 @@ SMALL: dict[str, Any] = {
 }
 
 
-class Notebook:
-    """Cells that run one after the other, as in Jupyter."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.module = ModuleType("__main__")
-        self.count = 0
-        monkeypatch.setitem(sys.modules, "__main__", self.module)
-
-    def run(self, code: str) -> None:
-        self.count += 1
-        name = f"/tmp/ipykernel_1/{self.count}.py"
-        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-        exec(compile(code, name, "exec"), vars(self.module))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.module, name)
-
-
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch, own_folder: None) -> Notebook:
     cells = Notebook(monkeypatch)
     cells.run("import math\nfrom torch import nn\nfrom torch.nn import functional as F\nWIDTH = 3")
-    cells.run("unused = object()\ndef shift(x, by=WIDTH):\n    return F.pad(x, (0, 0, by, 0))")
+    cells.run("unused = x = mask = by = object()")  # names of variables of the definitions
+    cells.run("def shift(x, by=WIDTH):\n    return F.pad(x, (0, 0, by, 0))")
     cells.run(
         "def keep(cls):\n    return cls\n\n"
         "class Base(nn.Module):\n"
@@ -84,6 +69,45 @@ def test_a_task_may_be_a_class(notebook: Notebook) -> None:
     )
     found = lra.data(notebook.Parity, preset="quick")
     assert (found.info.max_length, len(found.dataset.splits["train"])) == (8, 20)
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+def test_lra_check_takes_a_class_whether_or_not_it_was_imported(
+    notebook: Notebook,
+    is_imported: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    importlib.import_module("lra.check.checks")
+    if not is_imported:
+        monkeypatch.delattr(lra, "check")
+    with torch.no_grad():
+        assert lra.check(notebook.Shift, dim=8, factor=2.0)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("mixer Shift: all ") and "0 parameters at 8 channels" in shown
+    step = "next: lra.run('listops', Shift, preset='quick', mixer={'factor': 2.0})"
+    assert shown.endswith(step)
+    notebook.run("def shift(x):\n    return F.pad(x, (0, 0, 0, 1))[:, 1:]")
+    assert not lra.check(notebook.Shift)
+    failed = capsys.readouterr().out
+    assert "FAILED  with model.causal=true it is causal" in failed
+    assert not lra.check(notebook.Shift)
+    assert capsys.readouterr().out == failed, "inputs are the same every time"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "part"),
+    [
+        ("Shift", {"dim": 0}, "lra.check: dim: got 0, expected greater than 0"),
+        ("Shift", {"facter": 2.0}, "lra.check: unknown option of Shift 'facter'; did you mean fac"),
+        ("WIDTH", {}, "lra.check: target: got 3"),
+    ],
+)
+def test_mistakes_in_a_call_of_lra_check(
+    notebook: Notebook, given: str, options: dict[str, Any], part: str
+) -> None:
+    with pytest.raises(lra.UserError, match=f"^{re.escape(part)}"):
+        lra.check(getattr(notebook, given), **options)
 
 
 def test_what_cannot_be_kept_is_refused(notebook: Notebook) -> None:

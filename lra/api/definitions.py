@@ -6,6 +6,7 @@ import __future__
 import ast
 import hashlib
 import linecache
+import symtable
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,7 +84,11 @@ class _Definitions:
 
     def _reached(self, source: str) -> Iterator[str]:
         """List the names of the module that a definition uses, in their order."""
-        used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        tables = [symtable.symtable(source, self.origin, "exec")]
+        for table in tables:
+            tables += table.get_children()
+        symbols = [symbol for table in tables for symbol in table.get_symbols()]
+        used = {one.get_name() for one in symbols if one.is_global() and one.is_referenced()}
         return (name for name in self.names if name in used)
 
     def _read(self, value: type | FunctionType) -> str:

@@ -80,7 +80,7 @@ def run(
     task, mixer = (name_plug_in(one, data_dir, "lra.run") for one in (task, mixer))
     request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
     torch_device, stop = choose_device(device), StopRequest(max_minutes, max_steps)
-    with display_messages(logging.WARNING if quiet else logging.INFO), _torch_defaults():
+    with display_messages(logging.WARNING if quiet else logging.INFO), torch_defaults():
         if match_params is not None:
             request = match_parameters(request, match_params)
         config = resolve(request)
@@ -102,8 +102,8 @@ def run(
 
 
 @contextlib.contextmanager
-def _torch_defaults() -> Iterator[None]:
-    """Train as a command does, even where the caller has no gradients or another default dtype."""
+def torch_defaults() -> Iterator[None]:
+    """Compute as commands do, even if the caller has no gradients or another default dtype."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:

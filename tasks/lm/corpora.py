@@ -136,14 +136,16 @@ CORPORA: Mapping[str, Corpus] = {
             },
             people_get_it="Get data/tinyshakespeare/input.txt from github.com/karpathy/char-rnn "
             "and save it as tinyshakespeare.txt.",
-            address=Address(
-                urls=(
-                    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/"
-                    "tinyshakespeare/input.txt",
+            addresses=(
+                Address(
+                    urls=(
+                        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/"
+                        "tinyshakespeare/input.txt",
+                    ),
+                    file_name="tinyshakespeare.txt",
+                    bytes=1_115_394,
+                    sha256=_SHAKESPEARE,
                 ),
-                file_name="tinyshakespeare.txt",
-                bytes=1_115_394,
-                sha256=_SHAKESPEARE,
             ),
             accept=lambda path: path if path.is_file() else None,
             inside="*",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,11 @@ CHUNK = 2**13
 """Bytes that are written at a time; fewer are lost where a connection ends."""
 TIMEOUT = (5, 30)
 """Seconds to wait for a connection, and for the next bytes."""
+UNCOMPRESSED = {"Accept-Encoding": "identity"}
 RETRIES, BACKOFF = 2, 0.5
 """How often a place is asked again that does not answer, and seconds to wait, doubled each time."""
+TOLERANCE = 0.01
+"""Relative error of a size that is only known about."""
 
 
 class DownloadError(KnownError):
@@ -37,7 +42,9 @@ class Address:
     file_name: str
     """The name that the downloaded file gets."""
     bytes: int
-    sha256: str
+    """Exact if there is a checksum, and right within TOLERANCE if there is none."""
+    sha256: str = ""
+    """If it is not known, a place says the exact size, and Hugging Face the checksum, too."""
 
 
 def download(address: Address, target: Path) -> Path:
@@ -58,7 +65,7 @@ def download(address: Address, target: Path) -> Path:
     with FileLock(f"{target}.lock"):
         if target.exists():  # another process was faster
             return target
-        partial = target.with_name(f"{target.name}.partial")
+        partial = _partial(target)
         if partial.is_symlink() or (partial.exists() and not partial.is_file()):
             partial.unlink()
         failures: list[str] = []
@@ -83,22 +90,22 @@ def _complete(url: str, address: Address, partial: Path) -> None:
 
     retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=range(500, 600))
     title, had_start = f"downloading {address.file_name}", _size(partial) > 0
-    with (
-        requests.Session() as session,
-        progress(title, total=address.bytes, initial=_size(partial), unit="B") as bar,
-    ):
+    with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retry))
-        while (before := _size(partial)) < address.bytes:
-            try:
-                _append(session, url, address, partial, bar)
-            except requests.RequestException:
+        if not address.sha256:
+            address = _ask(session, url, address)
+        with progress(title, total=address.bytes, initial=_size(partial), unit="B") as bar:
+            while (before := _size(partial)) < address.bytes:
+                try:
+                    _append(session, url, address, partial, bar)
+                except requests.RequestException:
+                    if _size(partial) <= before:
+                        raise
                 if _size(partial) <= before:
-                    raise
-            if _size(partial) <= before:
-                raise DownloadError("it sends nothing more")
+                    raise DownloadError("it sends nothing more")
     facts = file_facts(partial)
-    if (facts.bytes, facts.sha256) != (address.bytes, address.sha256):
+    if (facts.bytes, facts.sha256) != (address.bytes, address.sha256 or facts.sha256):
         partial.unlink()
         if had_start:
             return _complete(url, address, partial)
@@ -108,13 +115,29 @@ def _complete(url: str, address: Address, partial: Path) -> None:
         )
 
 
+def _ask(session: Any, url: str, address: Address) -> Address:
+    """Ask a place for the exact size of a file, and for the checksum if it knows that.
+
+    Raises: DownloadError for a size beyond TOLERANCE.
+    """
+    # No HEAD: a signed address that a place redirects to may refuse it.
+    with session.get(url, headers=UNCOMPRESSED, stream=True, timeout=TIMEOUT) as answer:
+        answer.raise_for_status()
+        size = int(answer.headers.get("Content-Length", 0))
+        stated = [one.headers.get("X-Linked-ETag", "") for one in (*answer.history, answer)]
+    if not math.isclose(size, address.bytes, rel_tol=TOLERANCE):
+        raise DownloadError(f"got {size:,} bytes, expected about {address.bytes:,}")
+    checksum = re.search(r"\b[0-9a-f]{64}\b", " ".join(stated))
+    return replace(address, bytes=size, sha256=checksum[0] if checksum else "")
+
+
 def _append(session: Any, url: str, address: Address, partial: Path, bar: Any) -> None:
     """Download from where a file ends, or from the start if the server cannot send a range.
 
     Raises: DownloadError, before anything is written, if the answer is no part of the file.
     """
     done = _size(partial)
-    headers = {"Range": f"bytes={done}-", "Accept-Encoding": "identity"}
+    headers = {"Range": f"bytes={done}-", **UNCOMPRESSED}
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         answer.raise_for_status()
         start = done if answer.status_code == 206 else 0  # noqa: PLR2004 (partial content)
@@ -131,6 +154,15 @@ def _append(session: Any, url: str, address: Address, partial: Path, bar: Any) -
                 bar.update(len(chunk))
                 if file.tell() > address.bytes:  # the server sends another file
                     break
+
+
+def missing_bytes(address: Address, target: Path) -> int:
+    """Return how many bytes of a file are still to be downloaded."""
+    return 0 if target.exists() else max(0, address.bytes - _size(_partial(target)))
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial")
 
 
 def _size(path: Path) -> int:

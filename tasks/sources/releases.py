@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +13,13 @@ from pathlib import Path, PurePath, PurePosixPath
 import numpy as np
 
 from lra.common.errors import DataError
-from lra.common.files import format_bytes
+from lra.common.files import format_bytes, free_disk_bytes
+from lra.common.progress import duration
 from lra.common.untrusted import explain_errors
 from lra.tasks.cache import Cache, OriginFacts, file_facts
 from lra.tasks.preparation import Build, Preparation
 from lra.tasks.random_words import permutation
-from lra.tasks.sources.downloads import Address, DownloadError, download
+from lra.tasks.sources.downloads import Address, DownloadError, download, missing_bytes
 from lra.tasks.sources.parquet import SPLITS, accept_table, list_tables
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,9 @@ DEPTHS = ("", "*/", "*/*/", "*/*/*/")
 
 UNFINISHED = (".partial", ".lock")
 """Endings of the names of other files that a download leaves beside its own."""
+
+LARGEST_UNASKED = 2**30
+"""Most bytes that are downloaded with source=auto; more are with source=download alone."""
 
 NEARLY_ARCHIVE = r"lra.?release(.*(gz|tar|zip|part|download))?$"
 """Names, in small letters, that are nearly that of the archive of the Long Range Arena."""
@@ -69,8 +74,8 @@ class Release:
     """Patterns of archives and folders, the preferred first, each with a description."""
     people_get_it: str
     """A sentence that says where people get the files."""
-    address: Address | None = None
-    """Where the files can be downloaded."""
+    addresses: tuple[Address, ...] = ()
+    """Where the files can be downloaded; `find` finds them once the last one is there."""
     accept: Callable[[Path], Path | None]
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
@@ -102,19 +107,19 @@ class Release:
         """List files whose names are nearly those of the release, as after a second download."""
         paths = (path for depth in DEPTHS for path in data_dir.glob(f"{depth}*"))
         fitting = (path for path in paths if re.search(self.nearly, path.name.lower()))
-        return sorted(path for path in fitting if path.is_file())
+        files = (path for path in fitting if path.suffix not in UNFINISHED)
+        return sorted(path for path in files if path.is_file())
 
-    def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
-        """Find the official files, the ones to read first; or else the address of a download.
+    def locate(self, data_dir: Path, source: str) -> list[Path]:
+        """Find the official files, the ones to read first; none if they are to be downloaded.
 
         Args:
             source: the task's option `source`: auto, official or download.
         Raises: DataError if there are none, and the option allows no download.
         """
         paths = self.find(data_dir) if source in ("auto", "official") else []
-        if not paths and source in ("auto", "download") and self.address is not None:
-            return self.address
-        if not paths:
+        most = {"auto": LARGEST_UNASKED, "download": math.inf}.get(source, 0)
+        if not paths and not 0 < sum(address.bytes for address in self.addresses) <= most:
             nearly = ", ".join(str(path) for path in self.find_nearly(data_dir))
             rename = f" Rename or unpack what has almost such a name: {nearly}." if nearly else ""
             raise DataError(
@@ -128,18 +133,43 @@ class Release:
 
         Raises: DataError also for a download that fails.
         """
-        located = self.locate(data_dir, source)
-        if not isinstance(located, Address):
-            return located
-        try:
-            return [download(located, data_dir / located.file_name)]
-        except DownloadError as error:
+        paths = self.locate(data_dir, source)
+        if paths:
+            return paths
+        logger.info(f"{self.task}: {self.describe_download(data_dir)}")
+        for address in self.addresses:
+            try:
+                paths.append(download(address, data_dir / address.file_name))
+            except DownloadError as error:
+                size = f"about {format_bytes(address.bytes)}"
+                if address.sha256:
+                    size = f"{address.bytes:,} bytes, SHA-256 {address.sha256}"
+                raise DataError(
+                    f"no official files of {self.task} in {data_dir}, and the download failed: "
+                    f"{error}. Run the same command again to go on with it, or put "
+                    f"{address.file_name} ({size}) there yourself. Any "
+                    f"of these will do: {self._names()}"
+                ) from None
+        return [self.accept(paths[-1]) or paths[-1]]
+
+    def describe_download(self, data_dir: Path) -> str:
+        """Say which files a download fetches, and their size, the time and the free disk space.
+
+        Raises: DataError if the disk has no room for them.
+        """
+        names = ", ".join(address.file_name for address in self.addresses)
+        size = sum(missing_bytes(one, data_dir / one.file_name) for one in self.addresses)
+        free = free_disk_bytes(data_dir)
+        if size > free:
             raise DataError(
-                f"no official files of {self.task} in {data_dir}, and the download failed: "
-                f"{error}. Run the same command again to go on with it, or put {located.file_name} "
-                f"({located.bytes:,} bytes, SHA-256 {located.sha256}) there yourself. Any of these "
-                f"will do: {self._names()}"
-            ) from None
+                f"cannot download {names} ({format_bytes(size)}): the disk of {data_dir} has "
+                f"{format_bytes(free)} left; free space, or choose another folder with --data-dir"
+            )
+        at_100_mbit = duration(size / 12.5e6)
+        return (
+            f"download {names} ({format_bytes(size)}, {at_100_mbit} at 100 Mbit/s; the disk has "
+            f"{format_bytes(free)} left)"
+        )
 
     def _names(self) -> str:
         return " or ".join(f"{name} ({what})" for name, what in self.names.items())
@@ -177,10 +207,10 @@ class ReleaseCache(Preparation):
         """See `Preparation.describe`."""
         if self.folder.exists():
             return ""
-        located = self.release.locate(self.data_dir, self.option)
-        if isinstance(located, Address):
-            return f"download {located.urls[0]} ({format_bytes(located.bytes)}) and read it"
-        path = located[0]
+        paths = self.release.locate(self.data_dir, self.option)
+        if not paths:
+            return self.release.describe_download(self.data_dir)
+        path = paths[0]
         size = f" ({format_bytes(path.stat().st_size)})" if path.is_file() else ""
         return f"read {path}{size}"
 
