@@ -20,6 +20,7 @@ from lra.runtime.console import (
     wrap_words,
     write_out,
 )
+from lra.tasks.named import LIBRARIES
 
 FAILED = 1
 
@@ -51,8 +52,8 @@ def check(options: argparse.Namespace) -> int:
     target: str = options.target
     if ":" not in target:
         raise UserError(f"{target}: expected {FORMS}")
-    _, cls = load_class(target, target)
-    is_mixer = MixerComponent.fits(cls)
+    is_dataset = target.partition(":")[0] in LIBRARIES
+    is_mixer = not is_dataset and MixerComponent.fits(load_class(target, target)[1])
     component = find_mixer(target, "--mixer") if is_mixer else find_task(target, "--task")
     start = f"{component.kind}."
     changes = parse_changes(start + text.removeprefix(start) for text in options.overrides)

@@ -1,4 +1,5 @@
-"""Finding a mixer or task: one of the suite by its name, or a class in a user's own file or module.
+"""Finding a mixer or task: one of the suite by its name, a class in a user's own file or module, or
+a data set of another library.
 
 The classes of the suite are found by looking through their packages.
 """
@@ -23,6 +24,7 @@ from lra.common.untrusted import read_regular
 from lra.config.components import MixerComponent, TaskComponent, explain_code
 from lra.models.base import Mixer
 from lra.tasks.base import Task
+from lra.tasks.named import LIBRARIES, bind_name
 
 AnyComponent = TypeVar("AnyComponent", MixerComponent, TaskComponent)
 
@@ -64,6 +66,8 @@ class Registry(Generic[AnyComponent]):
                 unknown = UnknownName(kind, spec, self.classes, flag)
                 raise UserError(f"{unknown}; write a {kind} of your own as {FORMS}")
             return self.component(spec=spec, cls=self.classes[spec], origin=origin)
+        if kind == "task" and spec.partition(":")[0] in LIBRARIES:
+            return self.component(spec=spec, cls=bind_name(spec), origin=origin)
         module, cls = load_class(spec, origin)
         name, named = spec.rpartition(":")[2], str(module.__file__)
         with explain_code(origin, "it cannot be used", named):
