@@ -215,8 +215,8 @@ class TaskComponent(Component):
         return has_examples or issubclass(candidate, Task)
 
     def build(self, options: Section) -> Task:
-        """Construct the task; others than the suite's once, as they may hold data. See `call`."""
-        if self.code is None and issubclass(self.cls, Task):
+        """Construct the task, a plug-in only once as it may hold its data; errors as `call`."""
+        if self.code is None:
             return self.construct(options)
         return _build_once(self, options.model_dump_json())
 
