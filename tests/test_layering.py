@@ -71,6 +71,7 @@ BOUNDARY = {
     "lra.common.untrusted": "regular files of a sane size, arrays, and images of a known size",
     "lra.common.files": "files that are written or appended to",
     "lra.tasks.sources.archives": "archives, whose headers and sizes are counted",
+    "lra.tasks.named.dataset": "images of data sets, whose size Pillow limits",
     "lra.tasks.preparation": "arrays of an unfinished cache, and files of its own to sync",
     "lra.common.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",

@@ -9,7 +9,7 @@ import pickle
 import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import datasets
 import numpy as np
@@ -20,11 +20,12 @@ from sklearn.datasets import load_digits
 from tensorflow_datasets.core.download import extractor
 
 import lra
+from conftest import python_example
 from lra import run_task
 from lra.common.errors import KnownError
 from lra.record.run import load_record
 from lra.report import __main__ as report
-from lra.tasks.base import Task
+from lra.tasks.base import SPLITS, Task
 from lra.tasks.image.task import Image
 from lra.tasks.pixels import Pixels
 from lra.tasks.sources.prepared import order_as_prepared
@@ -107,13 +108,14 @@ def prepare_phrases() -> Path:
     """Write texts with a number and with several labels, in two splits."""
     texts = [f"{'fine ' * (i % 4)}{'dull ' * (i % 3)}film {i}" for i in range(200)]
     rows = [
-        {"phrase": text, "grade": i % 4 - i % 3 + 0.5,
+        {"phrase": text, "grade": i % 4 - i % 3 + 0.5, "pair": [i, i % 2],
          "tags": [tag for tag in (0, 1) if ("fine", "dull")[tag] in text]}
         for i, text in enumerate(texts)
     ]  # fmt: skip
     types = tfds.features
     tags = types.Sequence(types.ClassLabel(names=["fine", "dull"]))
-    features = {"phrase": types.Text(), "grade": np.float32, "tags": tags}
+    pair = types.Tensor(shape=(2,), dtype=np.float32)
+    features = {"phrase": types.Text(), "grade": np.float32, "tags": tags, "pair": pair}
     return prepare_own("phrases", features, {"train": rows[:150], "validation": rows[150:]})
 
 
@@ -205,6 +207,15 @@ def test_missing_splits_are_parts_of_the_training_split() -> None:
     assert len(split_of(tested, "val")) == 15
 
 
+def test_labels_are_read_as_the_features_say() -> None:
+    prepare_phrases()
+    for label, expected in {"pair": [192, 0], "grade": [0.5], "tags": [0, 0]}.items():
+        split = split_of(compose_task("tfds:phrases", overrides=[f"task.label={label}"]), "val")
+        assert split.labels.shape == (50, len(expected))
+        text = texts_of(split).index("film 192")
+        assert split.labels[text].tolist() == expected
+
+
 def test_images_and_labels_are_those_of_the_data_set() -> None:
     prepare_digits(100)
     task = compose_task("tfds:digits")
@@ -263,6 +274,7 @@ MISTAKES = {
     "hf:nobody/reviews": "is no folder here.*cannot be reached; run this command once with a netw",
     "hf:reviews task.label=nested": "task.label is nested; expected classes",
     "hf:pictures": "its images have several sizes; set task.side=32",
+    "hf:hidden": "an example lacks text or label; leave it out",
     "hf:code": "Dataset scripts are no longer supported, but found code.py",
     "hf:lines": "no column fits; expected classes",
 }
@@ -278,6 +290,9 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prepare_phrases()
         write_reviews("parquet")
         write_pictures()
+        Path("hidden").mkdir()
+        hidden = {"text": ["a", "b"] * 20, "label": [0, 1] * 19 + [1, None]}
+        datasets.Dataset.from_dict(hidden).to_parquet("hidden/train.parquet")
         for name, file in (("code", "code.py"), ("lines", "train.txt")):
             Path(name).mkdir()
             Path(name, file).write_text("open('run', 'w')\n")
@@ -324,6 +339,16 @@ def test_incomplete_reviews_are_no_release() -> None:
         Text(source="tfds").prepare(Path("data"))
 
 
+def test_the_example_with_arrays_runs() -> None:
+    Path("signals.py").write_text(python_example("docs/your_task.md", "Data that you have"))
+    arrays = {f"{split}_signals": np.random.default_rng(i).normal(size=(20, 8, 2))
+              for i, split in enumerate(SPLITS)}  # fmt: skip
+    labels = {f"{split}_labels": np.arange(20) % 2 for split in SPLITS}
+    np.savez("signals.npz", **arrays, **labels)  # pyright: ignore
+    dataset = compose_task("signals.py:Signals").prepare(Path("data"))
+    assert dataset.sizes == dict.fromkeys(SPLITS, 20)
+
+
 def test_the_order_is_that_of_tfds() -> None:
     hasher = tfds.core.hashing.Hasher("train")  # pyright: ignore
     expected = sorted(range(3000), key=hasher.hash_key)
@@ -335,7 +360,6 @@ def test_reviews_that_tfds_prepared_are_the_archive() -> None:
     """TFDS's own builder reads the archive; its download is replaced."""
     path = real_data("aclImdb.tar.xz")
     builder: Any = tfds.builder("imdb_reviews", data_dir="prepared", file_format="array_record")
-    builder._make_download_manager = lambda **_: Manager(path)
     generators = builder._split_generators(Manager(path))[:2]  # the archive lacks the others
     write_prepared(
         builder, {one.name: builder._generate_examples(**one.gen_kwargs) for one in generators}
@@ -359,7 +383,9 @@ class Manager:
         return self.path
 
     def iter_archive(self, path: Path) -> Any:
-        return extractor.iter_archive(lzma.open(path), tfds.download.ExtractMethod.TAR_STREAM)
+        return extractor.iter_archive(
+            cast("Any", lzma.open(path)), tfds.download.ExtractMethod.TAR_STREAM
+        )
 
 
 @pytest.mark.thorough

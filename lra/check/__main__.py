@@ -10,7 +10,7 @@ from lra.check.checks import carry_out, mixer_checks, task_checks
 from lra.common.errors import UserError
 from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
-from lra.config.registry import FORMS, find_mixer, find_task, load_class
+from lra.config.registry import FORMS, LIBRARIES, find_mixer, find_task, load_class
 from lra.config.request import parse_changes
 from lra.runtime.cli import Parser, command_words, positive_int, run_command
 from lra.runtime.console import (
@@ -20,7 +20,6 @@ from lra.runtime.console import (
     wrap_words,
     write_out,
 )
-from lra.tasks.named import LIBRARIES
 
 FAILED = 1
 

@@ -23,9 +23,7 @@ from lra.tasks.sources.releases import choose_rows
 VOCABULARY = 256
 """Number of different bytes, and of ids of characters at most."""
 INPUTS = ("text", "image")
-"""What columns of inputs hold."""
 GOALS = {"class": ExampleClass, "values": ExampleValues, "labels": ExampleLabels}
-"""What is predicted, by what columns of labels hold."""
 USUAL = ("text", "sentence", "image", "img", "label", "labels")
 """Names of the columns that are taken where several would do."""
 VALIDATION = ("validation", "valid", "val", "dev")
@@ -142,14 +140,22 @@ class NamedDataset(abc.ABC):
         seed = rng.bit_generator.seed_seq.entropy[0]  # pyright: ignore  # task.data_seed
         if self.is_characters and self.ids is None:
             rows = self.read(*self._locate("train", seed))
-            texts = (self._encode_text(text) for text, _ in rows)
-            counts = sum(np.bincount(text, minlength=NUM_CODE_POINTS) for text in texts)
+            texts = np.concatenate([self._encode_text(text or "") for text, _ in rows])
             alphabet = Alphabet("characters", self.max_length, False, None, VOCABULARY)
-            self.ids = alphabet.number(alphabet.choose(np.asarray(counts)))
-        encode = self._encode_text if self.is_text else self._encode_image
-        rows = self.read(*self._locate(split, seed))
-        found = [(encode(content), self._encode_label(split, label)) for content, label in rows]
-        return [sequence for sequence, _ in found], [label for _, label in found]
+            counts = np.bincount(texts, minlength=NUM_CODE_POINTS)
+            self.ids = alphabet.number(alphabet.choose(counts))
+        encode: Any = self._encode_text if self.is_text else self._encode_image
+        sequences, labels = [], []
+        for content, label in self.read(*self._locate(split, seed)):
+            answer = None if content is None or label is None else self._encode_label(label)
+            if answer is None:
+                raise DataError(
+                    f"{self.origin}: an example lacks {self.input} or {self.label}; leave it out, "
+                    f"or set task.test_split to a split with labels"
+                )
+            sequences.append(encode(content))
+            labels.append(answer)
+        return sequences, labels
 
     def _choose(self, option: str, given: str | None, kinds: Iterable[str]) -> str:
         """Choose the column of inputs or labels."""
@@ -192,17 +198,14 @@ class NamedDataset(abc.ABC):
         mean = self.bytes[split] // max(1, self.sizes[split]) if self.is_text else most
         return len(rows) * min(most, mean)
 
-    def _encode_label(self, split: str, label: Any) -> Any:
+    def _encode_label(self, label: Any) -> Any:
+        """Return a label as the goal takes it; None for -1, which stands for a hidden class."""
         if self.answer == "values":
             return label
-        several = label if self.answer == "labels" else [label]
-        numbers: list[Any] = [self.classes.get(one, one) for one in several]
-        if any(number is None or number < 0 for number in numbers):
-            raise DataError(
-                f"{self.origin}: an example of its split {split} has no {self.label}; leave it "
-                f"out, or set task.test_split to a split with labels"
-            )
-        return numbers[0] if label is not several else np.isin(range(self.num_answers), numbers)
+        if self.answer == "labels":
+            return np.isin(range(self.num_answers), label)
+        number: Any = self.classes.get(label, label)
+        return None if number < 0 else number
 
     def _encode_text(self, text: str | bytes) -> np.ndarray:
         """Return the tokens of a text, (length,); an empty one is one blank."""

@@ -83,7 +83,7 @@ class HuggingFaceDataset(NamedDataset):
         with explain_errors(f"{self.origin}: its split {split}"):
             for row in self.splits[split].select_columns(columns).select(rows):
                 content = row[self.input]
-                if not self.is_text:
+                if not self.is_text and content is not None:
                     content = content["bytes"] or read_regular(Path(content["path"]))
                 yield content, row[self.label]
 

@@ -14,8 +14,6 @@ import numpy as np
 from lra.common.errors import DataError, nearest
 from lra.common.untrusted import explain_errors
 
-READABLE = "array_record"
-"""The format of TFDS that is read without TensorFlow, example by example."""
 CHUNK = 1024
 """Examples that are read at a time."""
 
@@ -53,9 +51,9 @@ def open_prepared(name: str) -> Any:
             f"https://www.tensorflow.org/datasets/catalog{hint}"
         ) from None
     formats = {one.value for one in builder.info.available_file_formats()}
-    if READABLE not in formats:
+    if "array_record" not in formats:
         raise DataError(
-            f"{builder.data_path} has {', '.join(formats)} files, expected {READABLE}, which is "
+            f"{builder.data_path} has {', '.join(formats)} files, expected array_record, which is "
             f"read without TensorFlow; delete that folder and run: {command}"
         )
     return builder
