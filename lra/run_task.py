@@ -41,7 +41,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "run; 130 interrupted twice, or before there was anything to save.",
     )
     add = parser.add_argument
-    add("--task", required=True, help=f"{list_names('tasks')}, or your own: {OWN_CLASS}")
+    add("--task", required=True, help=f"{list_names('tasks')}, or your own: {OWN_CLASS}, "
+        "or a data set: tfds:NAME or hf:NAME")  # fmt: skip
     add("--mixer", required=True, help=f"{list_names('mixers')}, or your own: {OWN_CLASS}")
     add_flags(parser, "--preset", "--protocol", "--set", "--data-dir", "--results-dir")
     add("--match-params", metavar="MIXER",

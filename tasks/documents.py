@@ -86,6 +86,12 @@ class Alphabet:
         by_falling_count = frequent[np.argsort(-counts[frequent], kind="stable")]
         return by_falling_count[: self.size - END - 1].astype(np.uint32)
 
+    def number(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the ids of all code points, (NUM_CODE_POINTS,) uint16, given the chosen ones."""
+        ids = np.full(NUM_CODE_POINTS, UNKNOWN, dtype=np.uint16)
+        ids[chosen] = np.arange(END + 1, END + 1 + len(chosen))
+        return ids
+
 
 class Documents:
     """Distinct documents."""
@@ -135,13 +141,12 @@ class Documents:
         if self.alphabet.unit == "characters":
             counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
             for index, times in zip(*np.unique(training, return_counts=True), strict=True):
-                points, occurrences = np.unique(_code_points(texts[index]), return_counts=True)
+                points, occurrences = np.unique(code_points(texts[index]), return_counts=True)
                 counts[points] += times * occurrences
             vocabulary = self.alphabet.choose(counts)
-            id_of = np.full(NUM_CODE_POINTS, UNKNOWN, dtype=np.uint16)
-            id_of[vocabulary] = np.arange(END + 1, END + 1 + len(vocabulary))
+            id_of = self.alphabet.number(vocabulary)
             stored = np.uint8 if self.alphabet.vocab_size <= 256 else np.uint16  # noqa: PLR2004
-            sequences = [id_of[_code_points(text)].astype(stored) for text in texts]
+            sequences = [id_of[code_points(text)].astype(stored) for text in texts]
         lengths = [len(sequence) for sequence in sequences]
         made.save("tokens", np.concatenate(sequences))
         made.save("offsets", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
@@ -159,7 +164,8 @@ class Documents:
         return np.array(rows, dtype=np.float32)
 
 
-def _code_points(text: bytes) -> np.ndarray:
+def code_points(text: bytes) -> np.ndarray:
+    """Return the code points of a text in UTF-8: (characters,) uint32."""
     return np.frombuffer(text.decode().encode("utf-32-le"), dtype="<u4")
 
 

@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     FilePath,
     InstanceOf,
+    NonNegativeInt,
     PositiveInt,
     ValidationError,
 )
@@ -60,6 +61,8 @@ class DeclaredInfo(BaseModel):
     goal: OwnGoal | None = None
     data_files: Annotated[list[FilePath] | None, BeforeValidator(_list_paths)] = None
     """Files that `examples` reads."""
+    data_bytes: NonNegativeInt = 0
+    """Size of the examples, about, where it is known before they are made."""
 
 
 class OwnTask(Task):
@@ -103,7 +106,7 @@ class OwnTask(Task):
     def info(self) -> TaskInfo:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the class states of its examples, and what they show."""
         known = {name: value for name, value in self.declared if value is not None}
-        known.pop("data_files", None)
+        known = {name: value for name, value in known.items() if not name.startswith("data_")}
         classes = known.pop("num_classes", None)
         kinds = {"vocab_size", "channels"} & known.keys()
         if len(kinds) > 1:
@@ -200,6 +203,7 @@ class OwnTask(Task):
             request={**self.request, **more},
             build=self._build,
             description="make its examples",
+            bytes=self.declared.data_bytes,
         )
 
     def prepare(self, data_dir: Path) -> Dataset:

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from lra.common.errors import DataError
+from lra.common.untrusted import map_array
 from lra.tasks.base import DataSeed
 from lra.tasks.baselines import logistic
 from lra.tasks.documents import Alphabet, Documents, DocumentTask, Rows, Unit
@@ -24,6 +25,7 @@ from lra.tasks.random_words import permutation
 from lra.tasks.sources.archives import walk
 from lra.tasks.sources.downloads import Address
 from lra.tasks.sources.parquet import NAME, SPLITS, read_examples
+from lra.tasks.sources.prepared import is_prepared, order_as_prepared, read_prepared
 from lra.tasks.sources.releases import Release, choose_rows
 
 OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
@@ -36,6 +38,10 @@ LARGEST_REVIEW = 2**20
 
 ARCHIVE_BLOCK = 128
 """Reviews of a class that the official archive, and so a table, has in falling order."""
+
+RATINGS = Path(__file__).with_name("sources") / "ratings.npy"
+"""The ratings of all reviews, (12500,) uint8, in the order of split, class and number: four in each
+byte, from the lowest bits on, each less the lowest rating of its class. TFDS sorts by them."""
 
 
 RELEASE = Release(
@@ -62,10 +68,12 @@ RELEASE = Release(
     accept=lambda path: path if path.is_file() or (path / "train").is_dir() else None,
     table_column="text",
     inside="*/*/*.txt",
+    prepared="imdb_reviews/plain_text:1.0.0",
 )
 
 _REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d{1,9})_\d+\.txt$")
 _CLASSES = {"neg": 0, "pos": 1}
+_LOWEST_RATINGS = {"neg": 1, "pos": 7}
 _HOLDOUT, _TRAIN, _TEST = range(3)
 """Streams of the random choices of examples."""
 
@@ -74,7 +82,8 @@ class Text(DocumentTask):
     """Tell negative reviews from positive ones; tokens are characters or bytes.
 
     Args:
-        source: official for files in the data folder, download to fetch them, or auto for either.
+        source: official for files in the data folder, download to fetch them, auto for either, or
+            tfds for what tensorflow-datasets has prepared as array_record.
         unit: whether a token is a byte or a character.
         min_frequency: times a character must occur in training to be a token; 15, if not given.
         vocab_size: most tokens; rarer characters become one unknown token; 135, if not given.
@@ -98,7 +107,7 @@ class Text(DocumentTask):
     def __init__(
         self,
         *,
-        source: Literal["auto", "official", "download"] = "auto",
+        source: Literal["auto", "official", "download", "tfds"] = "auto",
         unit: Unit = "characters",
         min_frequency: PositiveInt | None = None,
         vocab_size: Annotated[int, Field(ge=4, le=65_536)] | None = None,
@@ -167,6 +176,7 @@ def _reviews(
     rows: dict[str, list[tuple[int, int, bytes]]] = {name: [] for name in SPLITS}
     digests: dict[tuple[str, int, int], bytes] = {}
     read = _read_rows if path.suffix == ".parquet" else _read_files
+    read = _read_prepared if is_prepared(path) else read
     for split, label, number, text in read(path):
         rows[split].append((label, number, documents.add(text)))
         digests[split, label, number] = hashlib.sha256(f"{split} {label} ".encode() + text).digest()
@@ -199,3 +209,21 @@ def _read_rows(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
                 first = row - row % ARCHIVE_BLOCK
                 end = min(first + ARCHIVE_BLOCK, len(class_texts))
                 yield split, label, first + end - 1 - row, text
+
+
+def _read_prepared(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
+    """Read what TFDS has prepared; yield split, label, number and text of each review.
+
+    TFDS sorts reviews by the names of their files, which the ratings are a part of.
+    """
+    packed = map_array(RATINGS)[:, None] >> np.arange(0, 8, 2, dtype=np.uint8)
+    ratings = (packed & 3).reshape(len(SPLITS), len(_CLASSES), -1)
+    for split, of_split in zip(SPLITS, ratings, strict=True):
+        keys = [
+            f"aclImdb/{split}/{name}/{number}_{_LOWEST_RATINGS[name] + rating}.txt"
+            for name, of_class in zip(_CLASSES, of_split, strict=True)
+            for number, rating in enumerate(of_class.tolist())
+        ]
+        numbers = order_as_prepared(split, keys) % ratings.shape[-1]
+        for number, example in zip(numbers.tolist(), read_prepared(path, split), strict=True):
+            yield split, int(example["label"]), number, example["text"]

@@ -34,9 +34,9 @@ ABOVE = {
 
 BELOW = """
     tasks tasks.pathfinder tasks.image tasks.listops tasks.lm tasks.periodic tasks.recall
-    tasks.languages tasks.groups tasks.generated tasks.documents tasks.sources tasks.baselines
-    tasks.pixels tasks.next_token tasks.unlabelled tasks.splits tasks.base tasks.preparation
-    tasks.cache tasks.batch tasks.goals tasks.random_words
+    tasks.languages tasks.groups tasks.named tasks.generated tasks.documents tasks.sources
+    tasks.baselines tasks.pixels tasks.next_token tasks.unlabelled tasks.splits tasks.base
+    tasks.preparation tasks.cache tasks.batch tasks.goals tasks.random_words
     models models.layers models.base models.fast models.ops
     common common.threads common.progress common.strict_yaml common.spreadsheets common.tensors
     common.tables common.untrusted common.files common.errors common.options
@@ -71,6 +71,7 @@ BOUNDARY = {
     "lra.common.untrusted": "regular files of a sane size, arrays, and images of a known size",
     "lra.common.files": "files that are written or appended to",
     "lra.tasks.sources.archives": "archives, whose headers and sizes are counted",
+    "lra.tasks.named.dataset": "images of data sets, whose size Pillow limits",
     "lra.tasks.preparation": "arrays of an unfinished cache, and files of its own to sync",
     "lra.common.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",

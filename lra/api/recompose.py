@@ -75,7 +75,7 @@ def find_changed_code(folder: Path, record: RunRecord) -> str | None:
         "mixer": (record.mixer_from, record.mixer_code),
     }
     for kind, (spec, code) in plug_ins.items():
-        if spec is None:
+        if spec is None or code is None:
             continue
         target = spec.rpartition(":")[0]
         path = target.replace(".", "/")

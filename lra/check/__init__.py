@@ -17,7 +17,7 @@ from lra.check.checks import carry_out, mixer_checks, task_checks
 from lra.common.errors import UserError
 from lra.config.components import MixerComponent, TaskComponent
 from lra.config.compose import compose_options
-from lra.config.registry import FORMS, find_mixer, find_task, load_class
+from lra.config.registry import FORMS, LIBRARIES, find_mixer, find_task, load_class
 from lra.config.request import Change, list_changes
 from lra.runtime import console
 from lra.runtime.environment import seed_everything
@@ -54,7 +54,8 @@ def find_component(target: str) -> MixerComponent | TaskComponent:
     """Find a mixer or a task of the user's own; another class raises a UserError."""
     if ":" not in target:
         raise UserError(f"{target}: expected {FORMS}")
-    is_mixer = MixerComponent.fits(load_class(target, target)[1])
+    is_dataset = target.partition(":")[0] in LIBRARIES
+    is_mixer = not is_dataset and MixerComponent.fits(load_class(target, target)[1])
     return find_mixer(target, "--mixer") if is_mixer else find_task(target, "--task")
 
 

@@ -157,8 +157,9 @@ class Component:
 
     @property
     def name(self) -> str:
-        """Name in records, folders and tables; of a plug-in that of its class."""
-        return self.spec.rpartition(":")[2]
+        """Name in records, folders and tables; of a plug-in or a data set that of its class."""
+        is_dataset = self.code is None and ":" in self.spec
+        return self.cls.__name__ if is_dataset else self.spec.rpartition(":")[2]
 
     @property
     def options(self) -> type[Section]:
@@ -228,7 +229,7 @@ class TaskComponent(Component):
         own = self.call(self.cls, **values)
         with self.explain_errors("it failed"):
             return OwnTask(
-                own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),
+                own, name=self.name, code=self.code or "", options=options.model_dump(mode="json"),
                 explain_errors=self.explain_errors,
             )  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""Finding a mixer or task: one of the suite by its name, or a class in a user's own file or module.
+"""Finding a mixer or task: one of the suite by its name, a class in a user's own file or module, or
+a data set of another library.
 
 The classes of the suite are found by looking through their packages.
 """
@@ -11,6 +12,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,9 +25,14 @@ from lra.common.untrusted import read_regular
 from lra.config.components import MixerComponent, TaskComponent, explain_code
 from lra.models.base import Mixer
 from lra.tasks.base import Task
+from lra.tasks.named.dataset import NamedDataset
+from lra.tasks.named.hugging_face import HuggingFaceDataset
+from lra.tasks.named.prepared import PreparedDataset
 
 AnyComponent = TypeVar("AnyComponent", MixerComponent, TaskComponent)
 
+LIBRARIES = {"tfds": PreparedDataset, "hf": HuggingFaceDataset}
+"""The class that reads the data sets of a library, by what their names begin with."""
 FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 
 
@@ -62,8 +69,11 @@ class Registry(Generic[AnyComponent]):
         if ":" not in spec:
             if spec not in self.classes:
                 unknown = UnknownName(kind, spec, self.classes, flag)
-                raise UserError(f"{unknown}; write a {kind} of your own as {FORMS}")
+                more = ", or a data set as tfds:NAME or hf:NAME" if kind == "task" else ""
+                raise UserError(f"{unknown}; write a {kind} of your own as {FORMS}{more}")
             return self.component(spec=spec, cls=self.classes[spec], origin=origin)
+        if kind == "task" and spec.partition(":")[0] in LIBRARIES:
+            return self.component(spec=spec, cls=bind_name(spec), origin=origin)
         module, cls = load_class(spec, origin)
         name, named = spec.rpartition(":")[2], str(module.__file__)
         with explain_code(origin, "it cannot be used", named):
@@ -97,6 +107,15 @@ def digest(files: Iterable[str]) -> str:
     """Hash files of code: 16 hexadecimal digits."""
     contents = b"".join(read_regular(Path(file)) for file in dict.fromkeys(files))
     return hashlib.sha256(contents).hexdigest()[:16]
+
+
+@functools.cache
+def bind_name(spec: str) -> type[NamedDataset]:
+    """Make the class of one data set, LIBRARY:NAME, called as the task is in tables."""
+    library, _, name = spec.partition(":")
+    shown = Path(name).resolve().name if Path(name).is_dir() else name
+    task = re.sub(r"[^\w.-]+", "-", f"{library}-{shown}")[:100]
+    return type(task, (LIBRARIES[library],), {"origin": spec, "dataset": name})
 
 
 def load_class(spec: str, origin: str) -> tuple[ModuleType, type]:

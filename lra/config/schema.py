@@ -277,7 +277,8 @@ class RunConfig:
         lines = [
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]
-        lines += [f"# {kind} from: {plug_in.spec}" for kind, plug_in in self.plug_ins.items()]
+        components = (self.task_component, self.mixer_component)
+        lines += [f"# {one.kind} from: {one.spec}" for one in components if one.spec != one.name]
         lines += [f"# preset from: {self.preset_from}"] if self.preset_from else []
         lines.append(f"# hash: {self.hash}")
         for name in self.sections:

@@ -161,7 +161,7 @@ def describe_settings(config: RunConfig) -> dict[str, Any]:
         "mixer_code": mixer.code,
         "mixer_from": mixer.spec if mixer.code else None,
         "task_code": task.code,
-        "task_from": task.spec if task.code else None,
+        "task_from": task.spec if task.spec != task.name else None,
         "preset": config.preset,
         "preset_code": config.preset_code,
         "preset_from": config.preset_from,

@@ -1,4 +1,4 @@
-"""The files of CIFAR-10, pickles of arrays or Parquet files, and gray from colour."""
+"""The files of CIFAR-10, pickles of arrays or tables of PNG files, and gray from colour."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lra.common.errors import DataError
 from lra.common.untrusted import decode_png, explain_errors
 from lra.tasks.sources.archives import walk
 from lra.tasks.sources.parquet import SPLITS, read_examples
+from lra.tasks.sources.prepared import is_prepared, order_as_prepared, read_prepared
 
 TRAIN_FILES = 5
 SIDE = 32
@@ -44,12 +45,12 @@ FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)$")
 
 
 def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read all batches of a folder, an archive or Parquet files, in the order of their numbers.
+    """Read all batches of a folder, an archive or tables, in the order of their numbers.
 
     Returns: images (n, 1024, 3) uint8 and labels (n,) uint8, by the names train and test.
     Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
-    if path.suffix == ".parquet":
+    if path.suffix == ".parquet" or is_prepared(path):
         return _read_examples_of_splits(path)
     batches: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
@@ -69,21 +70,30 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _read_examples_of_splits(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read Parquet files.
+    """Read Parquet files, or what TFDS has prepared.
 
     Hugging Face has the training batches in the order of the official archive, with the fourth
-    first. Batches of the release are put in the order of their numbers.
+    first. Batches of the release are put in the order of their numbers. TFDS sorts all images of a
+    split by their numbers.
     """
     splits: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for split in SPLITS:
         pixels: list[np.ndarray] = []
         classes: list[int] = []
-        for content, label in read_examples(path, split, "img", NUM_CLASSES):
+        if is_prepared(path):
+            prepared = read_prepared(path, split, images="image")
+            examples = ((example["image"], example["label"]) for example in prepared)
+        else:
+            examples = read_examples(path, split, "img", NUM_CLASSES)
+        for content, label in examples:
             shown = f"{path.parent}: image {len(pixels)} of {split}"
             pixels.append(decode_png(content, shown, SIDE, "RGB"))
             classes.append(label)
         images = np.array(pixels, dtype=np.uint8).reshape(-1, POSITIONS, 3)
         splits[split] = images, np.array(classes, dtype=np.uint8)
+        if is_prepared(path):
+            rows = np.argsort(order_as_prepared(split, range(len(images))))
+            splits[split] = images[rows], splits[split][1][rows]
     images, labels = splits["train"]
     digests, official = batch_digests(images, labels), OFFICIAL_BATCHES["train"]
     if sorted(digests) == sorted(official):

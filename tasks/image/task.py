@@ -5,7 +5,6 @@ CIFAR-10 (Krizhevsky 2009) as the Long Range Arena takes it (Tay et al. 2021, ar
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,6 +30,7 @@ from lra.tasks.pixels import Pixels, random_split_order, scale
 from lra.tasks.preparation import Build
 from lra.tasks.sources.downloads import Address
 from lra.tasks.sources.parquet import NAME
+from lra.tasks.sources.prepared import order_as_prepared
 from lra.tasks.sources.releases import Release, ReleaseCache, choose_rows
 
 OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
@@ -63,6 +63,7 @@ RELEASE = Release(
     accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
     table_column="img",
     inside=INSIDE,
+    prepared="cifar10",
 )
 
 MEAN_AND_DEVIATION = {
@@ -77,7 +78,8 @@ class Image(Task):
     """Tell ten classes of photographs apart; a position is a pixel, in raster order.
 
     Args:
-        source: official for files in the data folder, download to fetch them, or auto for either.
+        source: official for files in the data folder, download to fetch them, auto for either, or
+            tfds for what tensorflow-datasets has prepared as array_record.
         pixels: linear for levels with mean 0 and deviation 1, embedding for levels as 256 tokens.
         channels: how colour becomes gray, with the rounding of pillow or tensorflow; or colour,
             which is not the task of the Long Range Arena.
@@ -98,7 +100,7 @@ class Image(Task):
     def __init__(
         self,
         *,
-        source: Literal["auto", "official", "download"] = "auto",
+        source: Literal["auto", "official", "download", "tfds"] = "auto",
         pixels: Literal["linear", "embedding"] = "linear",
         channels: Literal["pillow", "tensorflow", "colour"] = "pillow",
         split: Literal["random", "tfds"] = "random",
@@ -201,13 +203,7 @@ class Image(Task):
         ]
 
 
-def tfds_order(count: int) -> np.ndarray:
-    """Order the examples of a split named train as tensorflow-datasets does: (count,) int64.
-
-    tensorflow-datasets sorts by the MD5 of the split's name and the example's key, here its number.
-    """
-    keys = [hashlib.md5(f"train{i}".encode(), usedforsecurity=False).digest() for i in range(count)]
-    return np.array(sorted(range(count), key=keys.__getitem__), dtype=np.int64)
-
-
-SPLIT_RULES = {"random": random_split_order, "tfds": tfds_order}
+SPLIT_RULES = {
+    "random": random_split_order,
+    "tfds": lambda count: order_as_prepared("train", range(count)),
+}

@@ -21,6 +21,7 @@ from lra.tasks.preparation import Build, Preparation
 from lra.tasks.random_words import permutation
 from lra.tasks.sources.downloads import Address, DownloadError, download, missing_bytes
 from lra.tasks.sources.parquet import SPLITS, accept_table, list_tables
+from lra.tasks.sources.prepared import open_prepared
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class Release:
     """Pattern of the files to read in a folder."""
     table_column: str = ""
     """The column of texts or images of the same data in Parquet files, where they are read."""
+    prepared: str = ""
+    """Name of the same data in tensorflow-datasets, where it is read."""
     nearly: str = r"(?!)"
     """Regular expression of file names that are nearly right, in small letters."""
 
@@ -114,9 +117,11 @@ class Release:
         """Find the official files, the ones to read first; none if they are to be downloaded.
 
         Args:
-            source: the task's option `source`: auto, official or download.
+            source: the task's option `source`: auto, official, download or tfds.
         Raises: DataError if there are none, and the option allows no download.
         """
+        if source == "tfds":
+            return [Path(open_prepared(self.prepared).data_path)]
         paths = self.find(data_dir) if source in ("auto", "official") else []
         most = {"auto": LARGEST_UNASKED, "download": math.inf}.get(source, 0)
         if not paths and not 0 < sum(address.bytes for address in self.addresses) <= most:
@@ -184,7 +189,7 @@ class ReleaseCache(Preparation):
     build: Callable[[Build], None] = field(init=False)
     release: Release
     option: str
-    """The task's option `source`: auto, official or download."""
+    """The task's option `source`: auto, official, download or tfds."""
     read: Callable[[Build, Path], None]
     """Reads an archive or folder into the cache, and sets the cache's source if the data is not the
     official one."""
