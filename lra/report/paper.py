@@ -12,7 +12,7 @@ from lra.common.errors import UserError
 from lra.common.files import write_atomically
 from lra.common.progress import progress
 from lra.config.layers import published_presets
-from lra.report.boards import Board, is_at_preset
+from lra.report.boards import Board, is_at_preset, is_probe
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
@@ -26,7 +26,6 @@ from lra.report.tables.results import RANKS, accuracy_columns, conditions_of, me
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.report.tables.terminal import Notes
 from lra.runtime.tables import rounded
-from lra.tasks.base import PROBES
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)
@@ -59,7 +58,7 @@ def write_paper(
 
     Raises: UserError for rows or columns that are not there, and for runs of probes alone.
     """
-    boards, probes = data.boards, sorted({r.task for r in data.records if r.task in PROBES})
+    boards, probes = data.boards, sorted({r.task for r in data.records if is_probe(r)})
     if not boards and probes:
         raise UserError(
             f"--paper writes no tables of probes, and all runs are of {', '.join(probes)}; python "
