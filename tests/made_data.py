@@ -46,7 +46,11 @@ SMALLER: dict[str, list[str]] = {
     "languages": ["task.train=40", "task.val=10", "task.test=20"],
     "groups": ["task.train=40", "task.val=10", "task.test=20"],
     "flip-flop": [
-        "task.distance=4", "task.length=24", "task.train=40", "task.val=10", "task.test=20",
+        "task.distance=4",
+        "task.length=24",
+        "task.train=40",
+        "task.val=10",
+        "task.test=20",
     ],
 }
 """Settings by which each task has little data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -43,20 +43,6 @@ def count_held(gains: np.ndarray) -> int:
     return int(np.logical_and.accumulate(gains >= HELD).sum())
 
 
-@dataclass(frozen=True)
-class WindowMeasure(Measure):
-    """An effective window, of which only a bound is known at either end."""
-
-    longest: int = 0
-    """Largest distance that was measured."""
-
-    def text(self, value: float | None, deviation: float | None = None) -> str:
-        """See `Measure.text`."""
-        if value is None or deviation:
-            return super().text(value, deviation)
-        return "below 1" if value < 1 else f"{'at least ' * (value >= self.longest)}{value:,.0f}"
-
-
 class DistanceScore(Record):
     """The score of the labels at one distance from what determines them."""
 
@@ -81,15 +67,15 @@ class DistanceResult(LabelsResult):
     of_what = "effective windows of"
     grows_with_training = True
     remark = (
-        "The effective window is the largest number of positions between a value and a question "
-        "for it up to which, at every distance, the accuracy is at least halfway from chance to "
-        "100 %. Windows grow with training: compare rows of equal steps. The mean gain over "
-        "distances is 0 at chance. Minutes are those of training."
+        "The effective window is the largest distance, in positions from a value to the read that "
+        "asks for it, up to which the accuracy is at least halfway from chance to 100 % at every "
+        "distance. It grows with training: compare rows of equal steps. A gain is (accuracy - "
+        "chance) / (100 % - chance). Minutes are those of training."
     )
 
     @model_validator(mode="after")
     def _check_distances(self) -> Self:
-        places, asked, right = self._counts
+        places, asked, right = self.counts
         total = (int(asked.sum()), int(right.sum())) if self.distances else (None, None)
         if total != (self.test_total, self.test_correct):
             raise ValueError(f"(labels, right ones) of all distances are {total}")
@@ -101,7 +87,7 @@ class DistanceResult(LabelsResult):
         return self
 
     @property
-    def _counts(self) -> np.ndarray:
+    def counts(self) -> np.ndarray:
         """(3, distances): each distance, its labels, and the right ones."""
         rows = [(one.distance, one.asked, one.right) for one in self.distances]
         return np.array(rows, dtype=np.int64).reshape(-1, 3).T
@@ -109,7 +95,7 @@ class DistanceResult(LabelsResult):
     @property
     def gains(self) -> np.ndarray:
         """See `calculate_gains`."""
-        _, asked, right = self._counts
+        _, asked, right = self.counts
         return calculate_gains(asked, right, self.classes)
 
     @property
@@ -126,14 +112,14 @@ class DistanceResult(LabelsResult):
     @property
     def measures(self) -> list[Measure]:
         """See `Result.measures`."""
-        window = WindowMeasure(
-            "effective window, positions",
+        window = Measure(
+            "effective window",
             lambda result: result.window,
             digits=0,
             interval=lambda result: result.interval,
-            longest=self.distances[-1].distance if self.distances else 0,
+            highest=self.distances[-1].distance if self.distances else math.inf,
         )
-        return [window, Measure("mean gain over distances, %", lambda r: r.mean_gain, digits=1)]
+        return [window, Measure("mean gain, %", lambda result: result.mean_gain, digits=1)]
 
     @property
     def unit(self) -> str:
@@ -143,10 +129,12 @@ class DistanceResult(LabelsResult):
     @property
     def text(self) -> str:
         """See `Result.text`."""
-        measure = self.measures[0]
-        if not isinstance(measure, WindowMeasure) or not self.distances:
+        if self.window is None:
             return ""
-        return f"effective window {measure.text(self.window)} of {measure.longest:,} positions"
+        longest = self.distances[-1].distance
+        bound = "at least " * (self.window == longest)
+        window = f"{bound}{self.window:,}" if self.window else "below 1"
+        return f"effective window {window} of {longest:,} positions"
 
     @property
     def validation_text(self) -> str:
@@ -183,7 +171,7 @@ class DistanceResult(LabelsResult):
         asked, right = np.split(counts, 2)
         if (counts < 0).any() or (right > asked).any():
             raise ValueError("more labels are right than asked, or fewer than none")
-        if not np.array_equal(self._counts[1:].ravel(), counts.sum(axis=1)):
+        if not np.array_equal(self.counts[1:].ravel(), counts.sum(axis=1)):
             raise ValueError("the labels at each distance are not those of its record")
         predictions = super().read_predictions(columns)
         if not np.array_equal(asked.sum(axis=0), predictions.labels):

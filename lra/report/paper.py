@@ -20,7 +20,7 @@ from lra.report.names import complete, mixer_of
 from lra.report.published import FAIL, PublishedRow, published_rows
 from lra.report.scores import AVERAGES, mean_over
 from lra.report.styles import styles_of_data
-from lra.report.tables.evaluations import evaluation_tables
+from lra.report.tables.evaluations import distance_tables, evaluation_tables
 from lra.report.tables.latex import write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of, measures_table
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
@@ -239,6 +239,6 @@ def _make_figures(data: Data, board: Board) -> list[Figure]:
         f"over seeds or, for a single seed, 95 % intervals."
     )
     figures = [Figure(f"bubbles-{board.slug}", bubbles.title, what, bubbles, styles)]
-    for table in evaluation_tables(data, board):
+    for table in (*evaluation_tables(data, board), *distance_tables(board)):
         figures += figures_of_table(table, styles)
     return [figure for figure in figures if len({p["row"] for p in figure.drawn_points}) > 1]
