@@ -141,7 +141,7 @@ def test_tables_and_figures_are_of_windows(tmp_path: Path) -> None:
         windows(FORGETS),
         windows(KEEPS, mixer="mamba2"),
         windows(FAILS, mixer="mean"),
-    ]  # fmt: skip
+    ]
     data = Data(save_all(tmp_path, [*runs, published]))
     (probe,) = probes(data)
     assert probe.records == [published], "whose measure is accuracy"
@@ -162,7 +162,7 @@ def test_tables_and_figures_are_of_windows(tmp_path: Path) -> None:
     assert {point["distance, positions"] for point in chart.points} == {*DISTANCES}
     (view,) = [view for view in make_views(data, []) if view.slug == "length"]
     assert [sheet.table.slug for sheet in view.sheets] == [lines.slug]
-    write_paper(data, tmp_path / "paper", rows="variants")
+    write_paper(data, tmp_path / "paper")
     (latex,) = (tmp_path / "paper" / "tables").glob("results-*.tex")
     assert "effective window" in latex.read_text()
     assert any("distance" in one.name for one in (tmp_path / "paper" / "figures").glob("*.pdf"))
