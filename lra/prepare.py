@@ -44,7 +44,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--source",
         help="official: use the official files in --data-dir; download or generate: do this even "
         "if there are files; tfds: use what tensorflow-datasets has prepared; auto (default): use "
-        "the files if they are there, otherwise download (up to 1 GiB) or generate if possible")  # fmt: skip
+        "the files if they are there, otherwise download (up to 1 GiB) or generate if "
+        "possible")  # fmt: skip
     add("--verify", action="store_true", help="check the files and the content of the data")
     add("--export", type=absolute_path, metavar="DIR",
         help="write the data to DIR in the official file format")  # fmt: skip

@@ -21,7 +21,7 @@ from lra.tasks.preparation import Preparation
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
 
-PROBES = ("recall", "languages", "groups")
+PROBES = ("recall", "languages", "groups", "flip-flop")
 """Tasks that each ask for one ability. Their results are tabulated by themselves."""
 
 SPLITS = ("train", "val", "test")
@@ -73,6 +73,9 @@ class Split(abc.ABC):
     ideal_bits: np.ndarray | None = None
     """(examples, positions) bits that the best possible predictor needs for each target; None where
     the law of the data is not known."""
+    distances: np.ndarray | None = None
+    """(targets,) how many positions before each target stands what determines its label; None where
+    labels are not scored by distance."""
     fields: Mapping[str, np.ndarray] = MappingProxyType({})
     """See `metadata`."""
 

@@ -101,6 +101,18 @@ class PositionLabels(Goal):
         return ["targets", "correct", "first_wrong"]
 
 
+@dataclass(frozen=True)
+class DistantLabels(PositionLabels):
+    """A class for some positions, which a token at one of some distances before them determines."""
+
+    distances: tuple[int, ...] = ()
+
+    @property
+    def columns_by_distance(self) -> list[str]:
+        """Name the numbers of labels at each distance, and then of right ones."""
+        return [f"{kind}_{number}" for kind in ("asked", "right") for number in self.distances]
+
+
 class NextToken(Goal):
     """The next token at each position, or a hidden one. Labels are (targets,) tokens."""
 

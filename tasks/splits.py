@@ -187,6 +187,7 @@ class LabelledTokens(PackedSequences):
         sequences: the sequences of this split.
         position_labels: (positions,) signed integers: a class, or NOT_SCORED.
         fields: see `Split.metadata`.
+        distances: see `Split.distances`.
     """
 
     def __init__(
@@ -194,7 +195,9 @@ class LabelledTokens(PackedSequences):
         sequences: Sequences,
         position_labels: np.ndarray,
         fields: Mapping[str, np.ndarray] | None = None,
+        distances: np.ndarray | None = None,
     ) -> None:
+        self.distances = distances
         self.position_labels = position_labels
         self._targets = np.flatnonzero(position_labels != NOT_SCORED)
         self._ends = np.searchsorted(self._targets, sequences.offsets)

@@ -45,6 +45,13 @@ SMALLER: dict[str, list[str]] = {
     "recall": ["task.train=40", "task.val=10", "task.test=20"],
     "languages": ["task.train=40", "task.val=10", "task.test=20"],
     "groups": ["task.train=40", "task.val=10", "task.test=20"],
+    "flip-flop": [
+        "task.distance=4",
+        "task.length=24",
+        "task.train=40",
+        "task.val=10",
+        "task.test=20",
+    ],
 }
 """Settings by which each task has little data."""
 

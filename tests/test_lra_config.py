@@ -131,7 +131,7 @@ def test_the_origin_of_each_value_is_shown() -> None:
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        ({"task": "listop"}, ["--task", "'listop'", "did you mean listops?", "valid: groups, "]),
+        ({"task": "listop"}, ["--task", "'listop'", "did you mean listops?", "valid: flip-flop, "]),
         ({"preset": "quik"}, ["--preset", "did you mean quick?", "paper, quick"]),
         ({"set": "lr=1e-3"}, ["expected section.key=value", "did you mean train.lr?"]),
         ({"set": "train.step=1"}, ["--set train.step=1", "option of train", "did you mean steps?"]),

@@ -16,9 +16,9 @@ from lra.tasks.returned import build_split
 
 
 def all_goals(base: type[Goal] = Goal) -> list[type[Goal]]:
-    """List the goals that no other one is made of."""
-    made = base.__subclasses__()
-    return [goal for one in made for goal in all_goals(one)] if made else [base]
+    """List the goals that say what is predicted."""
+    made = [goal for one in base.__subclasses__() for goal in all_goals(one)]
+    return [base, *made] if hasattr(base, "what") else made
 
 
 def test_every_goal_has_a_scorer() -> None:

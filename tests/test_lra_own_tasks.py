@@ -306,9 +306,9 @@ def test_validation_on_test_examples_is_selection_on_test(
         (["--set", "task.lenght=3"], "unknown option of Parity 'lenght'; did you mean length?"),
         (["--task", "own.py"], "write a task of your own as path/to/file.py:ClassName"),
         (["--task", "nowhere.py:A"], "there is no file nowhere.py"),
-        (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: groups, "
-         "image, languages, listops, lm, pathfinder, pathx, periodic, recall, retrieval, text); "
-         "write a task of your own as"),
+        (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: flip-flop, "
+         "groups, image, languages, listops, lm, pathfinder, pathx, periodic, recall, retrieval, "
+         "text); write a task of your own as"),
     ],
 )  # fmt: skip
 def test_mistakes_of_the_command_line(

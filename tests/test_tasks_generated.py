@@ -12,6 +12,7 @@ import pytest
 from lra.common.errors import DataError, UserError
 from lra.config.registry import TASKS
 from lra.tasks.cache import file_facts
+from lra.tasks.flip_flop import FlipFlop
 from lra.tasks.groups import Groups
 from lra.tasks.languages import Languages
 from lra.tasks.periodic import Periodic
@@ -47,6 +48,9 @@ FINGERPRINTS: list[tuple[str, dict[str, Any], str]] = [
         "c97b3fb16579a872",
     ),
     ("groups", {"group": "A5", "inputs": "generators", **SIZES}, "a3efd0e6cff68fe8"),
+    ("flip-flop", {"distance": 24, "length": 100, **SIZES}, "2f538b2d2cc8e5a3"),
+    ("flip-flop", {"mode": "one", "distance": 16, "length": 64, **SIZES}, "e43cdc15a1fa55b2"),
+    ("flip-flop", {"mode": "published", "length": 64, "data_seed": 2, **SIZES}, "bed6b54a0ecfd20f"),
 ]
 """Of data that the first versions drew, on any machine: others are other data."""
 
@@ -73,6 +77,11 @@ def test_the_laws_draw_the_same_for_good(
         ("recall", {"pairs": 17}, "pairs is 17, too many for length 64.*at most 16 pairs, or a le"),
         ("recall", {"mixture": "true", "val": 6}, "val is 6, expected at least 7, so that each of"),
         ("recall", {"longest": 64}, "longest 64 has no effect without mixture"),
+        ("flip-flop", {"mode": "last", "distance": 500}, "distance is 500, expected .* next lower one is 384"),
+        ("flip-flop", {"mode": "one", "distance": 768}, "length is 512, expected at least 3072, four"),
+        ("flip-flop", {"mode": "published", "distance": 8}, "distance 8 has no effect in mode pu"),
+        ("flip-flop", {"mode": "published", "length": 513}, "length is 513 and test is .* an even"),
+        ("flip-flop", {"mode": "published", "test": 2}, "test is 2, expected .* at least 3 test"),
         ("lm", {"stride": 600}, "stride is 600, above sequence_length 512"),
         ("lm", {"vocab_size": 100}, "vocab_size has no effect for unit byte"),
         ("periodic", {"noise": 0.9375}, r"noise is 0.9375, expected at least 0 and below 0.9375"),
@@ -86,7 +95,7 @@ def test_bad_options_get_one_line(task: str, options: dict[str, Any], words: str
 
 
 @pytest.mark.parametrize(
-    "name", ["listops", "periodic", "recall", "languages", "groups", "pathfinder"]
+    "name", ["listops", "periodic", "recall", "languages", "groups", "flip-flop", "pathfinder"]
 )
 def test_data_without_room_is_refused_and_large_data_is_announced(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -125,6 +134,9 @@ def test_fresh_data_may_be_longer() -> None:
         len(Recall(**{**mixed, **Recall.fresh(mixed, length=None, examples=70)}).shares["test"])
         == 7
     )
+    flip_flop = {"mode": "last", "distance": 512, "length": 2048, "data_seed": 4}
+    task = FlipFlop(**{**flip_flop, **FlipFlop.fresh(flip_flop, length=8200, examples=9)})
+    assert (task.distances[-1], task.info.max_length) == (2048, 8200)
     periodic = {"sequence_length": 64, "periods_of_length": None, "data_seed": 4}
     for length in (3, 100):  # shorter than the periods, too, which stay those of training
         longer = Periodic.fresh(periodic, length=length, examples=90)

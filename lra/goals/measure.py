@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ class Measure:
     """Returns the number of a result of the goal; None where there is none."""
     digits: int = 2
     lowest_is_best: bool = False
+    highest: float = math.inf
+    """The most that can be measured; what reaches it may be more."""
     interval: Callable[[Any], tuple[float, float] | None] | None = None
     """Returns the 95 % interval of the number, for another test set; None where it is not known.
     Only what results are ranked by has one, and may be at chance."""

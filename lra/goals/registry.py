@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lra.goals.classes import ClassResult, ClassScorer
+from lra.goals.distances import DistanceResult, DistanceScorer
 from lra.goals.inputs import InputScorer
 from lra.goals.labels import LabelScorer, LabelsResult
 from lra.goals.multilabel import MultilabelResult, MultilabelScorer
@@ -18,6 +19,7 @@ from lra.goals.regression import RegressionResult, RegressionScorer
 from lra.goals.scorer import Scorer
 from lra.tasks.base import Dataset, TaskInfo
 from lra.tasks.goals import (
+    DistantLabels,
     ExampleClass,
     ExampleLabels,
     ExampleValues,
@@ -31,6 +33,7 @@ SCORERS: Mapping[type[Goal], type[Scorer]] = MappingProxyType(
     {
         ExampleClass: ClassScorer,
         PositionLabels: LabelScorer,
+        DistantLabels: DistanceScorer,
         NextToken: TokenScorer,
         InputValues: InputScorer,
         ExampleValues: RegressionScorer,
@@ -40,7 +43,12 @@ SCORERS: Mapping[type[Goal], type[Scorer]] = MappingProxyType(
 
 
 AnyResult = Annotated[
-    ClassResult | LabelsResult | NextTokenResult | RegressionResult | MultilabelResult,
+    ClassResult
+    | LabelsResult
+    | DistanceResult
+    | NextTokenResult
+    | RegressionResult
+    | MultilabelResult,
     Field(discriminator="goal"),
 ]
 

@@ -63,6 +63,8 @@ class Result(Record):
     """What two mixers are compared by, in percent; empty if predictions are not kept."""
     of_non_finite: ClassVar[str] = "they count as wrong"
     """What targets are called whose logits are not finite."""
+    grows_with_training: ClassVar[bool] = False
+    """Whether the score means little without the number of steps."""
     chance: ClassVar[str] = "at chance"
     """What a result is called that is no better than the best answer that heeds no input."""
     validation: ClassVar[Measure]

@@ -227,6 +227,11 @@ def rows_at_preset(board: Board) -> dict[str, Cells]:
     }
 
 
+def is_probe(run: RunRecord) -> bool:
+    """Whether a run's accuracy is tabulated with those of probes."""
+    return run.task in PROBES and run.result.is_accuracy
+
+
 def rows_of_leaderboard(records: Sequence[RunRecord]) -> dict[int, str]:
     """Return the row of the leaderboard that each run counts in, by the `id` of its record."""
     others = [run for run in records if run.task not in PROBES and run.result.is_accuracy]

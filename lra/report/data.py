@@ -15,9 +15,8 @@ from lra.record.packed import file_on_disk, has_file
 from lra.record.run import RunRecord, read_runs
 from lra.record.run_files import MetricsLine, Predictions, read_metrics, read_predictions
 from lra.record.schema import is_shipped, shipped_dir
-from lra.report.boards import Board, boards, leading_board
+from lra.report.boards import Board, boards, is_probe, leading_board
 from lra.report.names import RowNames, complete
-from lra.tasks.base import PROBES
 
 DEFAULT_RELATIVE_TO = "tnn"
 
@@ -61,7 +60,7 @@ class Data:
     @cached_property
     def boards(self) -> list[Board]:
         """The results on other tasks than probes; those of next tokens come last."""
-        others = [record for record in self.records if record.task not in PROBES]
+        others = [record for record in self.records if not is_probe(record)]
         return boards(others, self.names, self.is_own)
 
     @cached_property

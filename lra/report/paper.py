@@ -12,7 +12,7 @@ from lra.common.errors import UserError
 from lra.common.files import write_atomically
 from lra.common.progress import progress
 from lra.config.layers import published_presets
-from lra.report.boards import Board, is_at_preset
+from lra.report.boards import Board, is_at_preset, is_probe
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
@@ -20,13 +20,12 @@ from lra.report.names import complete, mixer_of
 from lra.report.published import FAIL, PublishedRow, published_rows
 from lra.report.scores import AVERAGES, mean_over
 from lra.report.styles import styles_of_data
-from lra.report.tables.evaluations import evaluation_tables
+from lra.report.tables.evaluations import distance_tables, evaluation_tables
 from lra.report.tables.latex import write_table
 from lra.report.tables.results import RANKS, accuracy_columns, conditions_of, measures_table
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.report.tables.terminal import Notes
 from lra.runtime.tables import rounded
-from lra.tasks.base import PROBES
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_WORDS = (MIXERS, VARIANTS, BASELINES, PUBLISHED)
@@ -59,7 +58,7 @@ def write_paper(
 
     Raises: UserError for rows or columns that are not there, and for runs of probes alone.
     """
-    boards, probes = data.boards, sorted({r.task for r in data.records if r.task in PROBES})
+    boards, probes = data.boards, sorted({r.task for r in data.records if is_probe(r)})
     if not boards and probes:
         raise UserError(
             f"--paper writes no tables of probes, and all runs are of {', '.join(probes)}; python "
@@ -240,6 +239,6 @@ def _make_figures(data: Data, board: Board) -> list[Figure]:
         f"over seeds or, for a single seed, 95 % intervals."
     )
     figures = [Figure(f"bubbles-{board.slug}", bubbles.title, what, bubbles, styles)]
-    for table in evaluation_tables(data, board):
+    for table in (*evaluation_tables(data, board), *distance_tables(board)):
         figures += figures_of_table(table, styles)
     return [figure for figure in figures if len({p["row"] for p in figure.drawn_points}) > 1]

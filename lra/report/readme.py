@@ -23,7 +23,7 @@ from lra.report.leaderboard import leaderboard, leaderboard_csv, leaderboard_fig
 from lra.report.repeated import repeated_results, repeated_table
 from lra.report.repeats import differences_csv, reproduce_table, speeds_csv
 from lra.report.styles import styles_of_data
-from lra.report.tables.evaluations import evaluation_tables, length_tables
+from lra.report.tables.evaluations import distance_tables, evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import measures_table
@@ -46,8 +46,16 @@ TOP = 10
 """Rows of the leaderboard that README.md shows."""
 
 
-def _main_boards(data: Data, *, is_of_accuracy: bool = True) -> list[Board]:
-    return [b for b in data.boards if b.is_main and b.is_of_accuracy == is_of_accuracy]
+def _main_boards(data: Data, goal: str | None = None) -> list[Board]:
+    """List the main boards of accuracies, or of another goal."""
+    main = [board for board in data.boards if board.is_main]
+    if goal is None:
+        return [board for board in main if board.is_of_accuracy]
+    return [board for board in main if board.records[0].result.goal == goal]
+
+
+def _measures(data: Data, goal: str) -> list[Table]:
+    return [measures_table(choose_from_grids(board)) for board in _main_boards(data, goal)]
 
 
 def _leading(data: Data) -> list[Board]:
@@ -85,9 +93,11 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {
     "out-of-distribution-figure": lambda data: _draw_first(
         data, (table for b in _main_boards(data) for table in evaluation_tables(data, b))
     ),
-    "bits": lambda data: [
-        measures_table(choose_from_grids(b)) for b in _main_boards(data, is_of_accuracy=False)
-    ],
+    "bits": partial(_measures, goal="next token"),
+    "windows": partial(_measures, goal="labels by distance"),
+    "windows-figure": lambda data: _draw_first(
+        data, (t for b in _main_boards(data, "labels by distance") for t in distance_tables(b))
+    ),
     **{task: partial(_probe_tables, task=task) for task in PROBES},
     **{f"{task}-figure": partial(_probe_figure, task=task) for task in PROBES},
     "reproduce": lambda data: [reproduce_table(data)],

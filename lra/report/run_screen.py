@@ -77,7 +77,9 @@ def _describe_result(record: RunRecord) -> list[str]:
     if record.status != "done":
         ends = {"stopped": record.message, "diverged": "diverged", "oom": "out of memory"}
         return [run, f"{ends[record.status]} at step {record.steps:,} of {record.total_steps:,}"]
-    return [run, *record.result.describe_test()]
+    first, *others = record.result.describe_test()
+    steps = f", after {record.steps:,} steps" if record.result.grows_with_training else ""
+    return [run, first + steps, *others]
 
 
 def _describe_run(record: RunRecord) -> Iterator[list[str]]:

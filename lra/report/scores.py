@@ -92,6 +92,8 @@ def score(
     remarks = [*_describe_ends(records), *unfinished]
     if at_chance and not is_at_chance:
         remarks.insert(0, f"{at_chance} of {len(numbers)} {chance}")
+    if mean is not None and mean >= measure.highest:
+        remarks.append("or more")
     text = measure.text(mean, deviation if shows_spread else None)
     if shows_spread:
         text += f" (n={len(numbers)})"

@@ -15,7 +15,7 @@ from lra.report.names import run_anchor
 from lra.report.published import PublishedRow
 from lra.report.repeated import repeated_results, repeated_table
 from lra.report.scores import AVERAGES
-from lra.report.tables.evaluations import evaluation_tables, length_tables
+from lra.report.tables.evaluations import distance_tables, evaluation_tables, length_tables
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import accuracy_table, measures_table, published_table
 from lra.report.tables.speeds import preset_speeds, speed_tables
@@ -114,7 +114,11 @@ def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
     of_lengths = (
         table
         for board in data.boards
-        for table in (*evaluation_tables(data, board), *length_tables(data, board))
+        for table in (
+            *evaluation_tables(data, board),
+            *length_tables(data, board),
+            *distance_tables(board),
+        )
     )
     speeds = speed_tables(data.bench, data.names, data.relative_to, data.is_own)
     of_papers = [Sheet(repeated_table(data))] if repeated_results(data) else []

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from lra.goals.distances import DistanceResult
 from lra.goals.measure import ACCURACY, Measure
 from lra.goals.result import NO_PREDICTION, Predictions
 from lra.record.evaluation import EvaluationRecord, evaluation_order
@@ -139,7 +140,11 @@ def length_tables(data: Data, board: Board) -> Iterator[Table]:
             if len(groups) > 1:
                 rows = {
                     row: {
-                        name: _share_of([*map(is_right, seeds)], is_own=row in board.own_rows)
+                        name: _share_of(
+                            [float(is_right(seed).mean()) for seed in seeds],
+                            len(is_right(seeds[0])),
+                            is_own=row in board.own_rows,
+                        )
                         for name, (_, is_right) in groups.items()
                     }
                     for row, seeds in predictions.items()
@@ -197,11 +202,33 @@ def _list_prefixes(first: Predictions) -> Groups:
     return {f"{end:,}": (float(end), partial(is_right, end=end)) for end in ends}
 
 
-def _share_of(seeds: Sequence[np.ndarray], *, is_own: bool) -> Entry:
+def _share_of(shares: Sequence[float], examples: int, *, is_own: bool) -> Entry:
     """Write the share of examples that are right, in the mean over seeds."""
-    rate, examples = float(np.mean([right.mean() for right in seeds])), len(seeds[0])
+    rate = statistics.mean(shares)
     return dataclasses.replace(
         number_entry(100 * rate, is_ranked=True),
-        interval=wilson_interval(rate, examples), examples=examples, seeds=len(seeds),
+        interval=wilson_interval(rate, examples), examples=examples, seeds=len(shares),
         is_own=is_own,
     )  # fmt: skip
+
+
+def distance_tables(board: Board) -> Iterator[Table]:
+    """Tabulate the accuracy at each distance, of a board of effective windows."""
+    rows: dict[str, dict[str, Entry]] = {}
+    for row, cells in board.rows.items():
+        results = [run.result for cell in cells.values() for run in cell.runs]
+        tested = [r.distances for r in results if isinstance(r, DistanceResult) and r.distances]
+        for same in zip(*tested, strict=True):
+            rows.setdefault(row, {})[f"{same[0].distance:,}"] = _share_of(
+                [one.right / one.asked for one in same], same[0].asked, is_own=row in board.own_rows
+            )
+    if rows:
+        places = {name: float(name.replace(",", "")) for row in rows.values() for name in row}
+        yield Table(
+            slugify("accuracy-by-distance", board.slug),
+            f"{board.name}, accuracy by distance",
+            f"Test accuracy in percent at each distance, in positions from a value to the read "
+            f"that asks for it, as the mean over seeds. {RANKS}",
+            fill_columns([*map(Column, places)], rows),
+            lines=[Line("distance", places, "test accuracy, %", "distance, positions")],
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections
-from lra.report.boards import Board, arrange
+from lra.report.boards import Board, arrange, is_probe
 from lra.report.data import Data
 from lra.report.names import RowNames, natural_order, slugify, without_training
 from lra.report.scores import Cell, Entry, group_by
@@ -66,7 +66,7 @@ class Probe(Board):
 
 def probes(data: Data) -> list[Probe]:
     """Sort the results on probes by task, preset and protocol, and then by variant."""
-    records = [record for record in data.records if record.task in PROBES]
+    records = [record for record in data.records if is_probe(record)]
     # Attempts of one row differ in settings of training, such as the learning rate.
     names = RowNames([*map(without_training, records)])
     groups = group_by(
