@@ -45,7 +45,7 @@ def add_widths(results: Path, accuracies: dict[int, float], task: str = "listops
     for width, accuracy in accuracies.items():
         changes = {} if width == 5 else {"mixer.width": width}
         for seed in range(3):
-            add_run(results, "conv", accuracy + seed - 1, task, seed, **changes)
+            add_run(results, "conv", accuracy + seed - 1, task, seed=seed, changes=changes)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_the_table_has_what_each_task_needs(tmp_path: Path) -> None:
         add_run(tmp_path, "s4d", 60, task)
     add_widths(tmp_path, {3: 40, 5: 40}, "image")
     # Neither rates that differ from the preset nor global positions count.
-    add_run(tmp_path, "conv", 70, **{"mixer.width": 1025, "train.lr": 0.5})
+    add_run(tmp_path, "conv", 70, changes={"mixer.width": 1025, "train.lr": 0.5})
     for changes in ({"mixer.num_global": 0}, {"mixer.num_global": 2}):
         for window in (8, 16):
-            add_run(tmp_path, "sparse", 45, **{"mixer.window_size": window, **changes})
+            add_run(tmp_path, "sparse", 45, changes={"mixer.window_size": window, **changes})
     add_run(tmp_path, "transformer", 31)
     data = Data(tmp_path)
     listops, windows, text, image = need_table(data).rows

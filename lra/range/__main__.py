@@ -7,7 +7,7 @@ import sys
 
 from lra.api.trained import TrainedRun, load_finished
 from lra.common.errors import UserError
-from lra.range.influence import EXAMPLES, measure_influence
+from lra.range.influence import EXAMPLES, Influence, measure_influence
 from lra.range.order import measure_order
 from lra.record.evaluation import results_dir_of
 from lra.runtime.cli import Parser, absolute_path, add_flags, command_words, run_command
@@ -32,8 +32,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def describe_range(run: TrainedRun, width: int) -> list[str]:
-    """Measure what range a run uses, and write it as lines that fit a width.
+def measure_range(run: TrainedRun) -> tuple[Influence, dict[int, float]]:
+    """Measure what inputs a run uses, and its score by the positions of shuffled blocks.
 
     Raises: UserError for pairs of sequences, and as `measure_influence` does.
     """
@@ -48,12 +48,17 @@ def describe_range(run: TrainedRun, width: int) -> list[str]:
         model=run.model, batch_size=record.micro_batch or record.batch_size, device=run.device,
         precision="fp32", title=f"measuring {run.folder.name}",
     )  # fmt: skip
-    test, scorer = run.dataset.splits["test"], run.scorer_of(info)
+    test = run.dataset.splits["test"]
     with run.config.mixer_component.explain_errors("the evaluation failed"):
         influence = measure_influence(evaluator, info.goal, test)
-        scores = measure_order(evaluator, scorer, test)
+        return influence, measure_order(evaluator, run.scorer_of(info), test)
+
+
+def describe_range(run: TrainedRun, width: int) -> list[str]:
+    """Write what `measure_range` returns as lines that fit a width."""
+    (influence, scores), record = measure_range(run), run.record
     what, change = "two inputs are replaced", "interaction"
-    if info.goal.of_positions:
+    if run.model.goal.of_positions:
         what, change = "an earlier input is replaced", "total variation"
     octaves = [
         {"distance": f"{first:,} to {2 * first - 1:,}" if first > 1 else "1",
@@ -65,8 +70,9 @@ def describe_range(run: TrainedRun, width: int) -> list[str]:
     mean = "nothing changes at any distance"
     if distance is not None:
         mean = f"mean distance {rounded(distance, 1)} positions (95 % interval {low} to {high})"
-    measured = "accuracy, %" if scorer.has_accuracy else "loss"
     names = [*(f"{block:,}" for block in [*scores][:-1]), "not shuffled"]
+    scorer = run.scorer_of(run.config.build_task().info)
+    measured = "accuracy, %" if scorer.has_accuracy else "loss"
     order = [
         {"positions of a block": name, measured: rounded(score, 2)}
         for name, score in zip(names, scores.values(), strict=True)

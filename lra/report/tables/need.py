@@ -19,7 +19,7 @@ from lra.report.tables.table import Column, Table
 from lra.runtime.tables import rounded
 from lra.statistics import bootstrap_interval
 
-TASKS = ("listops", "text", "image")
+TASKS: Sequence[str] = ("listops", "text", "image")
 FAMILIES = {"conv": ("mixer.width", "long-conv"), "sparse": ("mixer.window_size", "transformer")}
 """Mixers that see few positions, with the setting of their number, and one that sees all."""
 BASELINE = "best trivial baseline"
@@ -75,16 +75,15 @@ def range_needed(data: Data) -> dict[str, str]:
     return needed
 
 
-def _receptive_field(cell: Cell, setting: str) -> int | None:
-    """Return how many positions an output depends on; None if all, or if the runs differ from the
+def _receptive_field(cell: Cell, setting: str) -> int:
+    """Return how many positions an output depends on; 0 if all, or if the runs differ from the
     preset in more than options of the mixer.
     """
-    run, settings = cell.runs[0], cell.runs[0].settings
-    width = settings.get(setting)
-    is_bounded = width and not settings.get("mixer.num_global")
-    if not is_bounded or any(not change.startswith("mixer.") for change in run.row_changes):
-        return None
-    return 1 + settings["model.depth"] * (width - 1)
+    run = cell.runs[0]
+    width = 0 if run.settings.get("mixer.num_global") else run.settings.get(setting) or 0
+    if not width or any(not change.startswith("mixer.") for change in run.row_changes):
+        return 0
+    return 1 + run.settings["model.depth"] * (width - 1)
 
 
 def r90(fields: Sequence[int], accuracies: Sequence[float], accuracy: float) -> float:
