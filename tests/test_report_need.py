@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,12 @@ def add_run(
     mixer: str,
     percent: float,
     task: str = "listops",
+    *,
     seed: int = 0,
-    **changes: object,
+    changes: Mapping[str, object] | None = None,
 ) -> RunRecord:
     """Save a run with predictions, of which the first ones are right."""
+    changes = changes or {}
     settings = {"model.depth": 3, "mixer.width": 5} if mixer == "conv" else {"model.depth": 3}
     overrides = [f"{name}={value}" for name, value in changes.items()]
     right = round(EXAMPLES * percent / 100)
