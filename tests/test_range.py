@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from conftest import tiny_arguments
 from lra import run_task
 from lra.api.trained import load
+from lra.common.errors import UserError
 from lra.goals.registry import scorer_of
 from lra.models.base import Mixer
 from lra.range.__main__ import main
@@ -183,6 +184,20 @@ def test_a_copy_differs_at_the_replaced_positions_alone() -> None:
         expected[places] = values[offsets[donor] :][places]
         np.testing.assert_array_equal(part, expected)
     np.testing.assert_array_equal(split.tokens, values)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [([5], "two examples or more"), ([5, 1, 1], "two positions or more"), ([5, 5], "scored after")],
+)
+def test_a_test_set_without_pairs_of_positions_is_refused(counts: list[int], expected: str) -> None:
+    labels = np.full(sum(counts), NOT_SCORED)
+    offsets = np.append(0, np.cumsum(counts))
+    labels[offsets[:-1]] = 0
+    tokens = np.ones(sum(counts), dtype=np.uint8)
+    split = LabelledTokens(Sequences(tokens, offsets), labels)
+    with pytest.raises(UserError, match=expected):
+        influence_of(Memory(3), PositionLabels(VALUES), split)
 
 
 def test_order_is_measured_with_labels_that_move(flip_flop: LabelledTokens) -> None:

@@ -72,8 +72,11 @@ class Influence:
         octaves = np.log2(self.distances).astype(int)
         counts = np.bincount(octaves, self.weights)
         sums = np.bincount(octaves, self.weights * self.changes)
-        rows = zip(2 ** np.arange(len(sums)), sums / counts, sums / (sums.sum() or 1), strict=True)
-        return [(int(first), float(mean), float(share)) for first, mean, share in rows]
+        shares = sums / (sums.sum() or 1)
+        return [
+            (2**octave, float(sums[octave] / counts[octave]), float(shares[octave]))
+            for octave in np.flatnonzero(counts).tolist()
+        ]
 
 
 class Replaced(Split):
@@ -107,17 +110,20 @@ class Replaced(Split):
 def measure_influence(evaluator: Evaluator, goal: Goal, split: Split) -> Influence:
     """Replace inputs of test examples, and measure what changes.
 
-    Raises: UserError for a split of a single example, and for logits that are not finite.
+    Raises: UserError if the split has no pair of positions to measure, and for logits that are not
+        finite.
     """
     chosen = np.random.default_rng(0).permutation(len(split))[:EXAMPLES]
-    if len(chosen) == 1:
-        raise UserError("the test set has one example, expected another one to take inputs from")
     chosen = chosen[np.argsort(split.lengths[chosen], kind="stable")]
+    if len(chosen) == 1 or split.lengths[chosen[-2]] == 1:
+        raise UserError("expected a test set with two examples or more of two positions or more")
     # The last one takes inputs from the one before, which may be shorter.
     lengths = np.minimum(split.lengths[chosen], split.lengths[chosen[-2]])
     measure = _replace_one if goal.of_positions else _replace_two
     influence = measure(evaluator, goal, split, chosen, lengths)
     changes = influence.changes
+    if not len(changes):
+        raise UserError("expected a test set with positions that are scored after others")
     if not np.isfinite(changes).all():
         raise UserError("some logits are not finite, so that no change can be measured")
     return replace(influence, changes=np.where(changes < ROUNDING, 0.0, changes))

@@ -24,7 +24,7 @@ FAMILIES = {"conv": ("mixer.width", "long-conv"), "sparse": ("mixer.window_size"
 """Mixers that see few positions, with the setting of their number, and one that sees all."""
 BASELINE = "best trivial baseline"
 SHARE = 0.9
-RESAMPLES = 1000
+RESAMPLES = 500
 NOT_MEASURED = "not measured"
 R90 = ("R90 for that without a bound", "R90 for the best mixer")
 
@@ -48,7 +48,7 @@ def need_table(data: Data) -> Table:
                 continue
             fields = dict(sorted(fields.items()))
             best = max(whole, key=lambda row: whole[row].number or 0.0)
-            baseline = board.best_trivial_baseline()[BASELINE][task]
+            baseline = board.best_trivial_baseline().get(BASELINE, {}).get(task, 0.0)
             by_field = (f"{field:,}: {cell.entry().text}" for field, cell in fields.items())
             texts = [task, mixer, ", ".join(by_field)]
             texts += [f"{name}: {whole[name].entry().text}" for name in (unbounded, best)]
@@ -81,7 +81,8 @@ def _receptive_field(cell: Cell, setting: str) -> int:
     """
     run = cell.runs[0]
     width = 0 if run.settings.get("mixer.num_global") else run.settings.get(setting) or 0
-    if not width or any(not change.startswith("mixer.") for change in run.row_changes):
+    is_other = run.label or any(not change.startswith("mixer.") for change in run.row_changes)
+    if is_other or not width:
         return 0
     return 1 + run.settings["model.depth"] * (width - 1)
 
