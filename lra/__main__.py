@@ -13,6 +13,7 @@ COMMANDS = {
     "sweep": "carry out many runs: tasks, mixers, seeds, settings",
     "report": "make tables, figures and a page of all results",
     "evaluate": "test a trained model on longer or other data",
+    "range": "measure which distances and which order a trained model uses",
     "generate": "continue a text with a trained language model",
     "bench": "measure speed and memory usage",
     "check": "check a mixer or a task of your own",

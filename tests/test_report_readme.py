@@ -24,6 +24,7 @@ NAMES = {
     "docs/language_modelling.md": ("bits",),
     "docs/probes.md": ("recall, groups-figure",),
     "docs/reproduce.md": ("reproduce",),
+    "docs/range.md": ("range-needed",),
 }
 
 

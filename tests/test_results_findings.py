@@ -19,7 +19,7 @@ FOLDER = ROOT / "results" / "findings"
 SCRIPTS = sorted(
     {path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("train_")} - {"shared"}
 )
-PAGES = [ROOT / "docs" / f"{n}.md" for n in ("results", "language_modelling", "reproduce")]
+PAGES = [ROOT / "docs" / f"{n}.md" for n in ("results", "language_modelling", "reproduce", "range")]
 
 
 def words_and_numbers(svg: Path) -> tuple[list[str], list[float]]:

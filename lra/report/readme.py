@@ -25,6 +25,7 @@ from lra.report.repeats import differences_csv, reproduce_table, speeds_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import distance_tables, evaluation_tables, length_tables
 from lra.report.tables.mixer_options import mixer_options_csv
+from lra.report.tables.need import need_table, range_needed
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import measures_table
 from lra.report.tables.speeds import preset_speeds
@@ -33,7 +34,7 @@ from lra.tasks.base import PROBES
 
 FILES = (
     "README.md", "docs/results.md", "docs/language_modelling.md", "docs/probes.md",
-    "docs/reproduce.md",
+    "docs/reproduce.md", "docs/range.md",
 )  # fmt: skip
 _BLOCK = re.compile(
     r"(?m)^(<!-- made by report\.py: (.*) -->\n)(?:(?!<!-- ).*\n)*(?=<!-- end -->$)"
@@ -100,6 +101,7 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {
     ),
     **{task: partial(_probe_tables, task=task) for task in PROBES},
     **{f"{task}-figure": partial(_probe_figure, task=task) for task in PROBES},
+    "range-needed": lambda data: [table] if (table := need_table(data)).rows else [],
     "reproduce": lambda data: [reproduce_table(data)],
     "repeated": lambda data: [repeated_table(data)] if repeated_results(data) else [],
 }
@@ -150,6 +152,10 @@ def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figur
             return block[1] + ("\n".join(texts) or "No runs yet.\n")
 
         files[file] = _BLOCK.sub(fill, content)
+    for task, text in range_needed(data).items():
+        # The last cell of a row of the table of tasks, in which no block can stand.
+        row = re.compile(rf"(?m)^(\| `{task}` \|.*\|)[^|\n]*\|$")
+        files["README.md"] = row.sub(rf"\1 {text} |", files["README.md"])
     return files, figures
 
 

@@ -3,7 +3,9 @@
     python -m results.findings.locality
 
 The runs are convolutions of other widths than the leaderboard's, and runs with shuffled pixels:
-`task.permutation=1` gives the pixels of all images the same random order.
+`task.permutation=1` gives the pixels of all images the same random order. Convolutions of k
+positions in each block see R = 1 + blocks * (k - 1). On Pathfinder these are positions of a row, or
+of a column, and half of the blocks count.
 """
 
 from __future__ import annotations
@@ -15,27 +17,32 @@ from matplotlib.lines import Line2D
 
 import lra
 from lra.report.styles import mixer_looks
-from lra.results.findings.shared import FOLDER, load_leaderboard, save_figure
+from lra.results.findings.shared import FOLDER, save_figure
 from lra.tasks.base import BENCHMARK
 
-WIDTH, PERMUTATION = "mixer.width", "task.permutation"
-"""Settings of the runs; 0 where a mixer has no width, and where pixels are not shuffled."""
+WIDTH, PERMUTATION, FIELD = "mixer.width", "task.permutation", "receptive field"
+"""Settings of the runs, and R. Pixels that are not shuffled, and no bound, are 0."""
 
 
-def load_accuracies(leaderboard: pd.DataFrame) -> pd.DataFrame:
-    """Load the mean test accuracy for each task, mixer, order of pixels and width of filters."""
+def load_accuracies(shipped: pd.DataFrame) -> pd.DataFrame:
+    """Load the mean test accuracy for each task, mixer, order of pixels and receptive field."""
     runs = lra.records(FOLDER / "locality")
-    compared = leaderboard[leaderboard["mixer"].isin(runs["mixer"])]
-    keys = ["task", "mixer", PERMUTATION, WIDTH]
-    runs = pd.concat([compared[[*keys, "test_accuracy"]], runs[[*keys, "test_accuracy"]]])
-    runs = runs.fillna({WIDTH: 0, PERMUTATION: 0})
+    is_width = (shipped["preset"] == "budget") & shipped["overrides"].str.fullmatch(rf"{WIDTH}=\d+")
+    compared = shipped[(shipped["leaderboard_row"] != "") | is_width]
+    compared = compared[compared["mixer"].isin(runs["mixer"])]
+    columns = ["task", "mixer", PERMUTATION, WIDTH, "model.depth", "model.axes", "test_accuracy"]
+    runs = pd.concat([compared[columns], runs[columns]], ignore_index=True)
+    blocks = runs["model.depth"].where(runs["model.axes"] != "alternate", runs["model.depth"] / 2)
+    runs[FIELD] = 1 + blocks * (runs[WIDTH] - 1)
+    runs = runs.fillna({FIELD: 0, PERMUTATION: 0})
+    keys = ["task", "mixer", PERMUTATION, FIELD]
     return runs.groupby(keys, as_index=False)["test_accuracy"].mean()
 
 
 def draw() -> Figure:
     """Draw a panel for each task, and the legend in place of the sixth panel."""
-    leaderboard = load_leaderboard()
-    accuracies = load_accuracies(leaderboard)
+    shipped = lra.records(FOLDER.parent / "shipped")
+    accuracies, leaderboard = load_accuracies(shipped), shipped[shipped["leaderboard_row"] != ""]
     means = leaderboard.groupby(["task", "mixer"])["test_accuracy"].mean()
     figure = Figure(figsize=(8.6, 5.2), layout="constrained")
     *panels, last = figure.subplots(2, 3).ravel()
@@ -57,21 +64,21 @@ def draw() -> Figure:
 
 
 def draw_task(axes: Axes, accuracies: pd.DataFrame) -> None:
-    """Draw the accuracy of `conv` over its width, and other mixers as horizontal lines."""
+    """Draw the accuracy of `conv` over R, and other mixers as horizontal lines."""
     for (mixer, permutation), group in accuracies.groupby(["mixer", PERMUTATION]):
         _, colour, marker = mixer_looks()[str(mixer)]
         line, label = ("--", "") if permutation else ("-", str(mixer))
         if mixer == "conv":
-            widths, values = group[WIDTH].astype(int), group["test_accuracy"]
-            axes.plot(widths, values, color=colour, marker=marker, linestyle=line, label=label)
+            fields, values = group[FIELD].astype(int), group["test_accuracy"]
+            axes.plot(fields, values, color=colour, marker=marker, linestyle=line, label=label)
             axes.set_xscale("log")
-            axes.set_xticks(widths, map(str, widths))
+            axes.set_xticks(fields, map(str, fields))
         else:
             value = group["test_accuracy"].item()
             look = {"color": colour, "marker": marker, "clip_on": False}
             axes.axhline(value, **look, linestyle=line, linewidth=1.2, label=label)
     axes.minorticks_off()
-    axes.set_xlabel("width of the convolution")
+    axes.set_xlabel("receptive field R, positions")
 
 
 if __name__ == "__main__":

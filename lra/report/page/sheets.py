@@ -16,6 +16,7 @@ from lra.report.published import PublishedRow
 from lra.report.repeated import repeated_results, repeated_table
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import distance_tables, evaluation_tables, length_tables
+from lra.report.tables.need import need_table
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import accuracy_table, measures_table, published_table
 from lra.report.tables.speeds import preset_speeds, speed_tables
@@ -120,6 +121,7 @@ def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
             *distance_tables(board),
         )
     )
+    needed = need_table(data)
     speeds = speed_tables(data.bench, data.names, data.relative_to, data.is_own)
     of_papers = [Sheet(repeated_table(data))] if repeated_results(data) else []
     of_papers += [Sheet(published_table(published))] if published else []
@@ -127,7 +129,7 @@ def make_views(data: Data, published: Sequence[PublishedRow]) -> list[View]:
         View("results", "Results", "Which mixer is best, and is its lead real?",
              [*result_sheets(data)]),
         View("length", "Length", "How do results depend on the length of data?",
-             _draw_lines(of_lengths)),
+             [*([Sheet(needed)] if needed.rows else []), *_draw_lines(of_lengths)]),
         View("probes", "Probes", "Which abilities does a mixer have?", [*probe_sheets(data)]),
         View("speed", "Speed and memory", "How fast are mixers, in how much memory?",
              _draw_lines(speeds)),

@@ -1,0 +1,1 @@
+"""What range of its inputs a trained model uses: `python -m lra.range --help`."""
