@@ -35,8 +35,8 @@ ABOVE = {
 BELOW = """
     tasks tasks.pathfinder tasks.image tasks.listops tasks.lm tasks.periodic tasks.recall
     tasks.languages tasks.groups tasks.flip_flop tasks.named tasks.generated tasks.documents
-    tasks.sources tasks.baselines tasks.pixels tasks.next_token tasks.unlabelled tasks.splits tasks.base
-    tasks.preparation tasks.cache tasks.batch tasks.goals tasks.random_words
+    tasks.sources tasks.baselines tasks.pixels tasks.next_token tasks.unlabelled tasks.splits
+    tasks.base tasks.preparation tasks.cache tasks.batch tasks.goals tasks.random_words
     models models.layers models.base models.fast models.ops
     common common.threads common.progress common.strict_yaml common.spreadsheets common.tensors
     common.tables common.untrusted common.files common.errors common.options
