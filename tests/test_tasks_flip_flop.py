@@ -185,7 +185,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
     folder = tmp_path_factory.mktemp("data")
     return {
         mode: FlipFlop(
-            mode=mode, distance=256, length=1024, train=5, val=5, test=300
+            mode=mode, distance=256, length=1024, train=5, val=5, test=200
         ).prepare(folder)
         for mode in ("last", "one")
     }  # fmt: skip
