@@ -55,20 +55,13 @@ def draw_gaps(random: RandomWords, distance: int, *shape: int) -> np.ndarray:
     return np.searchsorted(ends, random.draw_below(2**32, *shape), side="right")
 
 
-def draw_segments(random: RandomWords, distance: int, length: int) -> np.ndarray:
-    """Draw where the segments of mode `last` start: (GROUP, starts), some of them past the end."""
-    sizes = 1 + draw_gaps(random, distance, GROUP, length // 2)
-    return sizes.cumsum(axis=1) - sizes
-
-
-def draw_one(random: RandomWords, distance: int, length: int) -> np.ndarray:
-    """Draw where mode `one` writes: (GROUP, 1)."""
-    return random.draw_below(length - distance, GROUP, 1)
-
-
 def draw_sequences(mode: str, distance: int, length: int, random: RandomWords) -> Drawn:
     """Draw GROUP sequences of mode `last` or `one`."""
-    starts = (draw_segments if mode == "last" else draw_one)(random, distance, length)
+    if mode == "one":
+        starts = random.draw_below(length - distance, GROUP, 1)
+    else:  # as many segments as there can be
+        sizes = 1 + draw_gaps(random, distance, GROUP, length // 2)
+        starts = sizes.cumsum(axis=1) - sizes
     values = random.draw_below(VALUES, GROUP, length)
     noise = VALUES + random.draw_below(NOISES, GROUP, length)
     place, is_write = np.arange(length), np.zeros((GROUP, length + 1), dtype=bool)

@@ -185,7 +185,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
     folder = tmp_path_factory.mktemp("data")
     return {
         mode: FlipFlop(
-            mode=mode, distance=256, length=1024, train=5, val=5, test=300
+            mode=mode, distance=256, length=1024, train=5, val=5, test=200
         ).prepare(folder)
         for mode in ("last", "one")
     }  # fmt: skip
@@ -318,7 +318,7 @@ def test_a_trained_mixer_steps_at_its_reach(
     split = trainer.dataset.splits["test"]
     assert isinstance(split, LabelledTokens)
     noise = split.sequences.tokens.copy()
-    noise[noise < VALUES] += VALUES
+    noise[noise < VALUES] = VALUES  # one symbol, which says nothing of the value
     split.tokens = torch.from_numpy(noise)
     for gain in score_trained(trainer).gains:
         assert abs(gain) < 0.1, "without writes there is nothing to recall"
