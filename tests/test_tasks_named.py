@@ -17,6 +17,7 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image as PillowImage
 from sklearn.datasets import load_digits
+from tensorflow_datasets.core import hashing
 from tensorflow_datasets.core.download import extractor
 
 import lra
@@ -209,10 +210,10 @@ def test_missing_splits_are_parts_of_the_training_split() -> None:
 
 def test_labels_are_read_as_the_features_say() -> None:
     prepare_phrases()
-    for label, expected in {"pair": [192, 0], "grade": [0.5], "tags": [0, 0]}.items():
+    for label, expected in {"pair": [160, 0], "grade": [-0.5], "tags": [0, 1]}.items():
         split = split_of(compose_task("tfds:phrases", overrides=[f"task.label={label}"]), "val")
         assert split.labels.shape == (50, len(expected))
-        text = texts_of(split).index("film 192")
+        text = texts_of(split).index("dull film 160")
         assert split.labels[text].tolist() == expected
 
 
@@ -254,7 +255,7 @@ def test_changed_files_are_other_data() -> None:
     path = write_reviews("csv") / "test.csv"
     first = compose_task("hf:reviews").prepare(Path("data"))
     path.write_text(path.read_text().replace("bad", "sad"))
-    second = compose_task("hf:reviews", overrides=["task.val=6"]).prepare(Path("data"))
+    second = compose_task("hf:reviews").prepare(Path("data"))
     assert first.fingerprint != second.fingerprint
 
 
@@ -350,7 +351,7 @@ def test_the_example_with_arrays_runs() -> None:
 
 
 def test_the_order_is_that_of_tfds() -> None:
-    hasher = tfds.core.hashing.Hasher("train")  # pyright: ignore
+    hasher = hashing.Hasher("train")
     expected = sorted(range(3000), key=hasher.hash_key)
     assert order_as_prepared("train", range(3000)).tolist() == expected
 

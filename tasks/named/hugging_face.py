@@ -130,4 +130,4 @@ def describe_feature(feature: Any, first: Sequence[Any]) -> Column:
             facts = {"kinds": ("values",), "size": length}
         case _:
             pass
-    return Column(" of ".join(dict.fromkeys((type(feature).__name__, str(inner)))), **facts)
+    return Column(str(feature)[:40], **facts)
