@@ -13,13 +13,14 @@ import pytest
 
 from conftest import ROOT
 from lra.record.merge import write_pack
+from lra.report import compare
 from lra.report.data import Data
 from lra.report.page.page import make_data, write_page
 from lra.report.page.sheets import make_views
 from lra.report.published import published_rows
-from made_results import record, save_all, write_metrics
+from made_results import record, save_all, write_metrics, write_predictions
 
-LARGEST = 3_000_000
+LARGEST = 3_300_000
 """Most bytes of the page of all shipped runs."""
 HOSTILE = "</script><img src=x onerror=document.title=1>&lt; %%DATA%%"
 
@@ -85,6 +86,41 @@ def test_facts_are_in_words_and_links_lead_to_files_that_can_be_shown(tmp_path: 
     assert {"test listops: 40.00 %", "test outputs that are not finite: 2"} <= {*page["texts"]}
     assert "code: commit a, all commits a, b" in page["texts"]
     assert not any("_" in text for text in page["texts"])
+
+
+def save_compared(folder: Path, *rights: tuple[str, int, int]) -> None:
+    """Save runs of mixers and seeds that are right on the first of 100 examples."""
+    for mixer, seed, right in rights:
+        run = record(mixer=mixer, run_id=f"a-s{seed}", seed=seed, test_accuracy=float(right),
+                     test_total=100)  # fmt: skip
+        save_all(folder, [run])
+        write_predictions(folder, run, [(1, int(i < right), 7) for i in range(100)])
+        write_metrics(folder, run, [30.0, 40.0])
+
+
+def test_every_two_rows_are_compared_as_the_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_compared(tmp_path, ("s4", 0, 60), ("tnn", 0, 40), ("tnn", 1, 45))
+    save_all(tmp_path, [record(mixer="lru", test_total=100)])
+    ((sheet,), data) = sheets_of(data_of(tmp_path), "results"), Data(tmp_path)
+    no_answers = "have no seed in common that is finished and has predictions.csv"
+    assert sheet["pairs"]["lru"] == {name: {"listops": no_answers} for name in ("s4", "tnn")}
+    found = sheet["pairs"]["s4"]["tnn"]["listops"]
+    assert (found[0], found[3], found[5]) == (20.0, 1, 0)
+    printed = compare.describe_comparisons(data, ["s4", "tnn"])
+    assert all(text in printed for text in ("+20.00", f"{found[1]:+.2f} to {found[2]:+.2f}"))
+    assert f" {found[4]} " in printed
+    monkeypatch.setattr(compare, "MOST_ROWS", 2)
+    save_all(tmp_path / "shipped", [record(mixer="conv")])
+    data = Data(tmp_path)
+    assert [*compare.compare_pairs(data, data.boards[0])] == ["lru", "s4"], "not the shipped conv"
+
+
+def test_sources_of_published_rows_are_links(tmp_path: Path) -> None:
+    save_all(tmp_path, [record()])
+    *_, sheet = sheets_of(data_of(tmp_path), "published")
+    assert row_of(sheet, "TNN")["source"]["link"] == "https://arxiv.org/abs/2305.04749"
 
 
 def hostile_results(folder: Path) -> Path:
@@ -209,6 +245,31 @@ def test_ones_own_rows_stand_first(browser: Any, tmp_path: Path) -> None:
     assert rows(browser)[:4] == ["toString", "tnn", "lru", "s4"]
     legend = browser.find_element("css selector", "#charts .legend").text
     assert all(text in legend for text in ("toString", "long convolution", "state space"))
+
+
+def test_two_selected_rows_are_compared(browser: Any, tmp_path: Path) -> None:
+    save_compared(tmp_path, *((mixer, n, right) for n in (0, 1) for mixer, right in
+                              (("s4", 60 + n), ("tnn", 40), ("lru", 61 - n))))  # fmt: skip
+    show(browser, write(tmp_path, tmp_path / "index.html"), width=400)
+
+    def pair() -> str:
+        return browser.find_element("id", "pair").text
+
+    assert pair() == "Select two rows to test whether their difference is more than chance."
+    for name in ("tnn", "s4"):
+        press(browser, f"pick-{name}", " ")
+    title, _, line, *_ = pair().split("\n")
+    assert title == "s4 less tnn, percentage points of test accuracy"
+    assert line.startswith("listops s4 is better +20.50 +")
+    assert line.split(" ")[-2] == "2", "seeds"
+    assert browser.execute_script(FITS)
+    press(browser, "pick-tnn", " ")
+    press(browser, "search", "lru")
+    press(browser, "pick-lru", " ")
+    assert "lru less s4" in pair() and "listops within noise +0.00 " in pair()
+    check(browser)
+    show(browser, tmp_path / "index.html", "#pick=nobody%0As4")
+    assert pair().startswith("Select two rows")
 
 
 def test_hostile_names_in_a_browser(browser: Any, tmp_path: Path) -> None:

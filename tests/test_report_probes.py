@@ -9,7 +9,7 @@ from lra.record.run import RunRecord
 from lra.report.charts import bubbles_of_board
 from lra.report.data import Data
 from lra.report.screen import summarize
-from lra.report.tables.probes import Probe, probe_table, probes
+from lra.report.tables.probes import Probe, ability_table, probe_table, probes
 from made_results import record, save_all
 
 
@@ -53,6 +53,23 @@ def test_the_settings_best_in_validation_count_and_successes_are_of_all(tmp_path
         "parity": ["diverged", "93.00 ± 2.83 (n=2), 3 of 5", "98.00 (n=1), 1 of 1", "50.00"],
     }
     assert accuracy.columns[2].marks == {1: "tied", 2: "tied"}, "of 100 test examples"
+
+
+def test_the_overview_has_the_best_attempt_of_each_mixer_by_ability(tmp_path: Path) -> None:
+    """Of all options and budgets; data that one mixer alone was trained on have no column."""
+    data, probe = probe_of(
+        tmp_path,
+        attempt(0, 60),
+        attempt(1, 96, overrides=["train.steps=2000"]),
+        attempt(2, 99, overrides=["mixer.expand_ratio=2"], val_accuracy=80.0),
+        attempt(3, 75, mixer="s4"),
+        attempt(4, 75, language="even-pairs"),
+    )
+    table = ability_table(data, [probe])
+    assert {column.name: column.texts for column in table.columns} == {
+        "mixer": ["s4", "tnn", "trivial baseline: chance"],
+        "languages, parity": ["75.00 (n=1)", "96.00 (n=1)", "50.00"],
+    }
 
 
 def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> None:

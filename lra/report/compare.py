@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from lra.common.errors import UserError
+from lra.report.boards import Board
 from lra.report.data import Data
 from lra.report.names import complete
 from lra.report.scores import Cell
@@ -16,7 +17,7 @@ from lra.statistics import RESAMPLES, SIGNIFICANCE, Comparison, compare
 
 _NOISE = (
     "A difference is within noise if its 95 % interval includes 0 or if p is above "
-    f"{SIGNIFICANCE:g}."
+    f"{SIGNIFICANCE:g}. No p is corrected for the number of comparisons."
 )
 _ONE_SEED = (
     f"The 95 % interval of one seed is from {RESAMPLES:,} bootstrap resamples of the test "
@@ -29,6 +30,32 @@ _SEVERAL_SEEDS = (
     "it is a t-interval whose variance adds that of examples and that of seeds (two-way random "
     "effects, Satterthwaite's degrees of freedom), and p is from the same t-test."
 )
+
+NOTES = f"{_NOISE} {_ONE_SEED} {_SEVERAL_SEEDS}"
+MOST_ROWS = 40
+"""Most rows of a board of which every two are compared: the time grows with their square."""
+
+
+def compare_pairs(data: Data, board: Board) -> dict[str, dict[str, dict[str, Comparison | str]]]:
+    """Compare every two rows of a board; of more than `MOST_ROWS`, the user's own come first.
+
+    Tasks whose examples are more than right or wrong are left out: a pair takes about a second.
+
+    Returns: by the first row, the second and the task, a comparison, or why there is none.
+    """
+    own = board.own_rows
+    names = sorted(board.rows, key=lambda name: name not in own)[:MOST_ROWS]
+    results = {run.task: run.result for run in board.records}
+    quick = {t for t, one in results.items() if one.is_accuracy and one.targets == "examples"}
+    pairs: dict[str, dict[str, dict[str, Comparison | str]]] = {name: {} for name in names}
+    for first, second in itertools.combinations(names, 2):
+        rows = board.rows[first], board.rows[second]
+        pairs[first][second] = {
+            task: _compare_cells(data, [row[task] for row in rows])
+            for task in board.tasks
+            if task in quick & rows[0].keys() & rows[1].keys()
+        }
+    return pairs
 
 
 def _compare_cells(data: Data, cells: Sequence[Cell]) -> Comparison | str:

@@ -66,6 +66,11 @@ def published_rows() -> list[PublishedRow]:
         ]
 
 
+def read_sources() -> dict[str, Any]:
+    """Read sources.yaml: authors, title, year and url of each source by its key."""
+    return parse_yaml(read_text(SOURCES), SOURCES.name)
+
+
 @dataclass(frozen=True)
 class PublishedRun:
     """The run that repeats a row, as the settings file of its mixer describes it."""
@@ -152,7 +157,7 @@ def describe_published(record: RunRecord) -> str:
     parts += differences
     if record.data.source == "unofficial":
         parts.append("official data")
-    source = parse_yaml(read_text(SOURCES), SOURCES.name)[row.source]
+    source = read_sources()[row.source]
     cited = f"{source['authors']}, {source['year']}" if "authors" in source else row.source
     validation = " validation accuracy" if row.split == "val" else ""
     return f"{', '.join(parts)}: {row.other_name}{row.printed[record.task]} %{validation} ({cited})"

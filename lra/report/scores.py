@@ -65,6 +65,8 @@ class Entry:
     is_own: bool = False
     """Whether it is made from any run of the user's own; in the first column, whether any number
     of the row is."""
+    link: str = ""
+    """Address that the text leads to in the page."""
 
 
 def score(

@@ -76,6 +76,7 @@ function render(chosen) {
   ])
     $(id).textContent = text;
   renderTools(view);
+  renderPair();
   renderTable(sortedRows());
   renderCharts(sortedRows().filter((row) => row.mixer));
   document.getElementById(focused)?.focus({ preventScroll: true });
@@ -93,6 +94,37 @@ function renderTools(view) {
     "own-note": sheet.rows.some((row) => row.own),
   };
   for (const [id, isShown] of Object.entries(shown)) $(id).hidden = !isShown;
+}
+// The differences of two selected rows, as `report.py --compare` prints them.
+function renderPair() {
+  const { pairs, rows } = sheet,
+    picked = list("pick").filter((name) => rows.some((row) => row.name === name)),
+    [first, second] = pairs[picked[0]]?.[picked[1]] ? picked : picked.toReversed();
+  const quote = (name) => `'${name.replaceAll("'", "'\\''")}'`,
+    points = (value) => (value < 0 ? "" : "+") + value.toFixed(2),
+    cell = (text, place) => make("td", { className: place < 2 ? "text" : "" }, `${text}`),
+    line = (...texts) => make("tr", {}, ...texts.map(cell));
+  const lines = Object.entries(pairs[first]?.[second] ?? {}).map(([task, found]) => {
+    if (typeof found === "string") return line(task, `not compared: they ${found}`);
+    const [difference, low, high, seeds, p, isNoise] = found,
+      verdict = isNoise ? "within noise" : `${difference > 0 ? first : second} is better`;
+    return line(task, verdict, points(difference), `${points(low)} to ${points(high)}`, seeds, p);
+  });
+  $("pair").hidden = rows.length < 2 || !Object.keys(pairs).length;
+  $("pair").replaceChildren(
+    ...(picked.length !== 2
+      ? ["Select two rows to test whether their difference is more than chance."]
+      : lines.length
+        ? [
+            make("h3", {}, `${first} less ${second}, percentage points of test accuracy`),
+            make("table", {}, line("task", "verdict", "points", "95 % interval", "seeds", "p"), ...lines),
+            make("details", {}, make("summary", {}, "What the numbers mean"), page.notes),
+          ]
+        : [
+            "The page does not compare these rows. Use this command:",
+            make("pre", {}, `python report.py --compare ${picked.map(quote).join(" ")}`),
+          ]),
+  );
 }
 const columnOf = (name) => sheet.columns.findIndex((one) => one.name === name);
 const sorted = () => (columnOf(state.sort) < 0 ? sheet.sort : state.sort);
@@ -208,7 +240,7 @@ function renderCell(row, place) {
           },
           text,
         )
-      : make("span", {}, text),
+      : make(cell.link ? "a" : "span", cell.link && { href: cell.link }, text),
     cell.small && make("small", {}, ` ${cell.small}`),
   );
 }

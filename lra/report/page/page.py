@@ -23,7 +23,9 @@ from lra.common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine, to_frame
+from lra.report.boards import Board
 from lra.report.charts import Point, validation_title
+from lra.report.compare import NOTES, compare_pairs
 from lra.report.data import Data
 from lra.report.drawing import NAMES, SPECIFICATIONS
 from lra.report.names import bench_anchor, mixer_of, run_anchor
@@ -32,6 +34,7 @@ from lra.report.published import PublishedRow
 from lra.report.styles import BASELINE, assign_styles
 from lra.report.tables.table import FACTS, Column
 from lra.runtime.tables import rounded
+from lra.statistics import Comparison
 
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
@@ -119,7 +122,7 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
         slugs = [sheet.table.slug for sheet in view.sheets]
         names = [slug if slugs.index(slug) == i else f"{slug}--{i}" for i, slug in enumerate(slugs)]
         sheets = [
-            {"id": name, **_write_sheet(sheet)}
+            {"id": name, **_write_sheet(data, sheet)}
             for name, sheet in zip(names, view.sheets, strict=True)
         ]
         facts = {"id": view.slug, "title": view.title, "question": view.question}
@@ -130,11 +133,12 @@ def make_data(data: Data, views: Sequence[View], out: Path) -> dict[str, Any]:
         "styles": {row: style for row, style in assign_styles(rows).items() if row in rows},
         "charts": SPECIFICATIONS,
         "names": NAMES,
+        "notes": NOTES,
         **describe_runs(data, out),
     }
 
 
-def _write_sheet(sheet: Sheet) -> dict[str, Any]:
+def _write_sheet(data: Data, sheet: Sheet) -> dict[str, Any]:
     table = sheet.table
     counts = {c.name: sum(e.value is not None for e in c.entries) for c in table.columns}
     fullest = max(counts, key=counts.__getitem__) if any(counts.values()) else ""
@@ -142,6 +146,7 @@ def _write_sheet(sheet: Sheet) -> dict[str, Any]:
         "title": table.title,
         "caption": table.caption,
         "sort": sheet.sort or fullest,
+        "pairs": _write_pairs(data, sheet.board) if sheet.board else {},
         "columns": [
             {"name": c.name, "lowest": c.lowest_is_best, "numeric": bool(counts[c.name])}
             for c in table.columns
@@ -166,6 +171,28 @@ def _write_sheet(sheet: Sheet) -> dict[str, Any]:
     }
 
 
+def _write_pairs(data: Data, board: Board) -> dict[str, dict[str, dict[str, Any]]]:
+    """Write the comparison of every two rows: difference, ends, seeds, p and whether it is noise.
+
+    Pairs without any comparison are left out.
+    """
+
+    def write(found: Comparison | str) -> Any:
+        if isinstance(found, str):
+            return found
+        points = [float(rounded(x, 2)) for x in (found.difference, found.low, found.high)]
+        return [*points, found.seeds, f"{found.p_value:.2g}", int(found.is_noise)]
+
+    return {
+        first: {
+            second: {task: write(found) for task, found in by_task.items()}
+            for second, by_task in others.items()
+            if by_task
+        }
+        for first, others in compare_pairs(data, board).items()
+    }
+
+
 def _write_column(column: Column) -> list[dict[str, Any]]:
     """Write the entries of a column: a mean over seeds, and apart from it deviation and remarks."""
     is_text = all(entry.value is None for entry in column.entries)
@@ -182,6 +209,7 @@ def _write_column(column: Column) -> list[dict[str, Any]]:
             "text": rounded(entry.value or 0.0, column.digits) if entry.seeds else entry.text,
             "small": small.replace("at chance", "chance"),
             "classes": " ".join(filter(None, classes)),
+            "link": entry.link,
             "runs": [*entry.anchors],
         }
         cell = {name: value for name, value in parts.items() if value}

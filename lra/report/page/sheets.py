@@ -17,7 +17,7 @@ from lra.report.repeated import repeated_results, repeated_table
 from lra.report.scores import AVERAGES
 from lra.report.tables.evaluations import distance_tables, evaluation_tables, length_tables
 from lra.report.tables.need import need_table
-from lra.report.tables.probes import probe_table, probes
+from lra.report.tables.probes import ability_table, probe_table, probes
 from lra.report.tables.results import accuracy_table, measures_table, published_table
 from lra.report.tables.speeds import preset_speeds, speed_tables
 from lra.report.tables.table import Column, Entry, Table, text_column
@@ -31,6 +31,8 @@ class Sheet:
     charts: Sequence[Chart] = ()
     sort: str = ""
     """Column that the rows are sorted by at first; empty: the one with most numbers."""
+    board: Board | None = None
+    """The board of the table, of which the page compares every two rows."""
 
 
 def result_sheets(data: Data) -> Iterator[Sheet]:
@@ -50,7 +52,7 @@ def result_sheets(data: Data) -> Iterator[Sheet]:
         table = measures_table(shown) if not board.is_of_accuracy else _accuracy_table(data, shown)
         columns = [newest(board)[1], *AVERAGES, *table.headings[1:]]
         sort = next(name for name in columns if name in table.headings)
-        yield Sheet(table, [bubbles_of_board(data, shown), curves_of_board(shown)], sort)
+        yield Sheet(table, [bubbles_of_board(data, shown), curves_of_board(shown)], sort, shown)
 
 
 def _accuracy_table(data: Data, board: Board) -> Table:
@@ -60,8 +62,12 @@ def _accuracy_table(data: Data, board: Board) -> Table:
 
 
 def probe_sheets(data: Data) -> Iterator[Sheet]:
-    """Tabulate the probes."""
-    for probe in probes(data):
+    """Tabulate the abilities of all mixers, and then each probe."""
+    found = probes(data)
+    if found:
+        overview = ability_table(data, found)
+        yield Sheet(overview, sort="".join(overview.headings[1:2]))
+    for probe in found:
         yield Sheet(probe_table(probe), [bubbles_of_board(data, probe), curves_of_board(probe)])
         yield from _draw_lines(length_tables(data, probe))
 

@@ -7,12 +7,14 @@ of pairs. Runs on the same data that had more or less training are variants of t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections
-from lra.report.boards import Board, arrange, is_probe
+from lra.report.boards import Board, Cells, arrange, is_probe
 from lra.report.data import Data
 from lra.report.names import RowNames, natural_order, slugify, without_training
 from lra.report.scores import Cell, Entry, group_by
@@ -141,20 +143,42 @@ def _budget_of(runs: Sequence[RunRecord]) -> Callable[[RunRecord], str]:
     return describe
 
 
+def ability_table(data: Data, probes: Sequence[Probe]) -> Table:
+    """Tabulate mixers by ability: by the data of each task's fullest probe that several have."""
+    rows: dict[str, dict[str, Cell]] = {}
+    for same in group_by(probes, lambda probe: probe.task).values():
+        probe = max(same, key=lambda probe: sum(map(len, probe.rows.values())))
+        cells = [cell for row in probe.rows.values() for cell in row.values()]
+        runs = [run for cell in cells for run in cell.tried]
+        by_data = group_by(runs, lambda run: (run.data.source, run.data.fingerprint))
+        written, _ = _name_variants([group[0] for group in by_data.values()])
+        variants = dict(zip(by_data, written, strict=True))
+
+        def column_of(run: RunRecord, variants: Mapping[Any, str] = variants) -> str:
+            variant = variants[run.data.source, run.data.fingerprint].removeprefix(DEFAULT)
+            return ", ".join(filter(None, [run.task, variant]))
+
+        for row, cells in arrange(runs, data.names.of_mixer, column_of, data.is_own).items():
+            rows.setdefault(row, {}).update(cells)
+    counts = Counter(column for cells in rows.values() for column in cells)
+    columns = [Column(name) for name, count in counts.items() if count > 1]
+    entries = {row: {name: c.entry() for name, c in cells.items()} for row, cells in rows.items()}
+    beneath = _baselines_of(rows)
+    return Table(
+        "abilities",
+        "Mixer by ability",
+        "Test accuracy in percent on the data that several mixers were trained on; a task alone "
+        "is that of the preset. Each number is of the attempt with the best validation accuracy, "
+        "whatever options of the mixer and training budget it has: select the number to see them. "
+        f"{OVER_N_SEEDS} {RANKS}",
+        fill_columns(columns, dict(sorted(entries.items())), beneath),
+        len(beneath),
+    )
+
+
 def probe_table(probe: Probe) -> Table:
     """Tabulate the accuracy on each variant of a probe, and how many runs succeed."""
-    cells = [item for row in probe.rows.values() for item in row.items()]
-    known = {
-        name: {
-            v: run.result.trivial_scores[name]
-            for v, c in cells
-            for run in c.runs
-            if name in run.result.trivial_scores
-        }
-        for name in _BASELINES
-    }
-    beneath = {f"trivial baseline: {name}": numbers for name, numbers in known.items() if numbers}
-    beneath = dict([*beneath.items()][:1])
+    beneath = _baselines_of(probe.rows)
     rows = {
         row: {variant: _count_successes(cell) for variant, cell in variants.items()}
         for row, variants in probe.rows.items()
@@ -171,6 +195,22 @@ def probe_table(probe: Probe) -> Table:
         columns,
         len(beneath),
     )
+
+
+def _baselines_of(rows: Mapping[str, Cells]) -> dict[str, dict[str, float]]:
+    """Return the trivial accuracies in percent by column, as one row; no row without any."""
+    cells = [item for row in rows.values() for item in row.items()]
+    known = {
+        name: {
+            v: run.result.trivial_scores[name]
+            for v, c in cells
+            for run in c.runs
+            if name in run.result.trivial_scores
+        }
+        for name in _BASELINES
+    }
+    beneath = {f"trivial baseline: {name}": numbers for name, numbers in known.items() if numbers}
+    return dict([*beneath.items()][:1])
 
 
 def _count_successes(cell: Cell) -> Entry:

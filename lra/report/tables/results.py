@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from lra.config.layers import published_presets
 from lra.report.boards import Board, Cells
-from lra.report.published import PublishedRow
+from lra.report.published import PublishedRow, read_sources
 from lra.report.scores import (
     AVERAGES,
     Cell,
@@ -186,7 +186,9 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
     for name, tasks in AVERAGES.items():
         means = [mean_over(tasks, row.values) for row in rows]
         columns.append(Column(name, [number_entry(mean) for mean in means]))
-    columns.append(text_column("source", [row.source for row in rows]))
+    links = {key: source["url"] for key, source in read_sources().items()}
+    sources = [Entry(row.source, link=links.get(row.source, "")) for row in rows]
+    columns.append(Column("source", sources))
     columns.append(text_column("note", [row.note or None for row in rows]))
     caption = f"{_PRINTED} The averages are computed from the rows that have all of their tasks."
     return Table("published", "Published results", caption, columns, beneath=len(rows))
