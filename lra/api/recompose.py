@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lra.common.errors import UserError
 from lra.config.compose import EXCLUSIVE
-from lra.config.registry import digest
+from lra.config.registry import LIBRARIES, digest
 from lra.config.request import REMOVED, Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
@@ -75,7 +75,7 @@ def find_changed_code(folder: Path, record: RunRecord) -> str | None:
         "mixer": (record.mixer_from, record.mixer_code),
     }
     for kind, (spec, code) in plug_ins.items():
-        if spec is None or code is None:
+        if spec is None or (kind == "task" and spec.partition(":")[0] in LIBRARIES):
             continue
         target = spec.rpartition(":")[0]
         path = target.replace(".", "/")
