@@ -11,15 +11,17 @@ from pathlib import Path
 
 from lra.board.contribute import ASKED, choose_runs, contribute
 from lra.board.files import NAME, Finding, check_files
-from lra.common.errors import UserError
+from lra.board.marks import MARK_CHECKS, Workplace, add_mark, give_mark
+from lra.common.errors import UnknownName, UserError
 from lra.common.files import format_bytes
 from lra.common.untrusted import read_text
-from lra.record.community import community_dir, read_submission
+from lra.record.community import MARKS, SUBMISSION, community_dir, read_submission
 from lra.record.known_data import read_known_data
 from lra.record.run import read_runs
 from lra.record.schema import SHIPPED_RESULTS
-from lra.runtime.cli import Parser, absolute_path, add_flags, run_command
+from lra.runtime.cli import Parser, absolute_path, add_flags, run_command, whole_number
 from lra.runtime.console import terminal_width, wrap_parts, wrap_words, write_out
+from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.tables import count_nouns
 
 FAILED = 1
@@ -59,6 +61,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--changed", type=absolute_path, metavar="FILE",
         help="with --check: list of all files that a pull request changes, each ended by a zero "
         "byte, as git diff -z --name-only prints it")  # fmt: skip
+    group = parser.add_argument_group("for maintainers; all marks but files run the submitted code")
+    group.add_argument("--mark", nargs=2, metavar=("MARK", "FOLDER"),
+        help=f"check a contribution and write the mark: {', '.join(MARK_CHECKS)}")  # fmt: skip
+    group.add_argument("--number", type=whole_number, metavar="N",
+        help="for the marks fresh and repeated: a number that was drawn after the mark "
+        "files")  # fmt: skip
+    group.add_argument("--withdraw", nargs=2, metavar=("FOLDER", "REASON"),
+        help="mark a contribution as withdrawn; its rows stay, struck and dated")  # fmt: skip
+    add_flags(group, "--data-dir", "--device", "--threads")
     asked = parser.add_argument_group("what submission.yaml has to say").add_argument
     for name, field in ASKED.items():
         asked(f"--{name.replace('_', '-')}", help=field.description, metavar="TEXT",
@@ -115,6 +126,39 @@ def check(folder: Path, listing: Path | None) -> int:
     return report_findings(folder.name, check_files(folder, read_known_data(), changed))
 
 
+def mark(options: argparse.Namespace) -> int:
+    """Give a mark to a contribution; return the exit code."""
+    name, folder = options.mark[0], absolute_path(options.mark[1])
+    if name not in MARK_CHECKS:
+        raise UnknownName("mark", name, MARK_CHECKS, "--mark")
+    require_contribution(folder)
+    use_threads(options.threads)
+    place = Workplace(
+        folder=folder, data_dir=options.data_dir, number=options.number,
+        results_dir=options.results_dir / "repeated" / folder.name,
+        device=choose_device(options.device),
+    )  # fmt: skip
+    verdict = give_mark(name, place)
+    end = "not given" if verdict.faults else f"given, and written to {folder.parent / MARKS}"
+    lines = verdict.faults or verdict.evidence
+    write_out("\n".join([f"{folder.name}: the mark {name} is {end}", *lines, ""]))
+    return FAILED if verdict.faults else 0
+
+
+def withdraw(folder: Path, reason: str) -> int:
+    """Mark a contribution as withdrawn; return the exit code."""
+    require_contribution(folder)
+    add_mark(folder, "withdrawn", [reason])
+    write_out(f"{folder.name} is withdrawn; written to {folder.parent / MARKS}\n")
+    return 0
+
+
+def require_contribution(folder: Path) -> None:
+    """Raise UserError unless a folder is that of a contribution."""
+    if not (folder / SUBMISSION).is_file():
+        raise UserError(f"{folder} has no {SUBMISSION}, expected the folder of a contribution")
+
+
 def report_findings(name: str, findings: Sequence[Finding], end: str = "") -> int:
     """Print findings, a line each; return the exit code."""
     verdict = count_nouns(len(findings), "finding") if findings else "the check found nothing"
@@ -131,6 +175,10 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("--changed has no effect without --check")
     if options.check is not None:
         return check(options.check, options.changed)
+    if options.mark is not None:
+        return mark(options)
+    if options.withdraw is not None:
+        return withdraw(absolute_path(options.withdraw[0]), options.withdraw[1])
     return submit(options)
 
 
