@@ -18,6 +18,7 @@ COMMANDS = {
     "bench": "measure speed and memory usage",
     "check": "check a mixer or a task of your own",
     "prepare": "download or generate the data of a task",
+    "submit": "contribute results to the open leaderboard, or check them",
     "record": "list, validate, merge, export and remove saved runs",
 }
 """What each command does; it is a module of this package."""

@@ -30,6 +30,7 @@ from lra.runtime.cli import (
     length_list,
     positive_int,
     run_command,
+    whole_number,
 )
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import describe_machine, use_threads
@@ -40,6 +41,15 @@ logger = logging.getLogger("lra.evaluate")
 
 EXAMPLES = 2000
 """Number of examples in a freshly drawn test set, unless another one is asked for."""
+
+
+SEED = "data_seed"
+"""The option of a task that draws its data which seeds the draw."""
+
+
+def seed_change(seed: int) -> Change:
+    """Return the change that draws a test set by a seed."""
+    return Change("task", SEED, seed, f"--data-seed {seed}")
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -64,6 +74,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "combination")  # fmt: skip
     add("--examples", type=positive_int,
         help=f"examples of a new test set (default: {EXAMPLES:,})")  # fmt: skip
+    add("--data-seed", type=whole_number, metavar="N",
+        help="seed of a new test set (default: that of the training data plus 1)")  # fmt: skip
     add("--again", action="store_true", help="repeat evaluations that already have a record")
     add_flags(parser, "--trust-code", "--device", "--threads", "--data-dir")
     return parser.parse_args(arguments)
@@ -94,9 +106,13 @@ def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
-    if options.lengths is None and not options.vary:
-        raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
     choices = [parse_alternatives(text, "--vary") for text in options.vary]
+    if options.data_seed is not None:
+        choices.append((seed_change(options.data_seed),))
+    if options.lengths is None and not choices:
+        raise UserError(
+            "expected at least one of --lengths, --vary and --data-seed, --lengths 2000 for example"
+        )
     conditions = [
         OtherData(length=length, changes=tuple(changes), examples=options.examples)
         for *changes, length in combine("evaluations", *choices, options.lengths or [None])
@@ -163,6 +179,13 @@ def compose_other(run: TrainedRun, other: OtherData) -> RunConfig:
             )
     config = resolve(request_of(run.record, other.changes))
     task = config.build_task()
+    trained_seed = run.record.settings.get(f"task.{SEED}")
+    for change in other.changes:
+        if change.key == SEED and (not task.draws_data or change.value == trained_seed):
+            raise UserError(
+                f"{change.origin}: expected a task that draws its data, and another seed than that "
+                f"of the training data ({trained_seed})"
+            )
     if other.examples is not None and not task.draws_data:
         raise UserError(
             f"--examples {other.examples}: {run.record.task} draws no new examples, and all of its "
@@ -171,12 +194,12 @@ def compose_other(run: TrainedRun, other: OtherData) -> RunConfig:
     examples = other.examples or EXAMPLES
     fresh = task.fresh(config.task.model_dump(), length=other.length, examples=examples)
     for change in other.changes:
-        if change.key in fresh:
+        if change.key in fresh and change.key != SEED:
             raise UserError(
                 f"{change.origin}: a fresh test set comes with its own {change.key}; leave it out"
             )
     drawn = list_changes({"task": fresh}, "a fresh test set")
-    return resolve(request_of(run.record, [*other.changes, *drawn]))
+    return resolve(request_of(run.record, [*drawn, *other.changes]))
 
 
 def is_measured(run: TrainedRun, other: OtherData) -> bool:

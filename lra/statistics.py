@@ -182,3 +182,34 @@ def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
     reach = float(t.ppf(0.975, degrees)) * error
     p_value = 2 * float(t.sf(abs(mean) / error, degrees))
     return 100 * float(mean - reach), 100 * float(mean + reach), p_value
+
+
+def decline_p_value(first: float, first_total: int, second: float, second_total: int) -> float:
+    """Return the one-sided p-value of a second share that is lower than the first by chance.
+
+    Both are means over the same seeds, whose examples are the same: the variance is that of one
+    seed, which is at least that of the mean.
+    """
+    from scipy.stats import norm
+
+    share = (first * first_total + second * second_total) / (first_total + second_total)
+    error = math.sqrt(share * (1 - share) * (1 / first_total + 1 / second_total))
+    return float(norm.sf((first - second) / error)) if error else 1.0
+
+
+def correct_holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values for their number (Holm, 1979, Scandinavian Journal of Statistics 6)."""
+    order = np.argsort(p_values)
+    steps = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return corrected.tolist()
+
+
+def interval_of_next(values: Sequence[float]) -> Interval:
+    """Return the 95 % interval of one more draw, by at least two draws (Student's t)."""
+    from scipy.stats import t
+
+    count, mean = len(values), statistics.mean(values)
+    reach = float(t.ppf(0.975, count - 1)) * statistics.stdev(values) * math.sqrt(1 + 1 / count)
+    return mean - reach, mean + reach

@@ -16,6 +16,7 @@ DOCUMENTED = {
     "lra.sweep.__main__": {0, 1, 2, 3, 130},
     "lra.evaluate": {0, 2, 5, 130},
     "lra.generate": {0, 2, 5, 130},
+    "lra.submit": {0, 1, 2, 5, 130},
     "lra.prepare": {0, 2, 5, 130},
     "lra.bench.__main__": {0, 2, 5, 130},
     "lra.check.__main__": {0, 1, 2, 5, 130},

@@ -27,7 +27,7 @@ from typing import Any
 TESTS = Path(__file__).resolve().parent
 IMPORTED = """
     lra.run_task lra.report.__main__ lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate
-    lra.generate lra.bench.__main__ lra.check.__main__ lra.train.run
+    lra.generate lra.submit lra.bench.__main__ lra.check.__main__ lra.train.run
     lra.resolve lra.report.page.page lra.report.paper
     lra.report.compare lra.report.screen pandas PIL.Image PIL.PngImagePlugin
     lra.tasks.listops.files

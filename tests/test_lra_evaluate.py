@@ -169,7 +169,7 @@ def test_tasks_say_what_other_data_they_have() -> None:
     [
         ([], "expected at least one of --lengths"),
         (["--vary", "train.lr=1"], "only options of the task can differ"),
-        (["--vary", "task.data_seed=1"], "its own data_seed; leave it out"),
+        (["--vary", "task.train=9"], "its own train; leave it out"),
     ],
 )
 def test_mistakes_are_one_line(

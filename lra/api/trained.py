@@ -85,6 +85,30 @@ class TrainedRun:
             the data has, or if the weights do not fit, or are not those that a finished run was
             tested with.
         """
+        weights = self.read_weights()
+        config, component = self.config, self.config.mixer_component
+        trained = config.build_task().info
+        is_bound = config.model.positions == "learned" or not getattr(
+            component.cls, "takes_longer", True
+        )
+        if info.max_length > trained.max_length and is_bound:
+            raise UserError(
+                f"{self.folder}: the model has parameters for {trained.max_length:,} positions, "
+                f"expected data of at most so many; got {info.max_length:,}"
+            )
+        with component.explain_errors("its trained model cannot be built"):
+            model = Classifier(config, info, trained=trained)
+            try:
+                model.load_state_dict(weights)
+            except RuntimeError as error:
+                said = " ".join(str(error).split())
+                raise UserError(
+                    f"{self.folder}: the weights do not fit a model for this data: {said}"
+                ) from None
+        return model.eval().to(self.device)
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """Read the best weights from the newest checkpoint; raises UserError as `load_model`."""
         state = read_newest(self.folder / "checkpoints")
         if state is None:
             raise UserError(
@@ -96,28 +120,9 @@ class TrainedRun:
                 f"{self.folder}: the run was stopped in its pretraining, and its model has learned "
                 f"no labels; the run's own command goes on with it"
             )
-        config, component = self.config, self.config.mixer_component
-        trained = config.build_task().info
-        is_bound = config.model.positions == "learned" or not getattr(
-            component.cls, "takes_longer", True
-        )
-        if info.max_length > trained.max_length and is_bound:
-            raise UserError(
-                f"{self.folder}: the model has parameters for {trained.max_length:,} positions, "
-                f"expected data of at most so many; got {info.max_length:,}"
-            )
         best = state["trainer"]["best"]
         self._refuse_other_weights(best)
-        with component.explain_errors("its trained model cannot be built"):
-            model = Classifier(config, info, trained=trained)
-            try:
-                model.load_state_dict((best or state["trainer"])["model"])
-            except RuntimeError as error:
-                said = " ".join(str(error).split())
-                raise UserError(
-                    f"{self.folder}: the weights do not fit a model for this data: {said}"
-                ) from None
-        return model.eval().to(self.device)
+        return (best or state["trainer"])["model"]
 
     def _refuse_other_weights(self, best: Best | None) -> None:
         """Raise UserError if the best weights are not those that a finished run was tested with."""

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lra.common.errors import UserError
-from lra.config.components import Component, Section
+from lra.config.components import Component, MixerComponent, Section
 from lra.config.layers import find_preset, published_presets, read_layers
 from lra.config.mistakes import explain_name, explain_value, name_origins
 from lra.config.registry import find_mixer, find_task
@@ -40,12 +40,16 @@ EXCLUSIVE: Mapping[str, Sequence[str]] = {
 """Settings that a setting replaces unless it is null."""
 
 
-def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
+def compose(
+    request: RunRequest, configs: Path = CONFIGS, mixer: MixerComponent | None = None
+) -> RunConfig:
     """Compose the configuration of a run, in which each single value is valid.
 
+    Args:
+        mixer: stands for the mixer of the request, whose code is not run then.
     Raises: UserError naming the value, its origin, and the valid ones.
     """
-    task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
+    task, mixer = find_task(request.task, "--task"), mixer or find_mixer(request.mixer, "--mixer")
     layers = _list_layers(request, task.name, mixer.name, configs)
     own = None if request.recorded else find_preset(request.preset, configs)
     initial, settings = _merge(layers), _merge([*layers, request.changes])

@@ -14,6 +14,7 @@ from lra.common.errors import UserError
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
 from lra.goals.registry import AnyResult
 from lra.goals.result import AccuracyResult, upgrade
+from lra.record.contribution import Contribution
 from lra.record.packed import pack_faults
 from lra.record.schema import (
     DataRecord,
@@ -138,6 +139,8 @@ class RunRecord(TestedRecord):
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
     pretraining: PretrainingRecord | None = None
+    contribution: Annotated[Contribution | None, Field(exclude=True)] = None
+    """The contribution to the open leaderboard that the run came with; in no file."""
 
     @model_validator(mode="after")
     def _check_status(self) -> RunRecord:
@@ -172,11 +175,15 @@ class RunRecord(TestedRecord):
 
     @property
     def method(self) -> str:
-        """The name of the run's row: its mixer with its label or, without one, what it changes."""
-        if self.label is not None:
-            return f"{self.mixer}: {self.label}"
-        changes = ", ".join(self.row_changes)
-        return f"{self.mixer} ({changes})" if changes else self.mixer
+        """The name of the run's row: its mixer with its label or, without one, what it changes.
+
+        Contributed runs whose learning rates differ share a row, in which validation chooses.
+        """
+        of = self.contribution
+        changes = [text for text in self.row_changes if not (of and text.startswith("train.lr="))]
+        name = f"{self.mixer} ({', '.join(changes)})" if changes else self.mixer
+        name = name if self.label is None else f"{self.mixer}: {self.label}"
+        return name if of is None else f"{name} {of.shown_name}"
 
     @property
     def has_failed(self) -> bool:

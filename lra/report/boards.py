@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.goals.measure import Measure
+from lra.record.contribution import Contribution
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
 from lra.report.names import RowNames, slugify, without_training
@@ -200,12 +201,14 @@ def _describe(records: Sequence[RunRecord]) -> list[str]:
 def leading_board(boards: Sequence[Board]) -> Board | None:
     """Choose the main board that has the fullest row, of several the first preset's.
 
-    Path-X does not count, nor do results at chance.
+    Path-X does not count, nor do results at chance and contributions.
     """
 
     def order(board: Board) -> tuple[int, int]:
         ranked = [
-            [t for t in FIVE if t in c and c[t].entry().is_ranked] for c in board.rows.values()
+            [t for t in FIVE if t in c and c[t].entry().is_ranked]
+            for c in board.rows.values()
+            if contribution_of(c) is None
         ]
         return max(map(len, ranked), default=0), -PRESETS.index(board.preset)
 
@@ -218,12 +221,18 @@ def is_at_preset(cells: Cells) -> bool:
     return not any(run.row_changes for cell in cells.values() for run in cell.runs)
 
 
+def contribution_of(cells: Cells) -> Contribution | None:
+    """Return the contribution that a row came with."""
+    return next((cell.runs[0].contribution for cell in cells.values()), None)
+
+
 def rows_at_preset(board: Board) -> dict[str, Cells]:
-    """Choose the rows without a label that have the settings of the preset."""
+    """Choose contributed rows, and those without a label at the settings of the preset."""
     return {
         name: cells
         for name, cells in board.rows.items()
-        if is_at_preset(cells) and all(c.runs[0].label is None for c in cells.values())
+        if contribution_of(cells)
+        or (is_at_preset(cells) and all(c.runs[0].label is None for c in cells.values()))
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from lra.common.errors import DataError
 from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.record.community import community_dir, read_contributions
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.packed import file_on_disk, has_file
 from lra.record.run import RunRecord, read_runs
@@ -41,6 +42,8 @@ class Data:
     ) -> None:
         self.folder = folder
         runs, self.faults = read_runs(folder, "--results-dir", shipped=True)
+        contributed, more = read_contributions(community_dir(folder))
+        runs, self.faults = [*runs, *contributed], [*self.faults, *more]
         by_key: dict[object, tuple[Path, AnyRecord]]
         by_key = {_key(record): (path, record) for path, record in runs}
         for root in (shipped_dir(folder), folder):
@@ -82,7 +85,8 @@ class Data:
 
     def is_own(self, record: AnyRecord) -> bool:
         """Whether a record is the user's own: whether it is not in the folder of shipped ones."""
-        return not is_shipped(self.path(record), self.folder)
+        is_contributed = isinstance(record, RunRecord) and record.contribution is not None
+        return not (is_contributed or is_shipped(self.path(record), self.folder))
 
     def time(self, record: RunRecord) -> float:
         """Return when the record of a run was written, in seconds since 1970."""
@@ -132,7 +136,8 @@ def _key(record: AnyRecord) -> object:
     """Tell records apart, also a shipped run from one's own unfinished one beside it."""
     if isinstance(record, BenchRecord):
         return record.path(Path())
-    return record.task, record.mixer, record.run_id, record.status
+    name = record.contribution and record.contribution.name
+    return record.task, record.mixer, record.run_id, record.status, name
 
 
 def _read_predictions(record: RunRecord, path: Path) -> tuple[Predictions | None, list[str]]:

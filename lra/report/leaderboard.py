@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from lra.common.spreadsheets import write_csv
 from lra.record.run import RunRecord
 from lra.record.run_files import to_frame
-from lra.report.boards import Board, Cells, rows_at_preset
+from lra.report.boards import Board, Cells, contribution_of, rows_at_preset
 from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure
 from lra.report.published import closest_row
-from lra.report.scores import FIVE, Entry, gain_of, group_by, mean_over
+from lra.report.scores import FIVE, Entry, gain_of, group_by, may_rank, mean_over
 from lra.report.styles import styles_of_data
 from lra.report.tables.results import accuracy_columns, conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
@@ -40,6 +40,10 @@ _NOT_PUBLISHED = (
     "Retrieval does not count in the mean gain. It has other pairs of papers than the official "
     "ones, and those of the shipped runs are not published, so nobody else can repeat this column."
 )
+_CONTRIBUTED = (
+    "Contributed rows have a division and marks, which docs/open_board.md explains. A number of "
+    "fewer than 3 seeds is not ranked."
+)
 _CSV = {
     "task": "task", "mixer": "mixer", "preset": "preset", "protocol": "protocol", "seed": "seed",
     "status": "status", "test_accuracy": "test_accuracy",
@@ -52,7 +56,7 @@ _CSV = {
     "train_seconds": "train_seconds", "steps_per_second": "steps_per_second",
     "peak_memory_mib": "peak_memory_mib", "device": "device", "precision": "precision",
     "data": "data.source", "data_fingerprint": "data.fingerprint", "config_hash": "config_hash",
-    "run": "run_id",
+    "run": "run_id", "contribution": "", "division": "", "marks": "",
 }  # fmt: skip
 """Columns of leaderboard.csv, with the column of `lra.records` that each takes its values from.
 Accuracies are in percent."""
@@ -70,7 +74,12 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     board = dataclasses.replace(board, rows=_best_first(board.rows, gains))
     names, *numbers = accuracy_columns(board, baseline, speeds, averages={}, shows_spread=False)
     missing = [column.name for column in numbers if column.is_empty and column.name in board.tasks]
-    columns = [dataclasses.replace(names, entries=[*names.entries, Entry("95 % interval")])]
+    withdrawn = {row for row, cells in board.rows.items() if _is_withdrawn(cells)}
+    shown = [
+        dataclasses.replace(e, text=f"~~{e.text}~~") if e.text in withdrawn else e
+        for e in names.entries
+    ]
+    columns = [dataclasses.replace(names, entries=[*shown, Entry("95 % interval")])]
     numbers.sort(key=lambda column: (column.name not in board.tasks, column.name == CLOSED))
     for column in (_gain_column(board, gains, numbers), *numbers):
         entries = column.entries
@@ -80,6 +89,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(CLOSED, ""):
         notes.append(_NOT_PUBLISHED)
+    notes += _describe_contributions(board.rows)
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")
     if speeds.by_mixer:
@@ -123,17 +133,26 @@ def _gain_column(board: Board, gains: Mapping[str, float | None], tasks: list[Co
         if column.name in OPEN and column.half_interval and column.name in best
     ]
     half = 100 * math.hypot(*parts) / len(OPEN) if len(parts) == len(OPEN) else None
-    entries = [number_entry(gains[row], 1, is_ranked=True) for row in board.rows]
+    entries = [
+        number_entry(
+            gains[row],
+            1,
+            is_ranked=all(may_rank(cells[task].runs) for task in OPEN if task in cells),
+        )
+        for row, cells in board.rows.items()
+    ]
     return Column(GAIN, [*entries, *map(Entry, [None] * bool(best))], 1, half_interval=half)
 
 
 def _best_first(rows: Mapping[str, Cells], gains: Mapping[str, float | None]) -> dict[str, Cells]:
-    """Sort rows by their mean gain; those without one follow by their results."""
+    """Sort rows by their mean gain; those without one follow by their results, then withdrawn
+    ones.
+    """
 
     def order(name: str) -> tuple[object, ...]:
         done = sum(cell.entry().is_ranked for cell in rows[name].values())
         gain = gains[name]
-        return gain is None, -(gain or 0.0), -done, name
+        return _is_withdrawn(rows[name]), gain is None, -(gain or 0.0), -done, name
 
     return {name: rows[name] for name in sorted(rows, key=order)}
 
@@ -154,6 +173,23 @@ def _count_seeds(rows: Mapping[str, Cells]) -> str:
     ]
     means = f"Means {'; '.join(parts)}. All other numbers are from one seed."
     return means if parts else "Each number is from one seed."
+
+
+def _is_withdrawn(cells: Cells) -> bool:
+    of = contribution_of(cells)
+    return of is not None and of.withdrawn is not None
+
+
+def _describe_contributions(rows: Mapping[str, Cells]) -> list[str]:
+    """Say where contributed rows come from, and why rows are withdrawn."""
+    contributions = {of.name: of for cells in rows.values() if (of := contribution_of(cells))}
+    if not contributions:
+        return []
+    notes = [_CONTRIBUTED]
+    for of in contributions.values():
+        reason = f" Withdrawn: {' '.join(of.withdrawn.evidence)}" if of.withdrawn else ""
+        notes.append(f"{of.name}: {of.title}, {of.source}.{reason}")
+    return notes
 
 
 def _name_baselines(board: Board) -> str:
@@ -223,6 +259,10 @@ def leaderboard_csv(data: Data, board: Board) -> str:
     chosen = frame.reindex(columns=[*_CSV.values()]).set_axis([*_CSV], axis="columns")
     baselines = next(iter(board.best_trivial_baseline().values()), {})
     chosen["best_trivial_baseline"] = [baselines.get(run.task) for run in runs]
+    of = [run.contribution for run in runs]
+    chosen["contribution"] = [one and one.shown_name.removeprefix("by ") for one in of]
+    chosen["division"] = [one and one.division for one in of]
+    chosen["marks"] = [one and " ".join(one.marks) for one in of]
     intervals = ["interval_low", "interval_high"]
     chosen[intervals] = chosen[intervals].round(2)
     return write_csv(chosen)

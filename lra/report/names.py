@@ -38,6 +38,7 @@ def run_anchor(run: RunRecord) -> str:
     status, too.
     """
     end = "" if run.status == "done" else f":{run.status}"
+    end += f":{run.contribution.name}" if run.contribution else ""
     return f"run-{run.task}-{run.mixer}-{run.run_id}{end}"
 
 
@@ -77,7 +78,7 @@ class RowNames:
         between, or other settings of one label.
         """
         name, *_ = reads_as = self._reads_as(run)
-        is_shared = len(self._hashes[reads_as]) > 1
+        is_shared = len(self._hashes[reads_as]) > 1 and run.contribution is None
         return f"{name} [settings {run.config_hash[:8]}]" if is_shared else name
 
     def of_mixer(self, record: RunRecord | BenchRecord) -> str:

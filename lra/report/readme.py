@@ -19,6 +19,7 @@ from lra.common.files import write_atomically
 from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
+from lra.report.known_data import known_data_csv
 from lra.report.leaderboard import leaderboard, leaderboard_csv, leaderboard_figure
 from lra.report.repeated import repeated_results, repeated_table
 from lra.report.repeats import differences_csv, reproduce_table, speeds_csv
@@ -111,6 +112,7 @@ CSVS: Mapping[str, Callable[[Data], str]] = {
     "results/leaderboard.csv": lambda data: "".join(
         leaderboard_csv(data, b) for b in _leading(data)
     ),
+    "results/known_data.csv": known_data_csv,
     "results/speeds.csv": speeds_csv,
     "results/settings.csv": lambda _: differences_csv(),
     "docs/mixer_options.csv": lambda _: mixer_options_csv(),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lra.goals.measure import ACCURACY, Measure
+from lra.record.contribution import RANKED_SEEDS
 from lra.record.run import RunRecord, TestedRecord, choose_attempts
 from lra.report.names import run_anchor
 from lra.statistics import Interval, wilson_interval
@@ -69,6 +70,13 @@ class Entry:
     """Address that the text leads to in the page."""
 
 
+def may_rank(runs: Sequence[RunRecord]) -> bool:
+    """Whether the number of runs competes: of contributions, those with the seeds for it do."""
+    of = runs[0].contribution if runs else None
+    finished = sum(run.status == "done" for run in runs)
+    return of is None or (of.withdrawn is None and finished >= RANKED_SEEDS)
+
+
 def score(
     records: Sequence[TestedRecord],
     measure: Measure = ACCURACY,
@@ -80,7 +88,8 @@ def score(
     """Say what results score that differ in seed alone: mean ± standard deviation (n), remarks.
 
     The interval is mean ± standard deviation; of one seed the 95 % interval of its score. A
-    number has no rank if a run failed, or if all are at chance. `unfinished` says how runs of
+    number has no rank if a run failed, if all are at chance, or if it is a contribution's that is
+    withdrawn or has fewer than three seeds. `unfinished` says how runs of
     the user's own ended whose shipped counterparts count instead.
     """
     results = [record.result for record in records]
@@ -113,7 +122,7 @@ def score(
     return Entry(
         ", ".join([*texts, *remarks]) or None,
         mean,
-        bool(numbers) and not is_at_chance and not has_failed,
+        bool(numbers) and may_rank(runs) and not is_at_chance and not has_failed,
         deviation,
         interval,
         [chance, *remarks] if is_at_chance else remarks,

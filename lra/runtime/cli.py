@@ -152,7 +152,7 @@ FLAGS: dict[str, dict[str, Any]] = {
 """Flags that mean the same in several commands."""
 
 
-def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
+def add_flags(parser: argparse._ActionsContainer, *names: str) -> None:
     """Add flags that several commands have."""
     for name in names:
         parser.add_argument(name, **FLAGS[name])

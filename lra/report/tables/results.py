@@ -6,9 +6,11 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from lra.config.layers import published_presets
-from lra.report.boards import Board, Cells
+from lra.record.contribution import MarkName
+from lra.report.boards import Board, Cells, contribution_of
 from lra.report.published import PublishedRow, read_sources
 from lra.report.scores import (
     AVERAGES,
@@ -17,6 +19,7 @@ from lra.report.scores import (
     average,
     group_by,
     half_interval,
+    may_rank,
     mean_over,
 )
 from lra.report.tables.speeds import PresetSpeeds
@@ -69,7 +72,8 @@ def accuracy_columns(
     for row, cells in board.rows.items():
         rows[row] = {task: cell.entry(shows_spread=shows_spread) for task, cell in cells.items()}
         for name, tasks in means.items():
-            rows[row][name] = number_entry(average(cells, tasks), is_ranked=True)
+            ranked = all(may_rank(cells[task].runs) for task in tasks if task in cells)
+            rows[row][name] = number_entry(average(cells, tasks), is_ranked=ranked)
     halves = {t: half_interval(r[t] for r in rows.values() if t in r) for t in board.tasks}
     for name, tasks in means.items():
         known = [half for task in tasks if (half := halves.get(task)) is not None]
@@ -78,11 +82,21 @@ def accuracy_columns(
     if speeds is not None:
         columns += [Column("parameters", lowest_is_best=True)]
         columns += [Column(speeds.heading)] if speeds.by_mixer else []
+        columns += map(Column, ("division", *get_args(MarkName)))
         for row, cells in board.rows.items():
+            rows[row] |= _marks_of(cells)
             rows[row]["parameters"] = _parameters_of(cells)
             if row in speeds.by_mixer:
                 rows[row][speeds.heading] = number_entry(speeds.by_mixer[row].mean)
     return fill_columns(columns, rows, beneath)
+
+
+def _marks_of(cells: Cells) -> dict[str, Entry]:
+    """Write the division and the marks of a contributed row; nothing for another one."""
+    of = contribution_of(cells)
+    marks = {} if of is None or of.withdrawn else dict.fromkeys(of.marks, "yes")
+    texts = {} if of is None else {"division": of.division, **marks}
+    return {name: Entry(text) for name, text in texts.items()}
 
 
 def _parameters_of(cells: Cells) -> Entry:

@@ -1,0 +1,221 @@
+"""Making a contribution: the files that leave the submitter's machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+
+from lra.board.files import (
+    LAYOUT,
+    PACKED,
+    UNLICENSED,
+    Finding,
+    Known,
+    check_files,
+    divide,
+    weights_name,
+)
+from lra.common.errors import DataError, UserError
+from lra.common.files import write_atomically
+from lra.common.strict_yaml import parse_yaml, plain
+from lra.common.untrusted import read_regular, read_text
+from lra.config.registry import digest
+from lra.record.community import LARGEST_YAML, SUBMISSION, parse_checked
+from lra.record.contribution import PROTOCOL_VERSION, LeftOut, Submission
+from lra.record.merge import write_pack
+from lra.record.packed import file_on_disk, has_file, read_file
+from lra.record.run import RUNS, RunRecord, Runs, read_runs
+from lra.record.run_files import LARGEST_METRICS
+from lra.train.checkpoint import read_newest
+from lra.train.run_folder import CODE_FILES
+
+ASKED = {name: f for name, f in Submission.model_fields.items() if f.description is not None}
+"""The fields of submission.yaml that the submitter has to say."""
+SHOWN = 3
+"""Most runs that are left out and that an error names."""
+_PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^/\\\s:;,'\"]+[/\\])+")
+"""The folders of an absolute path, in any text of a record."""
+
+
+def choose_runs(
+    results_dir: Path, names: Sequence[str], known: Known, because: str | None = None
+) -> tuple[Runs, list[LeftOut]]:
+    """Choose the runs to submit; list others that have the same settings.
+
+    Args:
+        names: TASK/MIXER/RUN, or folders that end so; empty: all runs that have ended and that
+            compare with shipped ones.
+        because: why the others are left out.
+    Raises: UserError for an unknown run, without any, and for others without a reason.
+    """
+    runs, _ = read_runs(results_dir, "--results-dir")
+    by_name = {f"{run.task}/{run.mixer}/{run.run_id}": (path, run) for path, run in runs}
+    asked = ["/".join(Path(name).parts[-3:]) for name in names] or [
+        name
+        for name, (_, run) in by_name.items()
+        if (run.task, run.data.fingerprint) in known and run.status != "stopped"
+    ]
+    if missing := [name for name in asked if name not in by_name]:
+        raise UserError(
+            f"there is no run {results_dir / RUNS / missing[0]} (python -m lra.record list)"
+        )
+    chosen = {name: by_name[name] for name in dict.fromkeys(asked)}
+    if not chosen:
+        raise UserError(
+            f"{results_dir} has no run that ended on the data of the leaderboard; train with "
+            f"--preset budget, or name the runs"
+        )
+    settings = {(run.task, run.mixer, run.config_hash) for _, run in chosen.values()}
+    others = [
+        name
+        for name, (_, run) in by_name.items()
+        if name not in chosen and (run.task, run.mixer, run.config_hash) in settings
+    ]
+    if others and because is None:
+        more = ", ..." if len(others) > SHOWN else ""
+        raise UserError(
+            f"{len(others)} runs have the settings of submitted ones and are not among them "
+            f"({', '.join(others[:SHOWN])}{more}); submit them, too, or say why not "
+            f"(--left-out REASON)"
+        )
+    return [*chosen.values()], [LeftOut(run=name, because=str(because)) for name in others]
+
+
+def complete_submission(
+    path: Path, said: Mapping[str, Any], facts: Mapping[str, Any]
+) -> Submission:
+    """Complete submission.yaml with what flags say and with facts of the runs; nothing is invented.
+
+    Raises: UserError naming all that is missing, and the flags that say it.
+    """
+    text = read_text(path, largest=LARGEST_YAML) if path.is_file() else ""
+    content = {**(parse_yaml(text, str(path)) or {}), **said, **facts}
+    if missing := [name for name in ASKED if name not in content]:
+        flags = "; ".join(f"--{n.replace('_', '-')} ({ASKED[n].description})" for n in missing)
+        raise UserError(f"{path.name} lacks {', '.join(missing)}; give {flags}")
+    return parse_checked(Submission, content, path)
+
+
+def contribute(
+    folder: Path,
+    runs: Runs,
+    said: Mapping[str, Any],
+    known: Known,
+    left_out: Sequence[LeftOut] = (),
+) -> list[Finding]:
+    """Make a contribution and check it; it is written if there are no findings.
+
+    Args:
+        folder: where it is written; it may have a submission.yaml, which is completed, and nothing
+            else.
+        left_out: runs with the same settings that are not submitted.
+    Raises: UserError for a folder with other files, missing fields, and code that does not fit.
+    """
+    present = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if more := sorted(set(present) - {SUBMISSION}):
+        raise UserError(f"{folder} has {more[0]} already; remove it, or choose another --name")
+    facts: dict[str, Any] = {
+        "hardware": sorted({run.device for _, run in runs}),
+        "protocol_version": PROTOCOL_VERSION,
+        "division": "open",
+        "differences": [],
+        "left_out": [*left_out],
+    }
+    submission = complete_submission(folder / SUBMISSION, said, facts)
+    division, differences = divide(submission, runs, known)
+    submission = submission.model_copy(update={"division": division, "differences": differences})
+    files = {name: content for path, run in runs for name, content in _list_files(path, run)}
+    packed = {name: content for name, content in files.items() if name.startswith(RUNS)}
+    files = {name: content for name, content in files.items() if name not in packed}
+    fields = submission.model_dump(mode="json").items()
+    files[SUBMISSION] = "".join(f"{name}: {plain(value)}\n" for name, value in fields).encode()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        made = Path(scratch, folder.name)
+        for name, content in files.items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(made / name, content)
+        write_pack(made, packed)
+        findings = check_files(made, known)
+        if not findings:
+            shutil.rmtree(folder, ignore_errors=True)
+            made.rename(folder)
+    return findings
+
+
+def _list_files(path: Path, run: RunRecord) -> Iterator[tuple[str, bytes]]:
+    """List what leaves the machine of a run: its record, logs, plug-in and weights."""
+    source = run.mixer_from
+    if run.mixer_code is not None and source is not None:
+        name, files = _list_code(path, run, Path(source.rpartition(":")[0]))
+        yield from files.items()
+        source = f"{name}:{run.mixer}"
+    facts = _hide_folders(run.model_dump(mode="json", exclude={"settings"}))
+    record = RunRecord.model_validate({**facts, "settings": run.settings, "mixer_from": source})
+    target = f"{RUNS}/{run.task}/{run.mixer}/{run.run_id}"
+    yield f"{target}/{PACKED[0]}", (record.model_dump_json(indent=2) + "\n").encode()
+    for name in PACKED[1:]:
+        if has_file(path / name):
+            yield f"{target}/{name}", read_file(path / name, largest=LARGEST_METRICS)
+    state = read_newest(path / "checkpoints") if run.task not in UNLICENSED else None
+    if state is not None and run.status == "done" and (best := state["trainer"]["best"]):
+        content = save({name: tensor.clone() for name, tensor in best["model"].items()})
+        name = f"weights/{weights_name(run)}"
+        if len(content) <= next(size for form, size in LAYOUT.items() if form.fullmatch(name)):
+            yield name, content
+
+
+def _hide_folders(value: Any) -> Any:
+    """Leave the folders of absolute paths out of all texts."""
+    if isinstance(value, dict):
+        return {name: _hide_folders(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_hide_folders(item) for item in value]
+    return _PATH.sub("", value.replace(str(Path.home()), "~")) if isinstance(value, str) else value
+
+
+def _list_code(path: Path, run: RunRecord, source: Path) -> tuple[str, dict[str, bytes]]:
+    """List the file of a plug-in as the run kept it, and those of its folder that it imports.
+
+    Returns: the name of the plug-in's file in a contribution, and contents by name.
+    Raises: UserError for a plug-in that is not the file that the run hashed.
+    """
+    kept = path / CODE_FILES["mixer"]
+    if not kept.is_file() or digest([str(file_on_disk(kept))]) != run.mixer_code:
+        raise UserError(
+            f"{kept} is not the code of the run (hash {run.mixer_code}); a submitted mixer has its "
+            f"class in the file that --mixer names"
+        )
+    stem = source.stem if source.suffix == ".py" else source.name.rpartition(".")[2]
+    name = f"code/{stem}.py"
+    files, waiting = {name: read_regular(kept)}, [name]
+    while waiting:
+        for module in _list_imports(files[waiting.pop()]):
+            helper = source.parent / f"{module}.py"
+            other = f"code/{module}.py"
+            if source.suffix == ".py" and helper.is_file() and other not in files:
+                files[other] = read_regular(helper)
+                waiting.append(other)
+    return name, files
+
+
+def _list_imports(code: bytes) -> set[str]:
+    """List the first names of the modules that code imports, which is not run."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise DataError(f"the plug-in is not Python code: {error}") from None
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found

@@ -1,0 +1,292 @@
+"""The marks that maintainers give: *files*, *code*, *fresh* and *repeated*, with their evidence.
+
+All but *files* run the code of a contribution, which a maintainer has read before. They need the
+mark *files*, whose digest fixes what is marked.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load
+from torch import Tensor
+
+from lra.api.recompose import recompose
+from lra.api.trained import TrainedRun
+from lra.board.files import check_files, weights_name
+from lra.check.checks import carry_out, mixer_checks
+from lra.classifier.classifier import Classifier, count_state
+from lra.common.errors import UserError
+from lra.common.files import write_atomically
+from lra.common.strict_yaml import plain
+from lra.common.untrusted import explain_errors, read_regular
+from lra.evaluate import OtherData, evaluate_on, seed_change
+from lra.record.community import MARKS, digest_of, read_marks
+from lra.record.contribution import Mark, MarkName
+from lra.record.known_data import read_known_data
+from lra.record.run import RunRecord, TestedRecord, read_runs
+from lra.record.run_files import read_predictions
+from lra.report.scores import group_by
+from lra.runtime.tables import rounded
+from lra.statistics import (
+    SIGNIFICANCE,
+    correct_holm,
+    decline_p_value,
+    interval_of_next,
+    wilson_interval,
+)
+from lra.train.run import Run
+from lra.train.stopping import StopRequest
+
+logger = logging.getLogger("lra.submit")
+
+FRESH_EXAMPLES = 10_000
+MOST_DIFFERENT = 0.005
+"""Largest share of predictions that may differ between devices."""
+
+
+class Verdict(NamedTuple):
+    """What a maintainer's check found: evidence for the mark, or faults that keep it away."""
+
+    evidence: list[str]
+    faults: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """Where a maintainer checks a contribution."""
+
+    folder: Path
+    """The contribution."""
+    data_dir: Path
+    results_dir: Path
+    """Results folder of the runs that are trained again."""
+    device: torch.device
+    number: int | None
+    """A number that did not exist when the digest of the contribution was fixed."""
+
+    def draw(self, what: str, pattern: str = "**/*") -> int:
+        """Draw a whole number below 2 ** 63 that nobody could choose.
+
+        It is the start of the SHA-256 of the digest of the files that a pattern names, what is
+        drawn, and the number.
+        """
+        if self.number is None:
+            raise UserError("--number: expected a number that was drawn after the mark files")
+        text = f"{digest_of(self.folder, pattern)} {what} {self.number}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
+
+    def runs(self) -> list[SubmittedRun]:
+        """Load the finished runs; this runs the plug-in."""
+        return [
+            SubmittedRun.from_record(self, path, record)
+            for path, record in read_runs(self.folder)[0]
+            if record.status == "done"
+        ]
+
+
+@dataclass(eq=False, repr=False)
+class SubmittedRun(TrainedRun):
+    """A run of a contribution, with submitted weights."""
+
+    weights: Path
+
+    @classmethod
+    def from_record(cls, place: Workplace, path: Path, record: RunRecord) -> SubmittedRun:
+        """Compose the settings of a run again, its plug-in taken from the contribution.
+
+        Raises: UserError if its settings have another hash.
+        """
+        if record.mixer_from is not None:
+            spec = str(place.folder / record.mixer_from)
+            record = record.model_copy(update={"mixer_from": spec})
+        config = recompose(path, record)
+        weights = place.folder / "weights" / weights_name(record)
+        return cls(path, record, config, place.data_dir, place.device, weights)
+
+    @property
+    def name(self) -> str:
+        """Task, mixer and run."""
+        return f"{self.record.task}/{self.record.mixer}/{self.record.run_id}"
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """See `TrainedRun.read_weights`: those of the contribution."""
+        with explain_errors(str(self.weights)):
+            return load(read_regular(self.weights))
+
+
+def mark_files(place: Workplace) -> Verdict:
+    """Check the files, see `check_files`."""
+    findings = check_files(place.folder, read_known_data())
+    count = len(read_runs(place.folder)[0]) if not findings else 0
+    return Verdict([f"{count} runs"], [*map(str, findings)])
+
+
+def mark_code(place: Workplace) -> Verdict:
+    """Check plug-ins by `lra.check`, count parameters and states, and test submitted weights."""
+    evidence: list[str] = []
+    faults: list[str] = []
+    runs = place.runs()
+    for same in group_by(runs, lambda run: (run.record.task, run.record.config_hash)).values():
+        config = same[0].config
+        component = config.mixer_component
+        if component.code is not None:
+            dim = config.model.dim
+            failed, passed = carry_out(component, mixer_checks(component, config.mixer, dim))
+            evidence.append(f"{component.name} at {dim} channels: {len(passed)} checks passed")
+            faults += [f"{component.name} at {dim} channels: {line}" for line in failed]
+    tested = 0
+    for run in runs:
+        logger.info(f"checking {run.name}")
+        faults += [f"{run.name}: {fault}" for fault in _check_model(run)]
+        tested += run.weights.is_file()
+    evidence.append(f"{tested} of {len(runs)} runs with weights, which give the predictions")
+    return Verdict(evidence, faults)
+
+
+def _check_model(run: SubmittedRun) -> list[str]:
+    """Compare parameters, state and predictions of a model with those of its record."""
+    record, info = run.record, run.config.build_task().info
+    model = run.model if run.weights.is_file() else Classifier(run.config, info)
+    faults: list[str] = []
+    counts = {
+        "params": (model.num_parameters, record.params),
+        "state_size": (count_state(model, record.length), record.state_size),
+    }
+    faults += [
+        f"{name} is {stated}, expected {counted}"
+        for name, (counted, stated) in counts.items()
+        if counted != stated
+    ]
+    if run.weights.is_file():
+        scorer = run.scorer_of(info)
+        evaluator = run.evaluator(model, record.micro_batch or record.batch_size)
+        score = evaluator.score(run.dataset.splits["test"], scorer)
+        result = scorer.describe(score, run.dataset, {})
+        columns = {name: np.array(column.tolist()) for name, column in score.predictions.items()}
+        again = result.read_predictions(columns).merits
+        submitted = read_predictions(record, run.folder / "predictions.csv").merits
+        differing = float(np.mean(again != submitted))
+        if differing > MOST_DIFFERENT:
+            faults.append(
+                f"{100 * differing:.1f} % of the test examples are answered in another way by the "
+                f"submitted weights, expected at most {100 * MOST_DIFFERENT} %"
+            )
+    return faults
+
+
+def mark_fresh(place: Workplace) -> Verdict:
+    """Test submitted weights on newly drawn examples, by a one-sided test for each task.
+
+    Accuracies are means over seeds; p-values are corrected for the number of tasks.
+    """
+    runs = [
+        run for run in place.runs() if run.weights.is_file() and run.config.build_task().draws_data
+    ]
+    if not runs:
+        return Verdict([], ["no run with weights on a task whose data is drawn"])
+    groups = group_by(
+        runs, lambda run: (run.record.task, run.record.method, run.record.config_hash)
+    )
+    texts: list[str] = []
+    p_values: list[float] = []
+    for (task, method, _), same in groups.items():
+        seed = place.draw(task, "weights/*")
+        other = OtherData(length=None, changes=(seed_change(seed),), examples=FRESH_EXAMPLES)
+        logger.info(f"{method} on {task}: {FRESH_EXAMPLES:,} new examples, data seed {seed}")
+        first, total = _average([run.record for run in same])
+        second, new_total = _average([evaluate_on(run, other) for run in same])
+        p_values.append(decline_p_value(first / 100, total, second / 100, new_total))
+        texts.append(
+            f"{method} on {task}: {rounded(first, 2)} submitted, {rounded(second, 2)} fresh "
+            f"({len(same)} seeds, data seed {seed})"
+        )
+    corrected = correct_holm(p_values)
+    lines = [f"{text}, p {p:.2g}" for text, p in zip(texts, corrected, strict=True)]
+    faults = [line for line, p in zip(lines, corrected, strict=True) if p < SIGNIFICANCE]
+    return Verdict(lines, faults)
+
+
+def _average(records: Sequence[TestedRecord]) -> tuple[float, int]:
+    """Return the mean accuracy over seeds in percent, and the test examples of one seed."""
+    accuracies = [record.test_accuracy or 0.0 for record in records]
+    return statistics.mean(accuracies), min(r.result.test_examples or 1 for r in records)
+
+
+def mark_repeated(place: Workplace) -> Verdict:
+    """Train one run again from nothing; its accuracy has to be in the interval of the seeds."""
+    runs = sorted(place.runs(), key=lambda run: run.name)
+    drawn = runs[place.draw("run") % len(runs)]
+    record = drawn.record
+    logger.info(f"training {drawn.name} again, from nothing; the same command resumes it")
+    again = Run(
+        config=drawn.config, seed=record.seed, device=place.device, data_dir=place.data_dir,
+        results_dir=place.results_dir, stop=StopRequest(None, None),
+    ).execute()  # fmt: skip
+    cell = [run.record for run in runs if run.record.config_hash == record.config_hash
+            and run.record.task == record.task]  # fmt: skip
+    accuracies = [run.test_accuracy or 0.0 for run in cell]
+    examples = record.result.test_examples or 1
+    low, high = wilson_interval(statistics.mean(accuracies) / 100, examples)
+    if len(accuracies) > 1:
+        ends = interval_of_next(accuracies)
+        low, high = min(low, ends[0]), max(high, ends[1])
+    text = (
+        f"{drawn.name}: {rounded(again.test_accuracy or 0.0, 2)} repeated, "
+        f"{rounded(record.test_accuracy or 0.0, 2)} submitted, {rounded(low, 2)} to "
+        f"{rounded(high, 2)} by {len(cell)} seeds"
+    )
+    is_within = again.test_accuracy is not None and low <= again.test_accuracy <= high
+    return Verdict([text], [] if is_within else [text])
+
+
+MARK_CHECKS: Mapping[MarkName, Callable[[Workplace], Verdict]] = {
+    "files": mark_files, "code": mark_code, "fresh": mark_fresh, "repeated": mark_repeated,
+}  # fmt: skip
+"""What has to be found for each mark."""
+
+
+def give_mark(name: MarkName, place: Workplace) -> Verdict:
+    """Carry out the check of a mark, and write the mark if it found no fault.
+
+    Raises: UserError without the mark files of the present files, for all other marks.
+    """
+    folder = place.folder
+    digest = digest_of(folder)
+    have = {mark.mark for mark in read_marks(folder.parent).get(folder.name, ())
+            if mark.digest == digest}  # fmt: skip
+    if name != "files" and "files" not in have:
+        raise UserError(
+            f"{folder.name} has no mark files for its present files, which fixes their digest; "
+            f"give it first: python -m lra.submit --mark files {folder}"
+        )
+    verdict = MARK_CHECKS[name](place)
+    if not verdict.faults:
+        number = [] if place.number is None else [f"number {place.number}"]
+        add_mark(folder, name, [*number, *verdict.evidence])
+    return verdict
+
+
+def add_mark(folder: Path, name: MarkName | str, evidence: Sequence[str]) -> None:
+    """Write a mark, or a withdrawal, into the file of the maintainers."""
+    marks = {of: [*given] for of, given in read_marks(folder.parent).items()}
+    mark = Mark.model_validate(
+        {"mark": name, "date": datetime.datetime.now(datetime.UTC).date(),
+         "digest": digest_of(folder), "evidence": [*evidence]}
+    )  # fmt: skip
+    marks.setdefault(folder.name, []).append(mark)
+    lines = [
+        "# Marks of contributions (docs/open_board.md). python -m lra.submit --mark writes them."
+    ]
+    for of, given in sorted(marks.items()):
+        lines += [f"{of}:", *(f"- {plain(mark.model_dump(mode='json'))}" for mark in given)]
+    write_atomically(folder.parent / MARKS, "\n".join([*lines, ""]).encode())

@@ -1,0 +1,78 @@
+"""What a contribution to the open leaderboard says of itself, and the marks that it has."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lra.schema import FileName, PositiveCount, PrintableText, Record, ShortText
+
+PROTOCOL_VERSION = 1
+"""Version of the leaderboard's protocol; docs/open_board.md lists what changed in each."""
+RANKED_SEEDS = 3
+"""Number of seeds, from 0 on, that a contributed number needs for a rank."""
+MarkName = Literal["files", "code", "fresh", "repeated"]
+Division = Literal["closed", "open"]
+Address = Annotated[str, Field(max_length=300, pattern=r"^https://[\w.-]+(/[\w.~/%#?=&+@-]*)?$")]
+ContributionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+
+
+class LeftOut(Record):
+    """A run with the settings of submitted runs that is not submitted."""
+
+    run: ShortText
+    because: PrintableText
+
+
+class Submission(Record):
+    """The content of submission.yaml. Fields with a description are asked of the submitter."""
+
+    title: ShortText = Field(description="title of the work")
+    authors: list[ShortText] = Field(min_length=1, max_length=50, description="names of authors")
+    paper: Address | Literal["none"] = Field(description="https address of the paper, or none")
+    code: Address = Field(description="https address of the repository with the code")
+    commit: str = Field(pattern=r"^[0-9a-f]{7,64}$", description="commit of that repository")
+    settings_tried: PositiveCount = Field(
+        description="number of settings that were tried on each task, submitted or not"
+    )
+    chosen_on: Literal["val", "test"] = Field(description="split that settings were chosen on")
+    code_license: FileName = Field(description="SPDX name of the code's license, like Apache-2.0")
+    results_license: Literal["CC0-1.0"] = "CC0-1.0"
+    weights_license: Literal["CC0-1.0"] = "CC0-1.0"
+    hardware: list[ShortText]
+    """Devices of the runs, from their records."""
+    protocol_version: int
+    division: Division
+    differences: list[PrintableText]
+    """Why the division is open; empty if it is closed."""
+    left_out: list[LeftOut] = Field(default_factory=list)
+
+
+class Mark(Record):
+    """What a maintainer found out about a contribution, or its withdrawal with the reason."""
+
+    mark: MarkName | Literal["withdrawn"]
+    date: date
+    digest: str
+    """Digest of the files of the contribution, see `lra.record.community.digest_of`."""
+    evidence: list[PrintableText]
+
+
+class Contribution(Record):
+    """The contribution that a run came with, as the report shows it."""
+
+    name: ContributionName
+    title: ShortText
+    source: Address
+    division: Division
+    marks: dict[str, date]
+    """Dates of the marks that hold for the present files, by name."""
+    withdrawn: Mark | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """The end of the names of its rows."""
+        end = f" (withdrawn {self.withdrawn.date})" if self.withdrawn else ""
+        return f"by {self.name}{end}"

@@ -1,0 +1,52 @@
+"""The test data of shipped runs: results/known_data.csv, by which contributions are checked."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from lra.common.strict_yaml import parse_yaml
+from lra.common.untrusted import read_text
+from lra.goals.result import Predictions
+from lra.record.schema import SHIPPED_RESULTS
+from lra.schema import Count, Record, ShortText
+
+KNOWN_DATA = SHIPPED_RESULTS.with_name("known_data.csv")
+
+
+class KnownData(Record):
+    """A data set that shipped runs were tested on, as a row of the file."""
+
+    task: ShortText
+    fingerprint: ShortText
+    source: ShortText
+    test_examples: Count
+    labels: ShortText
+    """Digest of labels and metadata of all test examples, see `digest_labels`."""
+    baselines: dict[str, float]
+    """Test accuracy in percent of trivial baselines, by name."""
+    most_parameters: Count | None
+    """Parameters of the largest shipped mixer at the settings of a preset; None without one."""
+
+
+def digest_labels(predictions: Predictions) -> str:
+    """Hash the labels and the metadata of all test examples in their order."""
+    metadata = {name: column.tolist() for name, column in sorted(predictions.metadata.items())}
+    text = json.dumps([predictions.labels.tolist(), metadata])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def read_known_data(path: Path = KNOWN_DATA) -> Mapping[tuple[str, str], KnownData]:
+    """Read the known data sets by task and fingerprint."""
+    rows = [
+        KnownData.model_validate(
+            {**row, "baselines": parse_yaml(row["baselines"], str(path)),
+             "most_parameters": row["most_parameters"] or None}
+        )
+        for row in csv.DictReader(io.StringIO(read_text(path)))
+    ]  # fmt: skip
+    return {(row.task, row.fingerprint): row for row in rows}

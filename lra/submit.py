@@ -1,0 +1,191 @@
+"""Contribute results to the open leaderboard, and check contributions: `python -m lra.submit`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lra.board.contribute import ASKED, choose_runs, contribute
+from lra.board.files import NAME, Finding, check_files
+from lra.board.marks import MARK_CHECKS, Workplace, add_mark, give_mark
+from lra.common.errors import UnknownName, UserError
+from lra.common.files import format_bytes
+from lra.common.untrusted import read_text
+from lra.record.community import MARKS, SUBMISSION, community_dir, read_submission
+from lra.record.known_data import read_known_data
+from lra.record.run import read_runs
+from lra.record.schema import SHIPPED_RESULTS
+from lra.runtime.cli import Parser, absolute_path, add_flags, run_command, whole_number
+from lra.runtime.console import terminal_width, wrap_parts, wrap_words, write_out
+from lra.runtime.environment import choose_device, use_threads
+from lra.runtime.tables import count_nouns
+
+FAILED = 1
+"""Exit code for findings, and for a mark that was not given."""
+
+
+def contribution_name(text: str) -> str:
+    """Read the name of a contribution."""
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}, expected up to 40 lower-case letters, digits and hyphens"
+        )
+    return text
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        prog="python -m lra.submit",
+        description="Contribute runs to the open leaderboard: write the folder of a pull request, "
+        "print all that it makes public, and check it. Nothing is sent anywhere.",
+        epilog="Exit codes: 0 done, 1 a check found something, 2 mistake in the command, 130 "
+        "interrupted. docs/open_board.md explains marks and divisions.",
+    )
+    add = parser.add_argument
+    add("runs", nargs="*", metavar="RUN",
+        help="TASK/MIXER/RUN, as python -m lra.record list prints it (default: all runs that have "
+        "ended and compare with shipped ones)")  # fmt: skip
+    add_flags(parser, "--results-dir")
+    add("--name", type=contribution_name, help="name of the contribution and of its folder")
+    add("--to", type=absolute_path, default=community_dir(SHIPPED_RESULTS), metavar="FOLDER",
+        help="folder of contributions (default: results/community of this checkout)")  # fmt: skip
+    add("--left-out", metavar="REASON",
+        help="why other runs with the same settings are not submitted")  # fmt: skip
+    add("--check", type=absolute_path, metavar="FOLDER",
+        help="check a contribution by reading it alone: its mark files")  # fmt: skip
+    add("--changed", type=absolute_path, metavar="FILE",
+        help="with --check: list of all files that a pull request changes, each ended by a zero "
+        "byte, as git diff -z --name-only prints it")  # fmt: skip
+    group = parser.add_argument_group("for maintainers; all marks but files run the submitted code")
+    group.add_argument("--mark", nargs=2, metavar=("MARK", "FOLDER"),
+        help=f"check a contribution and write the mark: {', '.join(MARK_CHECKS)}")  # fmt: skip
+    group.add_argument("--number", type=whole_number, metavar="N",
+        help="for the marks fresh and repeated: a number that was drawn after the mark "
+        "files")  # fmt: skip
+    group.add_argument("--withdraw", nargs=2, metavar=("FOLDER", "REASON"),
+        help="mark a contribution as withdrawn; its rows stay, struck and dated")  # fmt: skip
+    add_flags(group, "--data-dir", "--device", "--threads")
+    asked = parser.add_argument_group("what submission.yaml has to say").add_argument
+    for name, field in ASKED.items():
+        asked(f"--{name.replace('_', '-')}", help=field.description, metavar="TEXT",
+              nargs="+" if name == "authors" else None)  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+def submit(options: argparse.Namespace) -> int:
+    """Make a contribution and print all that it makes public; return the exit code."""
+    if options.name is None:
+        raise UserError("expected --name NAME for a new contribution, or --check FOLDER")
+    known, folder = read_known_data(), options.to / options.name
+    runs, left_out = choose_runs(options.results_dir, options.runs, known, options.left_out)
+    said = {name: value for name in ASKED if (value := getattr(options, name)) is not None}
+    findings = contribute(folder, runs, said, known, left_out)
+    if findings:
+        return report_findings(folder.name, findings, "nothing was written")
+    write_out("\n".join([*describe(folder), ""]))
+    return 0
+
+
+def describe(folder: Path) -> list[str]:
+    """List all that a contribution makes public, and how to send it."""
+    width, submission, (runs, _) = terminal_width(), read_submission(folder), read_runs(folder)
+    records = [run for _, run in runs]
+    facts = {
+        "devices": sorted({run.device for run in records}),
+        "versions": sorted({f"{k} {v}" for run in records for k, v in run.versions.items()}),
+        "commits": sorted({str(run.git.get("commit")) for run in records}),
+    }
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = [f"{p.relative_to(folder)} {format_bytes(p.stat().st_size)}" for p in paths]
+    names = [f"{run.task}/{run.mixer}/{run.run_id}" for run in records]
+    lines = [f"{folder}: {count_nouns(len(runs), 'run')}, {submission.division} division"]
+    lines += wrap_parts(submission.differences, width)
+    for title, parts in {"these files become public:": files, "runs:": names}.items():
+        lines += ["", title, *wrap_parts(parts, width)]
+    lines += ["", "they say of your machine:"]
+    lines += [
+        line for k, v in facts.items() for line in wrap_parts([f"{k}: {', '.join(v)}"], width)
+    ]
+    lines += ["", *wrap_words(
+        f"By sending them you publish results and weights under CC0-1.0, and the code under "
+        f"{submission.code_license}. The check of the files found nothing.", width,
+    ), "", "next: look through the folder, and open a pull request with it alone:"]  # fmt: skip
+    branch, where = f"submit-{folder.name}", shlex.quote(str(folder))
+    return [*lines, f"  git switch -c {branch}", f"  git add {where}",
+            f"  git commit -m 'Submit {folder.name}'", f"  git push origin {branch}"]  # fmt: skip
+
+
+def check(folder: Path, listing: Path | None) -> int:
+    """Check the files of a contribution; return the exit code."""
+    changed = None if listing is None else [p for p in read_text(listing).split("\0") if p]
+    return report_findings(folder.name, check_files(folder, read_known_data(), changed))
+
+
+def mark(options: argparse.Namespace) -> int:
+    """Give a mark to a contribution; return the exit code."""
+    name, folder = options.mark[0], absolute_path(options.mark[1])
+    if name not in MARK_CHECKS:
+        raise UnknownName("mark", name, MARK_CHECKS, "--mark")
+    require_contribution(folder)
+    use_threads(options.threads)
+    place = Workplace(
+        folder=folder, data_dir=options.data_dir, number=options.number,
+        results_dir=options.results_dir / "repeated" / folder.name,
+        device=choose_device(options.device),
+    )  # fmt: skip
+    verdict = give_mark(name, place)
+    end = "not given" if verdict.faults else f"given, and written to {folder.parent / MARKS}"
+    lines = verdict.faults or verdict.evidence
+    write_out("\n".join([f"{folder.name}: the mark {name} is {end}", *lines, ""]))
+    return FAILED if verdict.faults else 0
+
+
+def withdraw(folder: Path, reason: str) -> int:
+    """Mark a contribution as withdrawn; return the exit code."""
+    require_contribution(folder)
+    add_mark(folder, "withdrawn", [reason])
+    write_out(f"{folder.name} is withdrawn; written to {folder.parent / MARKS}\n")
+    return 0
+
+
+def require_contribution(folder: Path) -> None:
+    """Raise UserError unless a folder is that of a contribution."""
+    if not (folder / SUBMISSION).is_file():
+        raise UserError(f"{folder} has no {SUBMISSION}, expected the folder of a contribution")
+
+
+def report_findings(name: str, findings: Sequence[Finding], end: str = "") -> int:
+    """Print findings, a line each; return the exit code."""
+    verdict = count_nouns(len(findings), "finding") if findings else "the check found nothing"
+    title = "; ".join(filter(None, [f"{name}: {verdict}", end]))
+    lines = [line for one in findings for line in wrap_words(re.sub(r"\s+", " ", str(one)),
+             terminal_width())]  # fmt: skip
+    write_out("\n".join([title, *lines, ""]))
+    return FAILED if findings else 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out a command line; return the exit code."""
+    if options.changed is not None and options.check is None:
+        raise UserError("--changed has no effect without --check")
+    if options.check is not None:
+        return check(options.check, options.changed)
+    if options.mark is not None:
+        return mark(options)
+    if options.withdraw is not None:
+        return withdraw(absolute_path(options.withdraw[0]), options.withdraw[1])
+    return submit(options)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    return run_command("lra.submit", lambda: run(parse_arguments(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
