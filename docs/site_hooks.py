@@ -15,27 +15,22 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = "results/report/index.html"
-FILES = (
-    "*.md", "docs/*.md", "*/README.md", "docs/**/*.svg", "docs/**/*.png", "docs/*.css",
-    "docs/*.csv", "docs/*.ipynb", "results/*.csv", "results/**/*.svg",
-)  # fmt: skip
+FILES = ("*.md", "*/README.md", "docs/**/*.*", "results/*.csv", "results/**/*.svg")
 """Pages of the site, and files that they show or link to, at their paths in the repository."""
-_ROW = re.compile(r"^\| (?:\*\*(.+)\*\*|\[(.+)\]\((.+\.md)\)) \|", re.MULTILINE)
-"""A row of the table in docs/README.md: a section, or the title and the file of a page."""
+_ROW = re.compile(r"^\| \[(.+)\]\((.+\.md)\) \|", re.MULTILINE)
+"""A row of the table in docs/README.md: the title and the file of a page."""
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?!\w+:)[^)#\s]+)(?:#[^)]*)?\)")
 """A link to a file: its text, and the path."""
 
 
 def on_config(config: MkDocsConfig) -> None:
     """Order the pages like the table in docs/README.md."""
-    sections: dict[str, list[dict[str, str]]] = {}
-    table = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    for section, title, file in _ROW.findall(table):
-        if section:
-            sections[section] = []
-        else:
-            [*sections.values()][-1].append({title: normpath(f"docs/{file}")})
+    _, *parts = (ROOT / "docs" / "README.md").read_text(encoding="utf-8").split("\n| **")
     start = {"Overview": "README.md", "All results": REPORT}
+    sections = {
+        part.partition("**")[0]: [{t: normpath(f"docs/{file}")} for t, file in _ROW.findall(part)]
+        for part in parts
+    }
     config.nav = start | sections | {"Contributing": "CONTRIBUTING.md"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from lra.common.errors import UserError
 from lra.report.boards import Board
@@ -36,25 +37,26 @@ MOST_ROWS = 40
 """Most rows of a board of which every two are compared: the time grows with their square."""
 
 
-def compare_pairs(data: Data, board: Board) -> dict[str, dict[str, dict[str, Comparison | str]]]:
+def compare_pairs(data: Data, board: Board) -> dict[str, dict[str, dict[str, list[Any] | str]]]:
     """Compare every two rows of a board; of more than `MOST_ROWS`, the user's own come first.
 
     Tasks whose examples are more than right or wrong are left out: a pair takes about a second.
 
-    Returns: by the first row, the second and the task, a comparison, or why there is none.
+    Returns: by the first row, the second and the task: difference, low, high, seeds, p and whether
+        it is noise; else why there is no comparison.
     """
-    own = board.own_rows
+    own, results = board.own_rows, {run.task: run.result for run in board.records}
     names = sorted(board.rows, key=lambda name: name not in own)[:MOST_ROWS]
-    results = {run.task: run.result for run in board.records}
     quick = {t for t, one in results.items() if one.is_accuracy and one.targets == "examples"}
-    pairs: dict[str, dict[str, dict[str, Comparison | str]]] = {name: {} for name in names}
+    pairs: dict[str, dict[str, dict[str, list[Any] | str]]] = {name: {} for name in names}
     for first, second in itertools.combinations(names, 2):
         rows = board.rows[first], board.rows[second]
-        pairs[first][second] = {
-            task: _compare_cells(data, [row[task] for row in rows])
-            for task in board.tasks
-            if task in quick & rows[0].keys() & rows[1].keys()
-        }
+        for task in (t for t in board.tasks if t in quick & rows[0].keys() & rows[1].keys()):
+            found = _compare_cells(data, [row[task] for row in rows])
+            if isinstance(found, Comparison):
+                points = [float(rounded(x, 2)) for x in (found.difference, found.low, found.high)]
+                found = [*points, found.seeds, f"{found.p_value:.2g}", int(found.is_noise)]
+            pairs[first].setdefault(second, {})[task] = found
     return pairs
 
 

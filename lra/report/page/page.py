@@ -23,7 +23,6 @@ from lra.common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine, to_frame
-from lra.report.boards import Board
 from lra.report.charts import Point, validation_title
 from lra.report.compare import NOTES, compare_pairs
 from lra.report.data import Data
@@ -34,7 +33,6 @@ from lra.report.published import PublishedRow
 from lra.report.styles import BASELINE, assign_styles
 from lra.report.tables.table import FACTS, Column
 from lra.runtime.tables import rounded
-from lra.statistics import Comparison
 
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
@@ -146,7 +144,7 @@ def _write_sheet(data: Data, sheet: Sheet) -> dict[str, Any]:
         "title": table.title,
         "caption": table.caption,
         "sort": sheet.sort or fullest,
-        "pairs": _write_pairs(data, sheet.board) if sheet.board else {},
+        "pairs": compare_pairs(data, sheet.board) if sheet.board else {},
         "columns": [
             {"name": c.name, "lowest": c.lowest_is_best, "numeric": bool(counts[c.name])}
             for c in table.columns
@@ -168,28 +166,6 @@ def _write_sheet(data: Data, sheet: Sheet) -> dict[str, Any]:
             for chart in sheet.charts
             if chart.panels
         ],
-    }
-
-
-def _write_pairs(data: Data, board: Board) -> dict[str, dict[str, dict[str, Any]]]:
-    """Write the comparison of every two rows: difference, ends, seeds, p and whether it is noise.
-
-    Pairs without any comparison are left out.
-    """
-
-    def write(found: Comparison | str) -> Any:
-        if isinstance(found, str):
-            return found
-        points = [float(rounded(x, 2)) for x in (found.difference, found.low, found.high)]
-        return [*points, found.seeds, f"{found.p_value:.2g}", int(found.is_noise)]
-
-    return {
-        first: {
-            second: {task: write(found) for task, found in by_task.items()}
-            for second, by_task in others.items()
-            if by_task
-        }
-        for first, others in compare_pairs(data, board).items()
     }
 
 

@@ -63,10 +63,9 @@ def _accuracy_table(data: Data, board: Board) -> Table:
 
 def probe_sheets(data: Data) -> Iterator[Sheet]:
     """Tabulate the abilities of all mixers, and then each probe."""
-    found = probes(data)
-    if found:
-        overview = ability_table(data, found)
-        yield Sheet(overview, sort="".join(overview.headings[1:2]))
+    overview = ability_table(data, found := probes(data))
+    if len(overview.headings) > 1:
+        yield Sheet(overview, sort=overview.headings[1])
     for probe in found:
         yield Sheet(probe_table(probe), [bubbles_of_board(data, probe), curves_of_board(probe)])
         yield from _draw_lines(length_tables(data, probe))

@@ -7,10 +7,8 @@ of pairs. Runs on the same data that had more or less training are variants of t
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections
@@ -78,7 +76,7 @@ def probes(data: Data) -> list[Probe]:
 
 
 def _make_probe(data: Data, runs: Sequence[RunRecord], names: RowNames) -> Probe:
-    by_data = group_by(runs, lambda run: (run.data.source, run.data.fingerprint))
+    by_data = group_by(runs, _data_of)
     written, differing = _name_variants([group[0] for group in by_data.values()])
     variants: dict[str, Sequence[RunRecord]] = {}
     for name, same_data in zip(written, by_data.values(), strict=True):
@@ -105,6 +103,10 @@ def _make_probe(data: Data, runs: Sequence[RunRecord], names: RowNames) -> Probe
         task=first.task,
         differing=differing,
     )
+
+
+def _data_of(run: RunRecord) -> tuple[str, ...]:
+    return run.task, run.data.source, run.data.fingerprint
 
 
 def _name_variants(runs: Sequence[RunRecord]) -> tuple[list[str], str]:
@@ -145,22 +147,18 @@ def _budget_of(runs: Sequence[RunRecord]) -> Callable[[RunRecord], str]:
 
 def ability_table(data: Data, probes: Sequence[Probe]) -> Table:
     """Tabulate mixers by ability: by the data of each task's fullest probe that several have."""
-    rows: dict[str, dict[str, Cell]] = {}
-    for same in group_by(probes, lambda probe: probe.task).values():
-        probe = max(same, key=lambda probe: sum(map(len, probe.rows.values())))
-        cells = [cell for row in probe.rows.values() for cell in row.values()]
-        runs = [run for cell in cells for run in cell.tried]
-        by_data = group_by(runs, lambda run: (run.data.source, run.data.fingerprint))
-        written, _ = _name_variants([group[0] for group in by_data.values()])
-        variants = dict(zip(by_data, written, strict=True))
-
-        def column_of(run: RunRecord, variants: Mapping[Any, str] = variants) -> str:
-            variant = variants[run.data.source, run.data.fingerprint].removeprefix(DEFAULT)
-            return ", ".join(filter(None, [run.task, variant]))
-
-        for row, cells in arrange(runs, data.names.of_mixer, column_of, data.is_own).items():
-            rows.setdefault(row, {}).update(cells)
-    counts = Counter(column for cells in rows.values() for column in cells)
+    names: dict[tuple[str, ...], str] = {}
+    runs: list[RunRecord] = []
+    for task, same in group_by(probes, lambda probe: probe.task).items():
+        fullest = max(same, key=lambda probe: sum(map(len, probe.rows.values())))
+        cells = [cell for row in fullest.rows.values() for cell in row.values()]
+        by_data = group_by([run for cell in cells for run in cell.tried], _data_of)
+        variants, _ = _name_variants([group[0] for group in by_data.values()])
+        written = [", ".join(filter(None, [task, v.removeprefix(DEFAULT)])) for v in variants]
+        names |= dict(zip(by_data, written, strict=True))
+        runs += [run for group in by_data.values() for run in group]
+    rows = arrange(runs, data.names.of_mixer, lambda run: names[_data_of(run)], data.is_own)
+    counts = {name: sum(name in cells for cells in rows.values()) for name in names.values()}
     columns = [Column(name) for name, count in counts.items() if count > 1]
     entries = {row: {name: c.entry() for name, c in cells.items()} for row, cells in rows.items()}
     beneath = _baselines_of(rows)
@@ -171,7 +169,7 @@ def ability_table(data: Data, probes: Sequence[Probe]) -> Table:
         "is that of the preset. Each number is of the attempt with the best validation accuracy, "
         "whatever options of the mixer and training budget it has: select the number to see them. "
         f"{OVER_N_SEEDS} {RANKS}",
-        fill_columns(columns, dict(sorted(entries.items())), beneath),
+        fill_columns(columns, entries, beneath),
         len(beneath),
     )
 
