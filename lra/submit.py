@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from lra.board.contribute import ASKED, choose_runs, contribute
-from lra.board.files import NAME, Finding, check_files
+from lra.board.files import NAME, check_files
 from lra.board.marks import MARK_CHECKS, Workplace, add_mark, give_mark
 from lra.common.errors import UnknownName, UserError
 from lra.common.files import format_bytes
@@ -94,28 +93,27 @@ def submit(options: argparse.Namespace) -> int:
 def describe(folder: Path) -> list[str]:
     """List all that a contribution makes public, and how to send it."""
     width, submission, (runs, _) = terminal_width(), read_submission(folder), read_runs(folder)
-    records = [run for _, run in runs]
+    records, paths = [run for _, run in runs], sorted(filter(Path.is_file, folder.rglob("*")))
     facts = {
-        "devices": sorted({run.device for run in records}),
+        "these files become public": [
+            f"{path.relative_to(folder)} {format_bytes(path.stat().st_size)}" for path in paths
+        ],
+        "runs": [f"{run.task}/{run.mixer}/{run.run_id}" for run in records],
+        "devices": submission.hardware,
         "versions": sorted({f"{k} {v}" for run in records for k, v in run.versions.items()}),
-        "commits": sorted({str(run.git.get("commit")) for run in records}),
+        "commits": sorted({str(run.git.get("commit"))[:12] for run in records}),
+        "why the division is open": submission.differences,
     }
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    files = [f"{p.relative_to(folder)} {format_bytes(p.stat().st_size)}" for p in paths]
-    names = [f"{run.task}/{run.mixer}/{run.run_id}" for run in records]
     lines = [f"{folder}: {count_nouns(len(runs), 'run')}, {submission.division} division"]
-    lines += wrap_parts(submission.differences, width)
-    for title, parts in {"these files become public:": files, "runs:": names}.items():
-        lines += ["", title, *wrap_parts(parts, width)]
-    lines += ["", "they say of your machine:"]
-    lines += [
-        line for k, v in facts.items() for line in wrap_parts([f"{k}: {', '.join(v)}"], width)
-    ]
-    lines += ["", *wrap_words(
+    for title, parts in facts.items():
+        lines += ["", f"{title}:", *wrap_parts(parts, width)] if parts else []
+    text = (
         f"By sending them you publish results and weights under CC0-1.0, and the code under "
-        f"{submission.code_license}. The check of the files found nothing.", width,
-    ), "", "next: look through the folder, and open a pull request with it alone:"]  # fmt: skip
+        f"{submission.code_license}. The check of the files found nothing."
+    )
     branch, where = f"submit-{folder.name}", shlex.quote(str(folder))
+    lines += ["", *wrap_words(text, width, indent="")]
+    lines += ["", "next: look through the folder, and open a pull request with it alone:"]
     return [*lines, f"  git switch -c {branch}", f"  git add {where}",
             f"  git commit -m 'Submit {folder.name}'", f"  git push origin {branch}"]  # fmt: skip
 
@@ -159,12 +157,11 @@ def require_contribution(folder: Path) -> None:
         raise UserError(f"{folder} has no {SUBMISSION}, expected the folder of a contribution")
 
 
-def report_findings(name: str, findings: Sequence[Finding], end: str = "") -> int:
+def report_findings(name: str, findings: Sequence[str], end: str = "") -> int:
     """Print findings, a line each; return the exit code."""
     verdict = count_nouns(len(findings), "finding") if findings else "the check found nothing"
     title = "; ".join(filter(None, [f"{name}: {verdict}", end]))
-    lines = [line for one in findings for line in wrap_words(re.sub(r"\s+", " ", str(one)),
-             terminal_width())]  # fmt: skip
+    lines = [line for one in findings for line in wrap_words(one, terminal_width())]
     write_out("\n".join([title, *lines, ""]))
     return FAILED if findings else 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from conftest import ROOT
 from lra.board.contribute import contribute
-from lra.board.files import Finding, Known, check_files
+from lra.board.files import Known, check_files
 from lra.record.known_data import KnownData, digest_labels, read_known_data
 from lra.record.merge import write_pack
 from lra.record.packed import read_pack
@@ -64,7 +64,7 @@ def known_of(runs: Runs, most_parameters: int = 10**6) -> dict[tuple[str, str], 
     return {(run.task, run.data.fingerprint): known}
 
 
-def make(folder: Path, runs: Runs, known: Known | None = None, **said: Any) -> list[Finding]:
+def make(folder: Path, runs: Runs, known: Known | None = None, **said: Any) -> list[str]:
     """Make a contribution of all runs that there are of their settings."""
     return contribute(folder, runs, {**SAID, **said}, known or read_known_data())
 
@@ -93,6 +93,6 @@ def edit_record(folder: Path, **fields: Any) -> None:
 
 def findings_of(folder: Path, known: Known | None = None, **more: Any) -> str:
     """Check a contribution; return its findings, a line each."""
-    lines = [str(one) for one in check_files(folder, known or read_known_data(), **more)]
+    lines = check_files(folder, known or read_known_data(), **more)
     assert all("\n" not in line and "Traceback" not in line for line in lines), lines
     return "\n".join(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shutil
 import tempfile
@@ -16,13 +15,12 @@ from lra.board.files import (
     LAYOUT,
     PACKED,
     UNLICENSED,
-    Finding,
     Known,
     check_files,
     divide,
     weights_name,
 )
-from lra.common.errors import DataError, UserError
+from lra.common.errors import UserError
 from lra.common.files import write_atomically
 from lra.common.strict_yaml import parse_yaml, plain
 from lra.common.untrusted import read_regular, read_text
@@ -38,8 +36,8 @@ from lra.train.run_folder import CODE_FILES
 
 ASKED = {name: f for name, f in Submission.model_fields.items() if f.description is not None}
 """The fields of submission.yaml that the submitter has to say."""
-SHOWN = 3
-"""Most runs that are left out and that an error names."""
+_IMPORT = re.compile(r"(?m)^\s*(?:from|import)\s+(\w+)", re.ASCII)
+"""The first name of a module that code imports."""
 _PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^/\\\s:;,'\"]+[/\\])+")
 """The folders of an absolute path, in any text of a record."""
 
@@ -79,11 +77,9 @@ def choose_runs(
         if name not in chosen and (run.task, run.mixer, run.config_hash) in settings
     ]
     if others and because is None:
-        more = ", ..." if len(others) > SHOWN else ""
         raise UserError(
-            f"{len(others)} runs have the settings of submitted ones and are not among them "
-            f"({', '.join(others[:SHOWN])}{more}); submit them, too, or say why not "
-            f"(--left-out REASON)"
+            f"{len(others)} runs have the settings of submitted ones and are not among them, "
+            f"{others[0]} for example; submit them, too, or say why not (--left-out REASON)"
         )
     return [*chosen.values()], [LeftOut(run=name, because=str(because)) for name in others]
 
@@ -109,7 +105,7 @@ def contribute(
     said: Mapping[str, Any],
     known: Known,
     left_out: Sequence[LeftOut] = (),
-) -> list[Finding]:
+) -> list[str]:
     """Make a contribution and check it; it is written if there are no findings.
 
     Args:
@@ -132,8 +128,7 @@ def contribute(
     division, differences = divide(submission, runs, known)
     submission = submission.model_copy(update={"division": division, "differences": differences})
     files = {name: content for path, run in runs for name, content in _list_files(path, run)}
-    packed = {name: content for name, content in files.items() if name.startswith(RUNS)}
-    files = {name: content for name, content in files.items() if name not in packed}
+    packed = {name: files.pop(name) for name in [*files] if name.startswith(RUNS)}
     fields = submission.model_dump(mode="json").items()
     files[SUBMISSION] = "".join(f"{name}: {plain(value)}\n" for name, value in fields).encode()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -193,29 +188,12 @@ def _list_code(path: Path, run: RunRecord, source: Path) -> tuple[str, dict[str,
             f"{kept} is not the code of the run (hash {run.mixer_code}); a submitted mixer has its "
             f"class in the file that --mixer names"
         )
-    stem = source.stem if source.suffix == ".py" else source.name.rpartition(".")[2]
-    name = f"code/{stem}.py"
+    name = f"code/{source.stem if source.suffix == '.py' else source.suffix[1:]}.py"
     files, waiting = {name: read_regular(kept)}, [name]
     while waiting:
-        for module in _list_imports(files[waiting.pop()]):
-            helper = source.parent / f"{module}.py"
-            other = f"code/{module}.py"
-            if source.suffix == ".py" and helper.is_file() and other not in files:
+        for module in _IMPORT.findall(files[waiting.pop()].decode(errors="replace")):
+            helper, other = source.parent / f"{module}.py", f"code/{module}.py"
+            if helper.is_file() and other not in files:
                 files[other] = read_regular(helper)
                 waiting.append(other)
     return name, files
-
-
-def _list_imports(code: bytes) -> set[str]:
-    """List the first names of the modules that code imports, which is not run."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise DataError(f"the plug-in is not Python code: {error}") from None
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.partition(".")[0])
-    return found

@@ -128,7 +128,7 @@ def mark_files(place: Workplace) -> Verdict:
     """Check the files, see `check_files`."""
     findings = check_files(place.folder, read_known_data())
     count = len(read_runs(place.folder)[0]) if not findings else 0
-    return Verdict([f"{count} runs"], [*map(str, findings)])
+    return Verdict([f"{count} runs"], findings)
 
 
 def mark_code(place: Workplace) -> Verdict:

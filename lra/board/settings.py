@@ -68,26 +68,26 @@ def _compose(record: RunRecord, changes: Mapping[str, Any]) -> RunConfig:
     return compose(request, mixer=_stand_in(record))
 
 
-def check_settings(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """List what is wrong with the settings of a run, and what was expected.
+def check_settings(record: RunRecord) -> Iterator[str]:
+    """List what is wrong with the settings of a run.
 
     Raises: UserError for settings that cannot be composed.
     """
     config = compose(request_of(record), mixer=_stand_in(record))
     if config.hash != record.config_hash:
-        yield f"settings with the hash {record.config_hash}", config.hash
+        yield f"settings with the hash {record.config_hash}; expected {config.hash}"
     expected, actual = _compose(record, record.changes).settings, config.settings
     for name in sorted(expected.keys() | actual.keys()):
         differs = expected.get(name) != actual.get(name)
         if differs and name not in SPEED_ALONE and not name.startswith("log."):
             yield (
-                f"{name} is {actual.get(name)!r}, and its changes do not say so",
-                f"{expected.get(name)!r} of preset {record.preset}",
+                f"{name} is {actual.get(name)!r}, and its changes do not say so; expected "
+                f"{expected.get(name)!r} of preset {record.preset}"
             )
     steps = actual.get("train.steps") if record.pretraining is None else None
     is_whole = record.steps == record.total_steps == steps
     if steps is not None and record.status == "done" and not is_whole:
-        yield f"{record.steps:,} of {record.total_steps:,} steps", f"{steps:,} of its settings"
+        yield f"{record.steps:,} of {record.total_steps:,} steps; its settings say {steps:,}"
 
 
 def list_differences(record: RunRecord, known: KnownData) -> list[str]:

@@ -14,7 +14,7 @@ from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
 from lra.report.drawing import Figure
 from lra.report.published import closest_row
-from lra.report.scores import FIVE, Entry, gain_of, group_by, may_rank, mean_over
+from lra.report.scores import FIVE, Entry, average_may_rank, gain_of, group_by, mean_over
 from lra.report.styles import styles_of_data
 from lra.report.tables.results import accuracy_columns, conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
@@ -134,11 +134,7 @@ def _gain_column(board: Board, gains: Mapping[str, float | None], tasks: list[Co
     ]
     half = 100 * math.hypot(*parts) / len(OPEN) if len(parts) == len(OPEN) else None
     entries = [
-        number_entry(
-            gains[row],
-            1,
-            is_ranked=all(may_rank(cells[task].runs) for task in OPEN if task in cells),
-        )
+        number_entry(gains[row], 1, is_ranked=average_may_rank(cells, OPEN))
         for row, cells in board.rows.items()
     ]
     return Column(GAIN, [*entries, *map(Entry, [None] * bool(best))], 1, half_interval=half)

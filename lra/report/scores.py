@@ -204,6 +204,11 @@ def average(cells: Mapping[str, Cell], tasks: Sequence[str]) -> float | None:
     return mean_over(tasks, {task: cell.number for task, cell in cells.items()})
 
 
+def average_may_rank(cells: Mapping[str, Cell], tasks: Sequence[str]) -> bool:
+    """Whether an average over tasks competes; see `may_rank`."""
+    return all(may_rank(cells[task].runs) for task in tasks if task in cells)
+
+
 def gain_of(cell: Cell, baseline: float) -> float | None:
     """Return how far results go from the best trivial baseline to 100 %, in percent.
 

@@ -17,9 +17,9 @@ from lra.report.scores import (
     Cell,
     Entry,
     average,
+    average_may_rank,
     group_by,
     half_interval,
-    may_rank,
     mean_over,
 )
 from lra.report.tables.speeds import PresetSpeeds
@@ -72,8 +72,8 @@ def accuracy_columns(
     for row, cells in board.rows.items():
         rows[row] = {task: cell.entry(shows_spread=shows_spread) for task, cell in cells.items()}
         for name, tasks in means.items():
-            ranked = all(may_rank(cells[task].runs) for task in tasks if task in cells)
-            rows[row][name] = number_entry(average(cells, tasks), is_ranked=ranked)
+            is_ranked = average_may_rank(cells, tasks)
+            rows[row][name] = number_entry(average(cells, tasks), is_ranked=is_ranked)
     halves = {t: half_interval(r[t] for r in rows.values() if t in r) for t in board.tasks}
     for name, tasks in means.items():
         known = [half for task in tasks if (half := halves.get(task)) is not None]
