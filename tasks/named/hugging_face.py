@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ class HuggingFaceDataset(NamedDataset):
         import datasets
         from datasets.config import HF_DATASETS_CACHE
 
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs each attempt
         try:
             return datasets.load_dataset(path, config)
         except (KeyboardInterrupt, MemoryError):
