@@ -26,6 +26,9 @@ from lra.runtime.tables import count_nouns
 FAILED = 1
 """Exit code for findings, and for a mark that was not given."""
 
+MOST_SHOWN = 20
+"""Most findings that are printed."""
+
 
 def contribution_name(text: str) -> str:
     """Read the name of a contribution."""
@@ -161,7 +164,9 @@ def report_findings(name: str, findings: Sequence[str], end: str = "") -> int:
     """Print findings, a line each; return the exit code."""
     verdict = count_nouns(len(findings), "finding") if findings else "the check found nothing"
     title = "; ".join(filter(None, [f"{name}: {verdict}", end]))
-    lines = [line for one in findings for line in wrap_words(one, terminal_width())]
+    shown = [*findings[:MOST_SHOWN], f"... and {len(findings) - MOST_SHOWN} more"]
+    shown = shown if len(findings) > MOST_SHOWN else findings
+    lines = [line for one in shown for line in wrap_words(one, terminal_width())]
     write_out("\n".join([title, *lines, ""]))
     return FAILED if findings else 0
 

@@ -363,6 +363,11 @@ def test_the_command(
     assert submit.main([*start, "--name", "x", *map(str, flags)]) == 2
     assert "remove it, or choose another --name" in capsys.readouterr().err
     assert submit.main(["--check", str(tmp_path / "nothing")]) == 1
+    for number in range(30):
+        put(tmp_path / "x", f"code/{number}")
+    capsys.readouterr()
+    assert submit.main(["--check", str(tmp_path / "x")]) == 1
+    assert "... and 10 more" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         submit.main(["--name", "../x"])
     assert "expected up to 40 lower-case letters" in capsys.readouterr().err

@@ -131,6 +131,16 @@ def test_a_plug_in_that_breaks_a_promise(folder: Path, trained: tuple[Path, Runs
     assert "FAILED  two evaluations give the same result" in faults
 
 
+def test_a_plug_in_that_reads_files_or_cannot_be_causal(
+    folder: Path, trained: tuple[Path, Runs]
+) -> None:
+    """Only the maintainer's reading finds the former, or the mark fresh; the latter is told."""
+    code = folder / "code" / "own_mixer.py"
+    reads = "open('/dev/null').close(); return (x + 0 * x.flip(1).nan_to_num()) * self.scale"
+    code.write_text(code.read_text().replace("return x * self.scale", reads))
+    assert judged("code", folder, trained[0]).faults == []
+
+
 def test_training_on_the_test_set(folder: Path, trained: tuple[Path, Runs]) -> None:
     """Whoever has seen the test set answers it better than fresh examples."""
     edit_record(folder, result__test_accuracy=90.0, result__test_correct=45)

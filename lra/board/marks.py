@@ -49,6 +49,8 @@ from lra.train.stopping import StopRequest
 
 logger = logging.getLogger("lra.submit")
 
+CAUSAL_CHECK = "with model.causal=true"
+"""Start of the name of the check of causal models."""
 FRESH_EXAMPLES = 10_000
 MOST_DIFFERENT = 0.005
 """Largest share of predictions that may differ between devices."""
@@ -143,7 +145,9 @@ def mark_code(place: Workplace) -> Verdict:
             dim = config.model.dim
             failed, passed = carry_out(component, mixer_checks(component, config.mixer, dim))
             evidence.append(f"{component.name} at {dim} channels: {len(passed)} checks passed")
-            faults += [f"{component.name} at {dim} channels: {line}" for line in failed]
+            for line in failed:  # a model that sees whole sequences need not be causal
+                is_idle = not config.model.causal and CAUSAL_CHECK in line
+                (evidence if is_idle else faults).append(f"{component.name}: {line}")
     tested = 0
     for run in runs:
         logger.info(f"checking {run.name}")
