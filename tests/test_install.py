@@ -88,7 +88,8 @@ def test_what_is_installed_is_lra_alone_and_works_beside_folders_of_its_names(
             assert names(place, pattern) >= names(ROOT / folder, pattern), (folder, pattern)
     assert names(installed / "lra" / "configs", "*") == names(ROOT / "configs", "*")
     assert {path.name for path in (installed / "lra" / "results").iterdir()} == {
-        "published.csv", "published_perplexities.csv", "shipped", "sources.yaml", "speeds.csv",
+        "community", "known_data.csv", "published.csv", "published_perplexities.csv", "shipped",
+        "sources.yaml", "speeds.csv",
     }  # fmt: skip
     unpacked = tmp_path / "unpacked"
     shutil.unpack_archive(build("sdist", source, tmp_path), unpacked, filter="data")
@@ -112,6 +113,6 @@ def test_what_is_installed_is_lra_alone_and_works_beside_folders_of_its_names(
         return done.stdout
 
     file, shipped, made = run("use.py").splitlines()
-    assert (file, shipped) == (str(installed / "lra" / "__init__.py"), "True groups 2.0")
+    assert (file, shipped) == (str(installed / "lra" / "__init__.py"), "True flip-flop 2.0")
     assert made.startswith(f"done None {project / 'results' / 'runs' / 'listops' / 'Own'}")
     assert "Own" in run("-m", "lra", "report", "--format", "csv")

@@ -59,10 +59,10 @@ def check_files(folder: Path, known: Known, changed: Sequence[str] | None = None
         return findings
     try:
         with explain_errors(str(folder)):
-            return [*_check_content(folder, known)]
+            return [" ".join(line.split()) for line in _check_content(folder, known)]
     except (KnownError, OSError) as error:
         said = describe_os_error(error) if isinstance(error, OSError) else str(error)
-        return [said.replace(f"{folder}/", "")]
+        return [" ".join(said.replace(f"{folder}/", "").split())]
 
 
 def _check_door(name: str, changed: Sequence[str]) -> Iterator[str]:
