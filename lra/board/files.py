@@ -51,18 +51,16 @@ def check_files(folder: Path, known: Known, changed: Sequence[str] | None = None
     """
     findings = [] if changed is None else [*_check_door(folder.name, changed)]
     if not NAME.fullmatch(folder.name):
-        findings.append(
-            f"{folder.name!r}: expected up to 40 lower-case letters, digits and hyphens"
-        )
+        findings.append(f"{folder.name!r}: expected up to 40 lower-case letters, digits or hyphens")
     findings += _check_layout(folder)
-    if findings:  # what is there is not read further
-        return findings
     try:
-        with explain_errors(str(folder)):
-            return [" ".join(line.split()) for line in _check_content(folder, known)]
+        if not findings:  # else what is there is not read further
+            with explain_errors(str(folder)):
+                findings += _check_content(folder, known)
     except (KnownError, OSError) as error:
         said = describe_os_error(error) if isinstance(error, OSError) else str(error)
-        return [" ".join(said.replace(f"{folder}/", "").split())]
+        findings.append(said.replace(f"{folder}/", ""))
+    return [" ".join(finding.split()) for finding in findings]
 
 
 def _check_door(name: str, changed: Sequence[str]) -> Iterator[str]:
