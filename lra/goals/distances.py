@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -28,13 +29,7 @@ RESAMPLES = 1000
 
 
 def calculate_gains(asked: np.ndarray, right: np.ndarray, classes: int) -> np.ndarray:
-    """Calculate (accuracy - chance) / (1 - chance) at each distance, (distances,) all.
-
-    Args:
-        asked: how many labels there are.
-        right: how many of them were predicted.
-        classes: 1 / chance.
-    """
+    """Calculate (accuracy - chance) / (1 - chance) at each distance, (distances,) all."""
     return (right / np.maximum(asked, 1) - 1 / classes) / (1 - 1 / classes)
 
 
@@ -81,8 +76,7 @@ class DistanceResult(LabelsResult):
             raise ValueError(f"(labels, right ones) of all distances are {total}")
         if (np.diff(places) <= 0).any() or (right > asked).any():
             raise ValueError("distances do not increase, or more labels are right than asked")
-        interval = self.interval if self.distances else (0.0, 0.0)
-        if interval is None or interval[0] > interval[1]:
+        if self.distances and (self.interval is None or self.interval[0] > self.interval[1]):
             raise ValueError(f"the interval of the window is {self.low} to {self.high}")
         return self
 
@@ -112,19 +106,22 @@ class DistanceResult(LabelsResult):
     @property
     def measures(self) -> list[Measure]:
         """See `Result.measures`."""
-        window = Measure(
-            "effective window",
-            lambda result: result.window,
-            digits=0,
-            interval=lambda result: result.interval,
-            highest=self.distances[-1].distance if self.distances else math.inf,
-        )
-        return [window, Measure("mean gain, %", lambda result: result.mean_gain, digits=1)]
+        highest = self.distances[-1].distance if self.distances else math.inf
+        window, interval = attrgetter("window"), attrgetter("interval")
+        return [
+            Measure("effective window", window, digits=0, interval=interval, highest=highest),
+            Measure("mean gain, %", attrgetter("mean_gain"), digits=1),
+        ]
 
     @property
     def unit(self) -> str:
         """See `Result.unit`."""
         return "positions"
+
+    @property
+    def trivial_scores(self) -> dict[str, float]:
+        """See `Result.trivial_scores`: trivial baselines have accuracies, but no windows."""
+        return {}
 
     @property
     def text(self) -> str:
@@ -158,11 +155,6 @@ class DistanceResult(LabelsResult):
     def interval(self) -> Interval | None:
         """See `Result.interval`: in positions."""
         return None if self.low is None or self.high is None else (self.low, self.high)
-
-    @property
-    def trivial_scores(self) -> Mapping[str, float]:
-        """See `Result.trivial_scores`: trivial baselines have accuracies, but no windows."""
-        return {}
 
     def read_predictions(self, columns: dict[str, np.ndarray]) -> Predictions:
         """See `Result.read_predictions`."""
@@ -203,24 +195,19 @@ class DistanceScorer(LabelScorer):
         """See `Scorer.score`; predictions have the numbers of labels at each distance."""
         score = super().score(outputs, split, add)
         targets = score.predictions["targets"]
-        first = starts_of(targets)
+        places = np.split(np.arange(len(split.labels)), starts_of(targets)[1:])
         is_right = np.zeros(len(split.labels), dtype=np.int64)
         for output in outputs:
-            shifts = first[output.indices] - starts_of(output.counts)
-            target = np.arange(output.counts.sum()) + shifts.repeat(output.counts)
-            is_right[target] = output.kept[1].numpy()
+            is_right[np.concatenate([places[i] for i in output.indices])] = output.kept[1].numpy()
         assert split.distances is not None
         column = np.searchsorted(self.distances, split.distances)
-        cell = np.arange(len(split)).repeat(targets), column
-        counts = np.zeros((2, len(split), len(self.distances)), dtype=np.int64)
+        counts = np.zeros((2, len(self.distances), len(split)), dtype=np.int64)
+        cell = column, np.arange(len(split)).repeat(targets)
         np.add.at(counts[0], cell, 1)
         np.add.at(counts[1], cell, add(is_right))
-        numbers = counts.sum(axis=1).T.tolist()
-        scores = [
-            DistanceScore(distance=distance, asked=asked, right=right)
-            for distance, (asked, right) in zip(self.distances, numbers, strict=True)
-        ]
-        of_examples = dict(zip(self.columns, [*counts[0].T, *counts[1].T], strict=True))
+        of_distances = zip(self.distances, *counts.sum(axis=2).tolist(), strict=True)
+        scores = [DistanceScore(distance=d, asked=n, right=m) for d, n, m in of_distances]
+        of_examples = dict(zip(self.columns, np.concatenate(counts), strict=True))
         return replace(
             score,
             result={**score.result, "distances": scores},
