@@ -5,9 +5,8 @@ from __future__ import annotations
 import abc
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import PositiveInt
@@ -30,18 +29,17 @@ VALIDATION = ("validation", "valid", "val", "dev")
 """Names of splits to select on."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """What a column of a data set holds."""
+class Column(NamedTuple):
+    """A column: its type, as the library writes it, and what of INPUTS and GOALS it can be read as.
+
+    The likeliest of `kinds` is the first. `size` counts classes, values or labels, and `shape` is
+    (height, width, channels) of images; what is not known is None.
+    """
 
     described: str
-    """Its type, as the library writes it."""
     kinds: tuple[str, ...] = ()
-    """What it can be read as, of INPUTS and GOALS, the likeliest first; nothing for other types."""
     size: int | None = None
-    """Number of classes, values or labels; None if it is not known."""
     shape: tuple[int | None, ...] = ()
-    """(height, width, channels) of images; None where images differ."""
 
 
 class NamedDataset(abc.ABC):
@@ -66,11 +64,11 @@ class NamedDataset(abc.ABC):
     """The name that `--task` takes, LIBRARY:NAME."""
     dataset: ClassVar[str]
     """The name in the library."""
+    input = ""
     columns: Mapping[str, Column]
     sizes: Mapping[str, int]
-    """Number of examples of each split."""
+    """Number of examples of each split; `bytes` is about its size."""
     bytes: Mapping[str, int]
-    """Size of each split, about."""
     preferred: Sequence[str] = ()
     """The columns of input and label that the data set itself names."""
     data_files: Sequence[Path] | None = None
@@ -96,7 +94,6 @@ class NamedDataset(abc.ABC):
         tested = test_split or ("test" if "test" in self.sizes else None)
         validating = (name for name in VALIDATION if name in self.sizes and name != tested)
         self.sources = {"train": "train", "val": next(validating, None), "test": tested}
-        self.input = ""
         self.input = self._choose("input", input, INPUTS)
         self.label = self._choose("label", label, GOALS)
         inputs, answers = self.columns[self.input], self.columns[self.label]
@@ -121,7 +118,10 @@ class NamedDataset(abc.ABC):
         self.classes = {name: number for number, name in enumerate(found)}
         self.num_answers = answers.size or len(found)
         self.goal = GOALS[self.answer](self.num_answers) if self.num_answers else None
-        self.data_bytes = 4 * sum(self._measure(*self._locate(split, 0)) for split in SPLITS)
+        most, self.data_bytes = self.max_length * getattr(self, "channels", 1), 0
+        for source, rows in (self._locate(split, 0) for split in SPLITS):
+            mean = self.bytes[source] // max(1, self.sizes[source]) if self.is_text else most
+            self.data_bytes += 4 * len(rows) * min(most, mean)
 
     @abc.abstractmethod
     def open(self) -> None:
@@ -147,22 +147,21 @@ class NamedDataset(abc.ABC):
         encode: Any = self._encode_text if self.is_text else self._encode_image
         sequences, labels = [], []
         for content, label in self.read(*self._locate(split, seed)):
-            answer = None if content is None or label is None else self._encode_label(label)
-            if answer is None:
+            labels.append(None if content is None or label is None else self._encode_label(label))
+            if labels[-1] is None:
                 raise DataError(
                     f"{self.origin}: an example lacks {self.input} or {self.label}; leave it out, "
                     f"or set task.test_split to a split with labels"
                 )
             sequences.append(encode(content))
-            labels.append(answer)
         return sequences, labels
 
     def _choose(self, option: str, given: str | None, kinds: Iterable[str]) -> str:
         """Choose the column of inputs or labels."""
         if given is not None and given not in self.columns:
             raise UnknownName("column", given, self.columns, f"task.{option} of {self.origin}")
-        columns = {name: one for name, one in self.columns.items() if name != self.input}
-        fitting = [name for name, one in columns.items() if {*one.kinds} & {*kinds}]
+        others = {name: one.kinds for name, one in self.columns.items() if name != self.input}
+        fitting = [name for name, read_as in others.items() if {*read_as} & {*kinds}]
         named = [name for name in (*self.preferred, *USUAL) if name in fitting]
         likely = [name for name in fitting if self.columns[name].kinds[0] in kinds]
         found = [name for name in fitting if name == given] if given else named[:1] or likely
@@ -191,12 +190,6 @@ class NamedDataset(abc.ABC):
         rows = np.sort(rest) if split == "train" else np.arange(self.sizes[source])
         stream, count = SPLITS.index(split), self.counts[split]
         return source, rows[choose_rows(seed, stream, len(rows), count, f"task.{split}")]
-
-    def _measure(self, split: str, rows: np.ndarray) -> int:
-        """Count the numbers in the inputs of some rows of a split, about."""
-        most = self.max_length * getattr(self, "channels", 1)
-        mean = self.bytes[split] // max(1, self.sizes[split]) if self.is_text else most
-        return len(rows) * min(most, mean)
 
     def _encode_label(self, label: Any) -> Any:
         """Return a label as the goal takes it; None for -1, which stands for a hidden class."""

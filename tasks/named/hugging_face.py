@@ -15,9 +15,6 @@ from lra.common.untrusted import explain_errors, read_regular, read_text
 from lra.tasks.base import MOST_CLASSES
 from lra.tasks.named.dataset import Column, NamedDataset
 
-TEXTS = "*/*/*.txt"
-"""Pattern of text files in a folder for each split, and in it one for each class."""
-
 
 class HuggingFaceDataset(NamedDataset):
     """A folder, or a data set of the hub: NAME or NAME:CONFIG; options as of `NamedDataset`."""
@@ -38,27 +35,23 @@ class HuggingFaceDataset(NamedDataset):
             raise DataError(f"{self.origin}: there is no folder {folder}{hint}")
         if not is_live():
             datasets.disable_progress_bars()
-        texts = sorted(folder.glob(TEXTS)) if self.data_files else []
+        texts = sorted(folder.glob("*/*/*.txt")) if self.data_files else []  # SPLIT/CLASS/FILE
         # A relative path could be the name of a format.
         path = str(folder.resolve()) if self.data_files else name
-        splits: Any = list_texts(texts) if texts else self._load(path, config or None)
-        first = next(iter(splits.values()))
+        self.splits: Any = list_texts(texts) if texts else self._load(path, config or None)
+        first = next(iter(self.splits.values()))
         self.columns = {
             name: describe_feature(feature, first[:16][name] if "Image" in str(feature) else ())
             for name, feature in first.features.items()
         }
         for column, content in self.columns.items():
             if "image" in content.kinds:
-                splits = splits.cast_column(column, datasets.Image(decode=False))
-        self.splits = splits
-        self.sizes = {name: len(split) for name, split in splits.items()}
-        self.bytes = {name: split.data.nbytes for name, split in splits.items()}
+                self.splits = self.splits.cast_column(column, datasets.Image(decode=False))
+        self.sizes = {name: len(split) for name, split in self.splits.items()}
+        self.bytes = {name: split.data.nbytes for name, split in self.splits.items()}
 
     def _load(self, path: str, config: str | None) -> Any:
-        """Load a data set, whose own code `datasets` refuses from version 4 on.
-
-        Raises: DataError for everything that `datasets` raises.
-        """
+        """Load a data set, whose own code `datasets` refuses from version 4 on."""
         import datasets
         from datasets.config import HF_DATASETS_CACHE
 
@@ -85,7 +78,7 @@ class HuggingFaceDataset(NamedDataset):
         with explain_errors(f"{self.origin}: its split {split}"):
             for row in self.splits[split].select_columns(columns).select(rows):
                 content = row[self.input]
-                if not self.is_text and content is not None:
+                if not self.is_text and content:
                     content = content["bytes"] or read_regular(Path(content["path"]))
                 yield content, row[self.label]
 
@@ -104,12 +97,12 @@ def list_texts(paths: Sequence[Path]) -> Any:
     """Read text files, and take the name of their folder as label and of the next as split."""
     import datasets
 
-    splits: dict[str, list[dict[str, str]]] = {}
+    splits: dict[Any, list[dict[str, str]]] = {}
     for path in paths:
         row = {"text": read_text(path), "label": path.parent.name}
         splits.setdefault(path.parent.parent.name, []).append(row)
-    made: Any = {split: datasets.Dataset.from_list(rows) for split, rows in splits.items()}
-    return datasets.DatasetDict(made)
+    rows_of = datasets.Dataset.from_list
+    return datasets.DatasetDict({split: rows_of(rows) for split, rows in splits.items()})
 
 
 def describe_feature(feature: Any, first: Sequence[Any]) -> Column:
@@ -130,6 +123,4 @@ def describe_feature(feature: Any, first: Sequence[Any]) -> Column:
             facts = {"kinds": ("class",)}
         case "Value", kind if kind.startswith("float") and length > 0:
             facts = {"kinds": ("values",), "size": length}
-        case _:
-            pass
     return Column(str(feature)[:40], **facts)

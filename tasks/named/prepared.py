@@ -18,15 +18,13 @@ class PreparedDataset(NamedDataset):
     def open(self) -> None:
         """See `NamedDataset.open`."""
         builder = open_prepared(self.dataset)
-        info = builder.info
+        features, splits = builder.info.features, builder.info.splits
         self.folder = Path(builder.data_path)
-        self.columns = {
-            name: describe_feature(info.features[name]) for name in sorted(info.features)
-        }
-        self.preferred = info.supervised_keys or ()
-        self.sizes = {name: split.num_examples for name, split in info.splits.items()}
-        self.bytes = {name: int(split.num_bytes) for name, split in info.splits.items()}
-        shards = [Path(path) for split in info.splits.values() for path in split.filepaths]
+        self.columns = {name: describe_feature(features[name]) for name in sorted(features)}
+        self.preferred = builder.info.supervised_keys or ()
+        self.sizes = {name: split.num_examples for name, split in splits.items()}
+        self.bytes = {name: int(split.num_bytes) for name, split in splits.items()}
+        shards = [Path(path) for split in splits.values() for path in split.filepaths]
         self.data_files = [self.folder / "features.json", *shards]
 
     def read(self, split: str, rows: np.ndarray) -> Iterator[tuple[Any, Any]]:
@@ -54,6 +52,4 @@ def describe_feature(feature: Any) -> Column:
                 facts = {"kinds": ("class",), "size": 2 if kind == "b" else None}
             elif kind == "f" and len(shape) < 2 and None not in shape:  # noqa: PLR2004
                 facts = {"kinds": ("values",), "size": shape[0] if shape else 1}
-        case _:
-            pass
     return Column(type(feature).__name__, **facts)

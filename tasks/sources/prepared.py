@@ -21,8 +21,6 @@ CHUNK = 1024
 def open_prepared(name: str) -> Any:
     """Open a data set in the folder of TFDS, TFDS_DATA_DIR or ~/tensorflow_datasets.
 
-    Args:
-        name: NAME, NAME/CONFIG or either with :VERSION, as TFDS takes it.
     Returns: its `tfds.core.DatasetBuilder`.
     Raises: DataError for one that is not prepared as array_record.
     """
@@ -67,12 +65,11 @@ def is_prepared(folder: Path) -> bool:
 def read_prepared(
     folder: Path, split: str, rows: Sequence[int] | np.ndarray | None = None, *, images: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Read the examples of a split of a data set that TFDS has prepared.
+    """Read examples of a split: their features by name, text as UTF-8 bytes.
 
     Args:
         rows: numbers of the examples; None for all, in the order of TFDS.
         images: a feature of images, which are left as files.
-    Yields: the features of each example by name; text as UTF-8 bytes.
     Raises: DataError for damaged files.
     """
     import tensorflow_datasets as tfds
