@@ -74,11 +74,7 @@ def draw_sequences(mode: str, distance: int, length: int, random: RandomWords) -
 
 
 def draw_language(ignored: int, length: int, random: RandomWords) -> Drawn:
-    """Draw GROUP sequences of mode `published`.
-
-    Args:
-        ignored: percent of the instructions that are ignored.
-    """
+    """Draw GROUP sequences of mode `published`, with a percentage of ignored instructions."""
     drawn = random.draw_below(200, GROUP, length // 2)
     kinds = IGNORE + (drawn >= 2 * ignored) + (drawn >= 100 + ignored)
     kinds[:, 0], kinds[:, -1] = WRITE, ASK
@@ -136,26 +132,20 @@ class FlipFlop(GeneratedTask):
         self.distances = list_distances(distance)
         law = partial(draw_sequences, mode, distance, length)
         self.laws = {split: {"": law} for split in SPLITS}
-        goal = DistantLabels(VALUES, self.distances)
+        goal, size = DistantLabels(VALUES, self.distances), READ + 1
         if mode == "published":
             self.laws = {
                 split: {f"{p} % ignored": partial(draw_language, p, length) for p in percentages}
                 for split, percentages in IGNORED.items()
             }
-            goal = PositionLabels(2)
-        self.info = TaskInfo(
-            name=self.name,
-            goal=goal,
-            max_length=length,
-            vocab_size=READ + 1 if mode != "published" else ASK + 1,
-        )
+            goal, size = PositionLabels(2), ASK + 1
+        self.info = TaskInfo(name=self.name, goal=goal, max_length=length, vocab_size=size)
 
     def describe_law(self) -> dict[str, Any]:
         """See `GeneratedTask.describe_law`."""
-        law: dict[str, Any] = {"mode": self.mode, "length": self.length, "version": 1}
-        if self.mode == "published":
-            return {**law, "ignored": IGNORED}
-        return {**law, "distances": [*self.distances]}
+        is_published = self.mode == "published"
+        more = {"ignored": IGNORED} if is_published else {"distances": [*self.distances]}
+        return {"mode": self.mode, "length": self.length, "version": 1, **more}
 
     def draw(self) -> dict[str, np.ndarray]:
         """See `GeneratedTask.draw`."""
@@ -198,6 +188,7 @@ class FlipFlop(GeneratedTask):
 
 
 def _check_options(mode: str, distance: int, length: int, test: int) -> None:
+    nearest = list_distances(distance)[-1]
     if mode == "published":
         if distance != DISTANCE:
             raise ValueError(f"distance {distance} has no effect in mode published; leave it out")
@@ -206,13 +197,11 @@ def _check_options(mode: str, distance: int, length: int, test: int) -> None:
                 f"length is {length} and test is {test}, expected an even length and at least "
                 f"{len(IGNORED['test'])} test sequences, one for each segment"
             )
-        return
-    nearest = list_distances(distance)[-1]
-    if distance != nearest:
+    elif distance != nearest:
         raise ValueError(
             f"distance is {distance}, expected 2**k or 3 * 2**k; the next lower one is {nearest}"
         )
-    if length < 4 * distance:
+    elif length < 4 * distance:
         raise ValueError(
             f"length is {length}, expected at least {4 * distance}, four times the distance; use "
             f"longer sequences or a lower distance"
