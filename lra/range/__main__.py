@@ -66,17 +66,15 @@ def describe_range(run: TrainedRun, width: int) -> list[str]:
         for first, mean, share in influence.by_octave()
     ]  # fmt: skip
     low, high, even = (rounded(x, 1) for x in (*influence.interval, influence.even_distance))
-    distance = influence.mean_distance
-    mean = "nothing changes at any distance"
+    distance, mean = influence.mean_distance, "nothing changes at any distance"
     if distance is not None:
         mean = f"mean distance {rounded(distance, 1)} positions (95 % interval {low} to {high})"
-    names = [*(f"{block:,}" for block in [*scores][:-1]), "not shuffled"]
     scorer = run.scorer_of(run.config.build_task().info)
     measured = "accuracy, %" if scorer.has_accuracy else "loss"
     order = [
-        {"positions of a block": name, measured: rounded(score, 2)}
-        for name, score in zip(names, scores.values(), strict=True)
-    ]
+        {"positions of a block": f"{block:,}" if block < max(scores) else "not shuffled",
+         measured: rounded(score, 2)} for block, score in scores.items()
+    ]  # fmt: skip
     title = f"{record.task} / {record.mixer} / {record.preset}, seed {record.seed}"
     return [
         *wrap_words(f"{title}: what changes if {what}, in {EXAMPLES} test examples", width),
@@ -93,12 +91,11 @@ def run(options: argparse.Namespace) -> int:
     trained = load_finished(
         options.run, data_dir=options.data_dir, trust_code=options.trust_code, device=options.device
     )
-    width, words = (
-        terminal_width(),
-        command_words("report", results_dir=results_dir_of(options.run)),
+    width = terminal_width()
+    words = command_words("report", results_dir=results_dir_of(options.run))
+    write_out(
+        "\n".join([*describe_range(trained, width), *wrap_command("next:", words, width), ""])
     )
-    lines = [*describe_range(trained, width), *wrap_command("next:", words, width)]
-    write_out("\n".join([*lines, ""]))
     return 0
 
 

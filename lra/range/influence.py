@@ -38,7 +38,6 @@ class Influence:
     """The changes of a model's outputs, for pairs of positions: (pairs,) each."""
 
     examples: np.ndarray
-    """Number of each pair's example, from 0."""
     distances: np.ndarray
     """In positions, from 1."""
     changes: np.ndarray
@@ -61,8 +60,8 @@ class Influence:
     @property
     def interval(self) -> Interval:
         """The 95 % interval of the mean distance for other test examples, by bootstrap."""
-        totals = np.bincount(self.examples, self.weights * self.changes)
-        sums = np.bincount(self.examples, self.weights * self.changes * self.distances)
+        weights = self.weights * self.changes
+        totals, sums = (np.bincount(self.examples, weights * x) for x in (1, self.distances))
         return bootstrap_interval(
             lambda drawn: sums[drawn].sum() / (totals[drawn].sum() or 1), len(totals), 1000
         )
@@ -72,20 +71,18 @@ class Influence:
         octaves = np.log2(self.distances).astype(int)
         counts = np.bincount(octaves, self.weights)
         sums = np.bincount(octaves, self.weights * self.changes)
-        shares = sums / (sums.sum() or 1)
-        return [
-            (2**octave, float(sums[octave] / counts[octave]), float(shares[octave]))
-            for octave in np.flatnonzero(counts).tolist()
-        ]
+        every = np.flatnonzero(counts)
+        counts, sums, total = counts[every], sums[every], sums.sum() or 1
+        columns = 2**every, sums / counts, sums / total
+        return [*zip(*(column.tolist() for column in columns), strict=True)]
 
 
 class Replaced(Split):
     """Copies of examples, with some inputs of the next one of the examples at the same positions.
 
     Args:
-        split: has the examples.
-        chosen: (examples,) indices in it, the shortest first; the last one takes inputs of the one
-            before.
+        chosen: (examples,) indices in the split, the shortest first; the last one takes inputs of
+            the one before.
         examples: (copies,) number in `chosen` of what each is a copy of.
         positions: (copies, replaced) of the inputs.
     """
@@ -101,8 +98,7 @@ class Replaced(Split):
     def assemble(self, indices: np.ndarray) -> Batch:
         """See `Split.assemble`."""
         batch = self.split.batch(self.indices[indices])
-        inputs = batch.inputs.clone()
-        starts = starts_of(self.lengths[indices])
+        inputs, starts = batch.inputs.clone(), starts_of(self.lengths[indices])
         inputs[starts[:, None] + self.positions[indices]] = self.inputs[indices]
         return replace(batch, inputs=inputs)
 
@@ -121,8 +117,7 @@ def measure_influence(evaluator: Evaluator, goal: Goal, split: Split) -> Influen
     lengths = np.minimum(split.lengths[chosen], split.lengths[chosen[-2]])
     measure = _replace_one if goal.of_positions else _replace_two
     influence = measure(evaluator, goal, split, chosen, lengths)
-    changes = influence.changes
-    if not len(changes):
+    if not len(changes := influence.changes):
         raise UserError("expected a test set with positions that are scored after others")
     if not np.isfinite(changes).all():
         raise UserError("some logits are not finite, so that no change can be measured")
@@ -175,8 +170,7 @@ def _replace_two(
 
         evaluator.compute_logits(some, keep, indices)
         # What is added to the logits of all classes changes no probability.
-        is_of_classes = isinstance(goal, ExampleClass)
-        return outputs - outputs.mean(axis=1, keepdims=True) * is_of_classes
+        return outputs - outputs.mean(axis=1, keepdims=True) * isinstance(goal, ExampleClass)
 
     whole = compute(split, chosen)[examples]
     one, other, both = (

@@ -20,10 +20,7 @@ EXAMPLES = 500
 
 
 class Shuffled(Split):
-    """Examples whose inputs are cut into blocks of some positions, and the blocks shuffled.
-
-    Labels of positions move with their positions.
-    """
+    """Examples whose inputs are shuffled in blocks; labels of positions move with them."""
 
     def __init__(self, split: Split, block: int, *, of_positions: bool) -> None:
         self.split, self.block, self.of_positions = split, block, of_positions
@@ -34,11 +31,11 @@ class Shuffled(Split):
         batch, lengths = self.split.batch(indices), self.lengths[indices]
         orders = map(self._draw_order, indices, lengths)
         order = torch.from_numpy(np.concatenate([*map(np.add, starts_of(lengths), orders)]))
-        moved = torch.argsort(order)  # the new position of each old one
-        scored = moved if batch.scored is None else moved[batch.scored]
-        return replace(
-            batch, inputs=batch.inputs[order], scored=scored if self.of_positions else None
-        )
+        scored = None
+        if self.of_positions:
+            moved = torch.argsort(order)  # the new position of each old one
+            scored = moved if batch.scored is None else moved[batch.scored]
+        return replace(batch, inputs=batch.inputs[order], scored=scored)
 
     def _draw_order(self, index: int, length: int) -> np.ndarray:
         """Draw the old position of each new one: (length,), the same in every call."""
@@ -48,10 +45,9 @@ class Shuffled(Split):
 
 
 def measure_order(evaluator: Evaluator, scorer: Scorer, split: Split) -> dict[int, float]:
-    """Score a model on shuffled examples.
+    """Return the accuracy in percent, or else the mean loss, by the positions of shuffled blocks.
 
-    Returns: the accuracy in percent, or the mean loss where nothing can be right, by the positions
-        of a block. The last one is as long as the longest example, so nothing is shuffled.
+    The last block is as long as the longest example, so nothing is shuffled.
     """
     chosen = np.random.default_rng(0).permutation(len(split))[:EXAMPLES]
     longest = int(split.lengths[chosen].max())
