@@ -34,10 +34,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code.
-
-    Raises: UserError for a class that is neither a mixer nor a task, and for wrong options.
-    """
+    """Carry a command line out; return the exit code."""
     component = find_component(options.target)
     start = f"{component.kind}."
     changes = parse_changes(start + text.removeprefix(start) for text in options.overrides)
@@ -45,8 +42,7 @@ def run(options: argparse.Namespace) -> int:
     settings = [word for change in changes for word in ("--set", change.text)]
     names = ["--task", named["task"], "--mixer", named["mixer"], "--preset", "quick"]
     step = wrap_command("next:", command_words("run", *names, *settings), terminal_width())
-    passed = print_checks(component, options.target, changes, options.dim, step)
-    return 0 if passed else FAILED
+    return 0 if print_checks(component, options.target, changes, options.dim, step) else FAILED
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -48,14 +48,8 @@ SCALE = 0.5
 """Standard deviation of random parameters, at which every part of a mixer has an effect."""
 BF16_LIMIT = 0.05
 """Largest difference of a result in bf16, relative to that in single precision."""
-TINY = {
-    "model": {"dim": 8, "depth": 1},
-    "train": {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2},
-}
-"""Settings of the model that is trained on the task."""
-
-CAUSAL = {"model": {"dim": 8, "depth": 1, "causal": True, "norm": "layer"}}
-"""Those of the model for a task whose positions are targets."""
+TRAIN = {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2}
+"""Settings of the training on the task."""
 _UNMADE = "the next check can run"
 
 
@@ -72,10 +66,9 @@ def carry_out(component: Component, checks: Checks) -> tuple[list[str], list[str
         name = _UNMADE
         try:
             with component.explain_errors("it failed"):
-                chosen = next(checks, None)
-                if chosen is None:
+                name, check = next(checks, ("", None))
+                if check is None:
                     return failed, passed
-                name, check = chosen
                 remark = check()
                 said = f": {remark}" if isinstance(remark, str) and remark else ""
                 passed.append(f"passed  {name}{said}")
@@ -104,12 +97,10 @@ def mixer_checks(component: MixerComponent, options: Section, dim: int) -> Check
         yield name, partial(check_output, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
-    same = partial(check_determinism, mixer, x)
-    yield "two evaluations give the same result", same
+    yield "two evaluations give the same result", partial(check_determinism, mixer, x)
     yield "sequences of a batch are independent", partial(check_rows, mixer, x)
     again = build(context).eval()
-    saved = partial(check_saved_weights, mixer, again, x)
-    yield "saved weights give the same result", saved
+    yield "saved weights give the same result", partial(check_saved_weights, mixer, again, x)
     yield "every parameter has a gradient", partial(_check_gradients, mixer, x)
     yield "it runs in bf16", partial(check_bf16, mixer, x)
     causal = partial(_check_causal, component, options, replace(context, causal=True))
@@ -158,8 +149,7 @@ def _list_promises(mixer: nn.Module, context: MixerContext, *, causal: bool) -> 
     yield "its result in bf16 is close to that in single precision", close
     exact = copy.deepcopy(mixer).double().eval()
     x = torch.randn(2, 16, dim, dtype=torch.float64)
-    mask = torch.ones(2, 16, dtype=torch.bool)
-    mask[0, 7:] = False
+    mask = torch.arange(16) < torch.tensor([[7], [16]])
     yield "it runs in double precision", partial(check_rows, exact, x, mask)
     padding = partial(check_padding, exact, x, mask, [torch.inf, torch.nan])
     yield "padding may hold infinities and NaN", padding
@@ -206,7 +196,8 @@ def task_checks(component: TaskComponent, options: Section, changes: tuple[Chang
         if not isinstance(task.info.goal, ExampleValues):
             yield "every class is in the training split", partial(_check_classes, task, dataset)
         yield "batches hold the right examples", partial(_check_batches, task, dataset)
-        small = TINY | (CAUSAL if isinstance(task.info.goal, NextToken) else {})
+        needs = {"causal": True, "norm": "layer"} if isinstance(task.info.goal, NextToken) else {}
+        small = {"model": {"dim": 8, "depth": 1, **needs}, "train": TRAIN}
         chosen = (*changes, *list_changes(small, "lra.check"))
         yield "a model trains on it", partial(_train, component, chosen, dataset)
 
@@ -265,8 +256,7 @@ def _check_classes(task: Task, dataset: Dataset) -> str | None:
 def _check_batches(task: Task, dataset: Dataset) -> None:
     for name, split in dataset.splits.items():
         chosen = np.arange(min(3, len(split)))[::-1]
-        together = split.batch(chosen)
-        single = [split.batch(np.array([i])) for i in chosen]
+        together, single = split.batch(chosen), [split.batch(np.array([i])) for i in chosen]
         inputs = torch.cat([batch.inputs for batch in single])
         labels = torch.cat([batch.labels for batch in single])
         if not task.info.goal.of_positions:

@@ -76,21 +76,19 @@ def range_needed(data: Data) -> dict[str, str]:
 
 
 def _receptive_field(cell: Cell, setting: str) -> int:
-    """Return how many positions an output depends on; 0 if all, or if the runs differ from the
-    preset in more than options of the mixer.
+    """Return the positions that an output depends on; 0 if all, or if more than options of the
+    mixer differ from the preset.
     """
     run = cell.runs[0]
-    width = 0 if run.settings.get("mixer.num_global") else run.settings.get(setting) or 0
-    is_other = run.label or any(not change.startswith("mixer.") for change in run.row_changes)
-    if is_other or not width:
-        return 0
-    return 1 + run.settings["model.depth"] * (width - 1)
+    width = not run.settings.get("mixer.num_global") and run.settings.get(setting)
+    is_other = run.label or not all(change.startswith("mixer.") for change in run.row_changes)
+    return 1 + run.settings["model.depth"] * (width - 1) if width and not is_other else 0
 
 
 def r90(fields: Sequence[int], accuracies: Sequence[float], accuracy: float) -> float:
-    """Return the receptive field at which a monotone fit of accuracies reaches another accuracy.
+    """Return where a monotone fit of accuracies over receptive fields reaches another accuracy.
 
-    Returns: the first of `fields` if that is enough; more than the last one if none is.
+    It is the first of `fields` if that is enough, and more than the last one if none is.
     """
     from sklearn.isotonic import isotonic_regression
 
@@ -120,9 +118,8 @@ def _find_r90(data: Data, cells: Mapping[int, Cell], other: Cell, baseline: floa
 
     def resample(examples: np.ndarray) -> float:
         accuracies = every @ np.bincount(examples, minlength=every.shape[1]) / every.shape[1]
-        return find(
-            [draw.choice(seeds, len(seeds)).mean() for seeds in np.split(accuracies, starts)]
-        )
+        drawn = (draw.choice(seeds, len(seeds)) for seeds in np.split(accuracies, starts))
+        return find([*map(np.mean, drawn)])
 
     def write(field: float) -> str:
         if field > fields[-1]:
