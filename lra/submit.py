@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lra.board.contribute import ASKED, choose_runs, contribute
-from lra.board.files import NAME, check_files
+from lra.board.files import check_files
 from lra.board.marks import MARK_CHECKS, Workplace, add_mark, give_mark
 from lra.common.errors import UnknownName, UserError
 from lra.common.files import format_bytes
 from lra.common.untrusted import read_text
-from lra.record.community import MARKS, SUBMISSION, community_dir, read_submission
+from lra.record.community import MARKS, community_dir, read_submission
+from lra.record.contribution import NAME
 from lra.record.known_data import read_known_data
 from lra.record.run import read_runs
 from lra.record.schema import SHIPPED_RESULTS
@@ -25,7 +26,6 @@ from lra.runtime.tables import count_nouns
 
 FAILED = 1
 """Exit code for findings, and for a mark that was not given."""
-
 MOST_SHOWN = 20
 """Most findings that are printed."""
 
@@ -87,24 +87,22 @@ def submit(options: argparse.Namespace) -> int:
     runs, left_out = choose_runs(options.results_dir, options.runs, known, options.left_out)
     said = {name: value for name in ASKED if (value := getattr(options, name)) is not None}
     findings = contribute(folder, runs, said, known, left_out)
-    if findings:
-        return report_findings(folder.name, findings, "nothing was written")
-    write_out("\n".join([*describe(folder), ""]))
-    return 0
+    title = f"{folder.name} was not written"
+    return report(title, findings, [] if findings else describe(folder))
 
 
 def describe(folder: Path) -> list[str]:
     """List all that a contribution makes public, and how to send it."""
-    width, submission, (runs, _) = terminal_width(), read_submission(folder), read_runs(folder)
-    records, paths = [run for _, run in runs], sorted(filter(Path.is_file, folder.rglob("*")))
+    width, submission = terminal_width(), read_submission(folder)
+    runs, paths = [run for _, run in read_runs(folder)[0]], sorted(folder.rglob("*.*"))
     facts = {
         "these files become public": [
             f"{path.relative_to(folder)} {format_bytes(path.stat().st_size)}" for path in paths
         ],
-        "runs": [f"{run.task}/{run.mixer}/{run.run_id}" for run in records],
+        "runs": [run.name for run in runs],
         "devices": submission.hardware,
-        "versions": sorted({f"{k} {v}" for run in records for k, v in run.versions.items()}),
-        "commits": sorted({str(run.git.get("commit"))[:12] for run in records}),
+        "versions": sorted({f"{k} {v}" for run in runs for k, v in run.versions.items()}),
+        "commits": sorted({str(run.git.get("commit"))[:12] for run in runs}),
         "why the division is open": submission.differences,
     }
     lines = [f"{folder}: {count_nouns(len(runs), 'run')}, {submission.division} division"]
@@ -114,17 +112,12 @@ def describe(folder: Path) -> list[str]:
         f"By sending them you publish results and weights under CC0-1.0, and the code under "
         f"{submission.code_license}. The check of the files found nothing."
     )
-    branch, where = f"submit-{folder.name}", shlex.quote(str(folder))
-    lines += ["", *wrap_words(text, width, indent="")]
-    lines += ["", "next: look through the folder, and open a pull request with it alone:"]
-    return [*lines, f"  git switch -c {branch}", f"  git add {where}",
-            f"  git commit -m 'Submit {folder.name}'", f"  git push origin {branch}"]  # fmt: skip
-
-
-def check(folder: Path, listing: Path | None) -> int:
-    """Check the files of a contribution; return the exit code."""
-    changed = None if listing is None else [p for p in read_text(listing).split("\0") if p]
-    return report_findings(folder.name, check_files(folder, read_known_data(), changed))
+    return [
+        *lines, "", *wrap_words(text, width, indent=""), "",
+        "next: look through the folder, and open a pull request with it alone:",
+        f"  git switch -c submit-{folder.name}", f"  git add {shlex.quote(str(folder))}",
+        f"  git commit -m 'Submit {folder.name}'", f"  git push origin submit-{folder.name}",
+    ]  # fmt: skip
 
 
 def mark(options: argparse.Namespace) -> int:
@@ -132,42 +125,24 @@ def mark(options: argparse.Namespace) -> int:
     name, folder = options.mark[0], absolute_path(options.mark[1])
     if name not in MARK_CHECKS:
         raise UnknownName("mark", name, MARK_CHECKS, "--mark")
-    require_contribution(folder)
     use_threads(options.threads)
     place = Workplace(
         folder=folder, data_dir=options.data_dir, number=options.number,
         results_dir=options.results_dir / "repeated" / folder.name,
         device=choose_device(options.device),
     )  # fmt: skip
-    verdict = give_mark(name, place)
-    end = "not given" if verdict.faults else f"given, and written to {folder.parent / MARKS}"
-    lines = verdict.faults or verdict.evidence
-    write_out("\n".join([f"{folder.name}: the mark {name} is {end}", *lines, ""]))
-    return FAILED if verdict.faults else 0
+    evidence, faults = give_mark(name, place)
+    given = f"{folder.name}: the mark {name} is given, and written to {folder.parent / MARKS}"
+    return report(f"{folder.name}: the mark {name} is not given", faults, [given, *evidence])
 
 
-def withdraw(folder: Path, reason: str) -> int:
-    """Mark a contribution as withdrawn; return the exit code."""
-    require_contribution(folder)
-    add_mark(folder, "withdrawn", [reason])
-    write_out(f"{folder.name} is withdrawn; written to {folder.parent / MARKS}\n")
-    return 0
-
-
-def require_contribution(folder: Path) -> None:
-    """Raise UserError unless a folder is that of a contribution."""
-    if not (folder / SUBMISSION).is_file():
-        raise UserError(f"{folder} has no {SUBMISSION}, expected the folder of a contribution")
-
-
-def report_findings(name: str, findings: Sequence[str], end: str = "") -> int:
-    """Print findings, a line each; return the exit code."""
-    verdict = count_nouns(len(findings), "finding") if findings else "the check found nothing"
-    title = "; ".join(filter(None, [f"{name}: {verdict}", end]))
-    shown = [*findings[:MOST_SHOWN], f"... and {len(findings) - MOST_SHOWN} more"]
-    shown = shown if len(findings) > MOST_SHOWN else findings
+def report(title: str, findings: Sequence[str], otherwise: Sequence[str]) -> int:
+    """Print findings or, if there are none, other lines; return the exit code."""
+    shown = [f"{title}: {count_nouns(len(findings), 'finding')}", *findings[:MOST_SHOWN]]
+    if len(findings) > MOST_SHOWN:
+        shown.append(f"... and {len(findings) - MOST_SHOWN} more")
     lines = [line for one in shown for line in wrap_words(one, terminal_width())]
-    write_out("\n".join([title, *lines, ""]))
+    write_out("\n".join([*(lines if findings else otherwise), ""]))
     return FAILED if findings else 0
 
 
@@ -176,11 +151,17 @@ def run(options: argparse.Namespace) -> int:
     if options.changed is not None and options.check is None:
         raise UserError("--changed has no effect without --check")
     if options.check is not None:
-        return check(options.check, options.changed)
+        folder, listing = options.check, options.changed
+        changed = [*filter(None, read_text(listing).split("\0"))] if listing else []
+        findings = check_files(folder, read_known_data(), changed)
+        return report(folder.name, findings, [f"{folder.name}: the check found nothing"])
     if options.mark is not None:
         return mark(options)
     if options.withdraw is not None:
-        return withdraw(absolute_path(options.withdraw[0]), options.withdraw[1])
+        folder, reason = absolute_path(options.withdraw[0]), options.withdraw[1]
+        read_submission(folder)  # raises an error for another folder
+        add_mark(folder, "withdrawn", [reason])
+        return report("", [], [f"{folder.name} is withdrawn; written to {folder.parent / MARKS}"])
     return submit(options)
 
 

@@ -114,20 +114,20 @@ CHEATS: Mapping[str, tuple[Callable[[Path], object], str]] = {
     ),
     "other data": (lambda f: edit_record(f, data__fingerprint="0" * 64), "data of shipped runs on"),
     "other seed of the data": (
-        lambda f: edit_record(f, changed=["task.data_seed"]), "division closed: []; expected open"
+        lambda f: edit_record(f, changed=["task.data_seed"]), "('closed', []); expected ('open'"
     ),
-    "another source of data": (lambda f: edit_record(f, data__source="official"), "(official)"),
+    "another source of data": (lambda f: edit_record(f, data__source="official"), "e official"),
     "better baselines": (
         lambda f: edit_record(f, result__baselines={"majority class": 15.4, "root operator": 50.0}),
         "baselines {'majority class': 15.4, 'root operator': 50.0}",
     ),
-    "another step tested": (lambda f: edit_record(f, best_step=1), "the best validation of"),
-    "validation edited": (lambda f: edit_record(f, result__val_accuracy=99.0), "of metrics.jsonl"),
-    "no validations": (lambda f: edit(f, "metrics.jsonl", lambda _: b""), "None, the best"),
+    "another step tested": (lambda f: edit_record(f, best_step=1), "best_step 1; expected"),
+    "validation edited": (lambda f: edit_record(f, result__val_accuracy=99.0), "accuracy 99.0"),
+    "no validations": (lambda f: edit(f, "metrics.jsonl", lambda _: b""), "expected None"),
     "selected on test": (lambda f: edit_record(f, selected_on="test"), "selected on test"),
     "hash of other settings": (lambda f: edit_record(f, config_hash="0" * 16), "with the hash 000"),
     "twice the steps, settings edited": (
-        lambda f: edit_record(f, steps=9000, total_steps=9000), "9,000 of 9,000 steps"
+        lambda f: edit_record(f, steps=9000, total_steps=9000), "steps (9000, 9000)"
     ),
     "a run of another name": (lambda f: edit_record(f, mixer="tnn"), "under the name of another"),
     "a mixer without code": (
@@ -190,13 +190,13 @@ def test_settings_that_are_not_those_of_the_preset(folder: Path) -> None:
     fits = compose(request_of(run.model_copy(update={"settings": settings}))).hash
     edit_record(folder, config_hash=fits, steps=9000, total_steps=9000)
     found = findings_of(folder)
-    assert "train.steps is 9000, and its changes do not say so; expected 4500" in found
+    assert "without a change of it, train.steps is 9000; expected 4500" in found
     edit_record(folder, changed=["train.steps"])
-    assert "expected open: ['listops: train.steps=9000']" in findings_of(folder)
+    assert "expected ('open', ['listops: train.steps=9000'])" in findings_of(folder)
 
 
 def test_seeds_are_not_chosen(shipped: Runs, tmp_path: Path) -> None:
-    assert "seeds 1, 2; expected all seeds from 0 on" in make(tmp_path / "a", shipped[1:])[0]
+    assert "seeds [1, 2]; expected [0, 1]" in make(tmp_path / "a", shipped[1:])[0]
     assert not (tmp_path / "a").exists()
     known = read_known_data()
     results, names = shipped[0][0].parents[3], [f"listops/s4/{run.run_id}" for _, run in shipped]
@@ -333,6 +333,14 @@ def test_nothing_is_executed(place: Place, own: tuple[Path, Runs], tmp_path: Pat
     for path in [place.root, *place.root.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     place.attack("lra.submit", ["--check", folder.name], {1}, user=65534)
+
+
+def test_the_code_of_a_task_is_not_executed(folder: Path, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    put(folder, "code/x.py", f"open({str(canary)!r}, 'w')\n".encode())
+    edit_record(folder, task_from=f"{folder}/code/x.py:ListOps")
+    assert "a task or a preset of the submitter's own" in findings_of(folder)
+    assert not canary.exists()
 
 
 def test_the_command(

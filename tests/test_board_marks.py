@@ -119,7 +119,7 @@ def test_parameters_that_are_not_those_of_the_model(
 ) -> None:
     edit_record(folder, params=1, state_size=3)
     faults = str(judged("code", folder, trained[0]).faults)
-    assert "params is 1, expected" in faults and "state_size is 3, expected None" in faults
+    assert "params 1; expected" in faults and "state_size 3; expected None" in faults
 
 
 def test_a_plug_in_that_breaks_a_promise(folder: Path, trained: tuple[Path, Runs]) -> None:

@@ -11,24 +11,17 @@ from typing import Any
 
 from safetensors.torch import save
 
-from lra.board.files import (
-    LAYOUT,
-    PACKED,
-    UNLICENSED,
-    Known,
-    check_files,
-    divide,
-    weights_name,
-)
+from lra.board.files import PACKED, UNLICENSED, check_files, divide, most_bytes, weights_name
 from lra.common.errors import UserError
 from lra.common.files import write_atomically
 from lra.common.strict_yaml import parse_yaml, plain
 from lra.common.untrusted import read_regular, read_text
 from lra.config.registry import digest
-from lra.record.community import LARGEST_YAML, SUBMISSION, parse_checked
-from lra.record.contribution import PROTOCOL_VERSION, LeftOut, Submission
+from lra.record.community import SUBMISSION, check_fields
+from lra.record.contribution import PROTOCOL_VERSION, Submission
+from lra.record.known_data import Known
 from lra.record.merge import write_pack
-from lra.record.packed import file_on_disk, has_file, read_file
+from lra.record.packed import has_file, read_file
 from lra.record.run import RUNS, RunRecord, Runs, read_runs
 from lra.record.run_files import LARGEST_METRICS
 from lra.train.checkpoint import read_newest
@@ -44,8 +37,8 @@ _PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^/\\\s:;,'\"]+[/\\])+"
 
 def choose_runs(
     results_dir: Path, names: Sequence[str], known: Known, because: str | None = None
-) -> tuple[Runs, list[LeftOut]]:
-    """Choose the runs to submit; list others that have the same settings.
+) -> tuple[Runs, dict[str, str]]:
+    """Choose the runs to submit; return also why others with their settings are left out.
 
     Args:
         names: TASK/MIXER/RUN, or folders that end so; empty: all runs that have ended and that
@@ -54,7 +47,7 @@ def choose_runs(
     Raises: UserError for an unknown run, without any, and for others without a reason.
     """
     runs, _ = read_runs(results_dir, "--results-dir")
-    by_name = {f"{run.task}/{run.mixer}/{run.run_id}": (path, run) for path, run in runs}
+    by_name = {run.name: (path, run) for path, run in runs}
     asked = ["/".join(Path(name).parts[-3:]) for name in names] or [
         name
         for name, (_, run) in by_name.items()
@@ -64,39 +57,24 @@ def choose_runs(
         raise UserError(
             f"there is no run {results_dir / RUNS / missing[0]} (python -m lra.record list)"
         )
-    chosen = {name: by_name[name] for name in dict.fromkeys(asked)}
-    if not chosen:
+    if not asked:
         raise UserError(
             f"{results_dir} has no run that ended on the data of the leaderboard; train with "
             f"--preset budget, or name the runs"
         )
+    chosen = {name: by_name.pop(name) for name in dict.fromkeys(asked)}
     settings = {(run.task, run.mixer, run.config_hash) for _, run in chosen.values()}
     others = [
         name
         for name, (_, run) in by_name.items()
-        if name not in chosen and (run.task, run.mixer, run.config_hash) in settings
+        if (run.task, run.mixer, run.config_hash) in settings
     ]
     if others and because is None:
         raise UserError(
             f"{len(others)} runs have the settings of submitted ones and are not among them, "
             f"{others[0]} for example; submit them, too, or say why not (--left-out REASON)"
         )
-    return [*chosen.values()], [LeftOut(run=name, because=str(because)) for name in others]
-
-
-def complete_submission(
-    path: Path, said: Mapping[str, Any], facts: Mapping[str, Any]
-) -> Submission:
-    """Complete submission.yaml with what flags say and with facts of the runs; nothing is invented.
-
-    Raises: UserError naming all that is missing, and the flags that say it.
-    """
-    text = read_text(path, largest=LARGEST_YAML) if path.is_file() else ""
-    content = {**(parse_yaml(text, str(path)) or {}), **said, **facts}
-    if missing := [name for name in ASKED if name not in content]:
-        flags = "; ".join(f"--{n.replace('_', '-')} ({ASKED[n].description})" for n in missing)
-        raise UserError(f"{path.name} lacks {', '.join(missing)}; give {flags}")
-    return parse_checked(Submission, content, path)
+    return [*chosen.values()], dict.fromkeys(others, str(because))
 
 
 def contribute(
@@ -104,32 +82,34 @@ def contribute(
     runs: Runs,
     said: Mapping[str, Any],
     known: Known,
-    left_out: Sequence[LeftOut] = (),
+    left_out: Mapping[str, str] = {},
 ) -> list[str]:
     """Make a contribution and check it; it is written if there are no findings.
 
     Args:
         folder: where it is written; it may have a submission.yaml, which is completed, and nothing
             else.
-        left_out: runs with the same settings that are not submitted.
+        said: what the submitter says, by the names of `ASKED`.
+        left_out: why runs with the same settings are not submitted, by name.
     Raises: UserError for a folder with other files, missing fields, and code that does not fit.
     """
-    present = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    if more := sorted(set(present) - {SUBMISSION}):
-        raise UserError(f"{folder} has {more[0]} already; remove it, or choose another --name")
-    facts: dict[str, Any] = {
+    path = folder / SUBMISSION
+    if more := sorted({*folder.glob("*")} - {path}):
+        raise UserError(f"{more[0]} is there already; remove it, or choose another --name")
+    content = parse_yaml(read_text(path), str(path)) if path.is_file() else {}
+    content = {**check_fields(dict[str, Any], content, path), **said}
+    if missing := [name for name in ASKED if name not in content]:
+        flags = "; ".join(f"--{n.replace('_', '-')} ({ASKED[n].description})" for n in missing)
+        raise UserError(f"{path.name} lacks {', '.join(missing)}; give {flags}")
+    content |= {
         "hardware": sorted({run.device for _, run in runs}),
         "protocol_version": PROTOCOL_VERSION,
-        "division": "open",
-        "differences": [],
-        "left_out": [*left_out],
+        "left_out": {**left_out},
     }
-    submission = complete_submission(folder / SUBMISSION, said, facts)
-    division, differences = divide(submission, runs, known)
-    submission = submission.model_copy(update={"division": division, "differences": differences})
+    content["division"], content["differences"] = divide(content["chosen_on"], runs, known)
+    fields = check_fields(Submission, content, path).model_dump(mode="json").items()
     files = {name: content for path, run in runs for name, content in _list_files(path, run)}
     packed = {name: files.pop(name) for name in [*files] if name.startswith(RUNS)}
-    fields = submission.model_dump(mode="json").items()
     files[SUBMISSION] = "".join(f"{name}: {plain(value)}\n" for name, value in fields).encode()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -147,23 +127,20 @@ def contribute(
 
 def _list_files(path: Path, run: RunRecord) -> Iterator[tuple[str, bytes]]:
     """List what leaves the machine of a run: its record, logs, plug-in and weights."""
-    source = run.mixer_from
-    if run.mixer_code is not None and source is not None:
-        name, files = _list_code(path, run, Path(source.rpartition(":")[0]))
-        yield from files.items()
-        source = f"{name}:{run.mixer}"
+    spec = run.mixer_from
+    if run.mixer_code is not None and spec is not None:
+        code = _list_code(path, run, Path(spec.rpartition(":")[0]))
+        yield from code.items()
+        spec = f"{next(iter(code))}:{run.mixer}"
     facts = _hide_folders(run.model_dump(mode="json", exclude={"settings"}))
-    record = RunRecord.model_validate({**facts, "settings": run.settings, "mixer_from": source})
-    target = f"{RUNS}/{run.task}/{run.mixer}/{run.run_id}"
-    yield f"{target}/{PACKED[0]}", (record.model_dump_json(indent=2) + "\n").encode()
-    for name in PACKED[1:]:
-        if has_file(path / name):
-            yield f"{target}/{name}", read_file(path / name, largest=LARGEST_METRICS)
+    record = RunRecord.model_validate({**facts, "settings": run.settings, "mixer_from": spec})
+    yield f"{RUNS}/{run.name}/{PACKED[0]}", record.model_dump_json(indent=2).encode()
+    for name in filter(lambda name: has_file(path / name), PACKED[1:]):
+        yield f"{RUNS}/{run.name}/{name}", read_file(path / name, largest=LARGEST_METRICS)
     state = read_newest(path / "checkpoints") if run.task not in UNLICENSED else None
     if state is not None and run.status == "done" and (best := state["trainer"]["best"]):
         content = save({name: tensor.clone() for name, tensor in best["model"].items()})
-        name = f"weights/{weights_name(run)}"
-        if len(content) <= next(size for form, size in LAYOUT.items() if form.fullmatch(name)):
+        if len(content) <= most_bytes(name := f"weights/{weights_name(run)}"):
             yield name, content
 
 
@@ -176,14 +153,14 @@ def _hide_folders(value: Any) -> Any:
     return _PATH.sub("", value.replace(str(Path.home()), "~")) if isinstance(value, str) else value
 
 
-def _list_code(path: Path, run: RunRecord, source: Path) -> tuple[str, dict[str, bytes]]:
+def _list_code(path: Path, run: RunRecord, source: Path) -> dict[str, bytes]:
     """List the file of a plug-in as the run kept it, and those of its folder that it imports.
 
-    Returns: the name of the plug-in's file in a contribution, and contents by name.
+    Returns: contents by name in a contribution, the plug-in's file first.
     Raises: UserError for a plug-in that is not the file that the run hashed.
     """
     kept = path / CODE_FILES["mixer"]
-    if not kept.is_file() or digest([str(file_on_disk(kept))]) != run.mixer_code:
+    if not kept.is_file() or digest([str(kept)]) != run.mixer_code:
         raise UserError(
             f"{kept} is not the code of the run (hash {run.mixer_code}); a submitted mixer has its "
             f"class in the file that --mixer names"
@@ -196,4 +173,4 @@ def _list_code(path: Path, run: RunRecord, source: Path) -> tuple[str, dict[str,
             if helper.is_file() and other not in files:
                 files[other] = read_regular(helper)
                 waiting.append(other)
-    return name, files
+    return files

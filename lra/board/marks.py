@@ -10,30 +10,29 @@ import datetime
 import hashlib
 import logging
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load
 from torch import Tensor
 
 from lra.api.recompose import recompose
 from lra.api.trained import TrainedRun
-from lra.board.files import check_files, weights_name
+from lra.board.files import check_files, read_weights, weights_name
+from lra.board.settings import list_deviations
 from lra.check.checks import carry_out, mixer_checks
 from lra.classifier.classifier import Classifier, count_state
 from lra.common.errors import UserError
 from lra.common.files import write_atomically
 from lra.common.strict_yaml import plain
-from lra.common.untrusted import explain_errors, read_regular
 from lra.evaluate import OtherData, evaluate_on, seed_change
 from lra.record.community import MARKS, digest_of, read_marks
 from lra.record.contribution import Mark, MarkName
 from lra.record.known_data import read_known_data
-from lra.record.run import RunRecord, TestedRecord, read_runs
+from lra.record.run import TestedRecord, read_runs
 from lra.record.run_files import read_predictions
 from lra.report.scores import group_by
 from lra.runtime.tables import rounded
@@ -88,12 +87,19 @@ class Workplace:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
     def runs(self) -> list[SubmittedRun]:
-        """Load the finished runs; this runs the plug-in."""
-        return [
-            SubmittedRun.from_record(self, path, record)
-            for path, record in read_runs(self.folder)[0]
-            if record.status == "done"
-        ]
+        """Load the finished runs; this runs the plug-in.
+
+        Raises: UserError for settings of another hash than the record's.
+        """
+        runs: list[SubmittedRun] = []
+        for path, record in read_runs(self.folder)[0]:
+            if record.status == "done":
+                spec = record.mixer_from and str(self.folder / record.mixer_from)
+                run = record.model_copy(update={"mixer_from": spec})
+                weights, config = self.folder / "weights" / weights_name(run), recompose(path, run)
+                loaded = SubmittedRun(path, run, config, self.data_dir, self.device, weights)
+                runs.append(loaded)
+        return runs
 
 
 @dataclass(eq=False, repr=False)
@@ -102,42 +108,23 @@ class SubmittedRun(TrainedRun):
 
     weights: Path
 
-    @classmethod
-    def from_record(cls, place: Workplace, path: Path, record: RunRecord) -> SubmittedRun:
-        """Compose the settings of a run again, its plug-in taken from the contribution.
-
-        Raises: UserError if its settings have another hash.
-        """
-        if record.mixer_from is not None:
-            spec = str(place.folder / record.mixer_from)
-            record = record.model_copy(update={"mixer_from": spec})
-        config = recompose(path, record)
-        weights = place.folder / "weights" / weights_name(record)
-        return cls(path, record, config, place.data_dir, place.device, weights)
-
-    @property
-    def name(self) -> str:
-        """Task, mixer and run."""
-        return f"{self.record.task}/{self.record.mixer}/{self.record.run_id}"
-
     def read_weights(self) -> dict[str, Tensor]:
         """See `TrainedRun.read_weights`: those of the contribution."""
-        with explain_errors(str(self.weights)):
-            return load(read_regular(self.weights))
+        return read_weights(self.weights)
 
 
 def mark_files(place: Workplace) -> Verdict:
     """Check the files, see `check_files`."""
     findings = check_files(place.folder, read_known_data())
-    count = len(read_runs(place.folder)[0]) if not findings else 0
-    return Verdict([f"{count} runs"], findings)
+    return Verdict([f"{len(read_runs(place.folder)[0])} runs"] if not findings else [], findings)
 
 
 def mark_code(place: Workplace) -> Verdict:
     """Check plug-ins by `lra.check`, count parameters and states, and test submitted weights."""
-    evidence: list[str] = []
-    faults: list[str] = []
     runs = place.runs()
+    with_weights = sum(run.weights.is_file() for run in runs)
+    evidence = [f"{with_weights} of {len(runs)} runs with weights, which give the predictions"]
+    faults = [f"{run.record.name}: {fault}" for run in runs for fault in _check_model(run)]
     for same in group_by(runs, lambda run: (run.record.task, run.record.config_hash)).values():
         config = same[0].config
         component = config.mixer_component
@@ -148,44 +135,32 @@ def mark_code(place: Workplace) -> Verdict:
             for line in failed:  # a model that sees whole sequences need not be causal
                 is_idle = not config.model.causal and CAUSAL_CHECK in line
                 (evidence if is_idle else faults).append(f"{component.name}: {line}")
-    tested = 0
-    for run in runs:
-        logger.info(f"checking {run.name}")
-        faults += [f"{run.name}: {fault}" for fault in _check_model(run)]
-        tested += run.weights.is_file()
-    evidence.append(f"{tested} of {len(runs)} runs with weights, which give the predictions")
     return Verdict(evidence, faults)
 
 
-def _check_model(run: SubmittedRun) -> list[str]:
+def _check_model(run: SubmittedRun) -> Iterator[str]:
     """Compare parameters, state and predictions of a model with those of its record."""
     record, info = run.record, run.config.build_task().info
-    model = run.model if run.weights.is_file() else Classifier(run.config, info)
-    faults: list[str] = []
-    counts = {
-        "params": (model.num_parameters, record.params),
-        "state_size": (count_state(model, record.length), record.state_size),
-    }
-    faults += [
-        f"{name} is {stated}, expected {counted}"
-        for name, (counted, stated) in counts.items()
-        if counted != stated
-    ]
-    if run.weights.is_file():
+    logger.info(f"checking {record.name}")
+    has_weights = run.weights.is_file()
+    model = run.model if has_weights else Classifier(run.config, info)
+    yield from list_deviations(
+        {"params": (record.params, model.num_parameters),
+         "state_size": (record.state_size, count_state(model, record.length))}
+    )  # fmt: skip
+    if has_weights:
         scorer = run.scorer_of(info)
         evaluator = run.evaluator(model, record.micro_batch or record.batch_size)
         score = evaluator.score(run.dataset.splits["test"], scorer)
-        result = scorer.describe(score, run.dataset, {})
         columns = {name: np.array(column.tolist()) for name, column in score.predictions.items()}
-        again = result.read_predictions(columns).merits
+        again = scorer.describe(score, run.dataset, {}).read_predictions(columns).merits
         submitted = read_predictions(record, run.folder / "predictions.csv").merits
         differing = float(np.mean(again != submitted))
         if differing > MOST_DIFFERENT:
-            faults.append(
+            yield (
                 f"{100 * differing:.1f} % of the test examples are answered in another way by the "
                 f"submitted weights, expected at most {100 * MOST_DIFFERENT} %"
             )
-    return faults
 
 
 def mark_fresh(place: Workplace) -> Verdict:
@@ -198,12 +173,10 @@ def mark_fresh(place: Workplace) -> Verdict:
     ]
     if not runs:
         return Verdict([], ["no run with weights on a task whose data is drawn"])
-    groups = group_by(
-        runs, lambda run: (run.record.task, run.record.method, run.record.config_hash)
-    )
     texts: list[str] = []
     p_values: list[float] = []
-    for (task, method, _), same in groups.items():
+    for same in group_by(runs, lambda run: (run.record.task, run.record.config_hash)).values():
+        task, method = same[0].record.task, same[0].record.method
         seed = place.draw(task, "weights/*")
         other = OtherData(length=None, changes=(seed_change(seed),), examples=FRESH_EXAMPLES)
         logger.info(f"{method} on {task}: {FRESH_EXAMPLES:,} new examples, data seed {seed}")
@@ -216,8 +189,7 @@ def mark_fresh(place: Workplace) -> Verdict:
         )
     corrected = correct_holm(p_values)
     lines = [f"{text}, p {p:.2g}" for text, p in zip(texts, corrected, strict=True)]
-    faults = [line for line, p in zip(lines, corrected, strict=True) if p < SIGNIFICANCE]
-    return Verdict(lines, faults)
+    return Verdict(lines, [lines[i] for i, p in enumerate(corrected) if p < SIGNIFICANCE])
 
 
 def _average(records: Sequence[TestedRecord]) -> tuple[float, int]:
@@ -228,24 +200,23 @@ def _average(records: Sequence[TestedRecord]) -> tuple[float, int]:
 
 def mark_repeated(place: Workplace) -> Verdict:
     """Train one run again from nothing; its accuracy has to be in the interval of the seeds."""
-    runs = sorted(place.runs(), key=lambda run: run.name)
+    runs = sorted(place.runs(), key=lambda run: run.record.name)
     drawn = runs[place.draw("run") % len(runs)]
     record = drawn.record
-    logger.info(f"training {drawn.name} again, from nothing; the same command resumes it")
+    logger.info(f"training {record.name} again, from nothing; the same command resumes it")
     again = Run(
         config=drawn.config, seed=record.seed, device=place.device, data_dir=place.data_dir,
         results_dir=place.results_dir, stop=StopRequest(None, None),
     ).execute()  # fmt: skip
-    cell = [run.record for run in runs if run.record.config_hash == record.config_hash
-            and run.record.task == record.task]  # fmt: skip
-    accuracies = [run.test_accuracy or 0.0 for run in cell]
-    examples = record.result.test_examples or 1
-    low, high = wilson_interval(statistics.mean(accuracies) / 100, examples)
-    if len(accuracies) > 1:
-        ends = interval_of_next(accuracies)
-        low, high = min(low, ends[0]), max(high, ends[1])
+    key = record.task, record.config_hash
+    cell = [run.record for run in runs if (run.record.task, run.record.config_hash) == key]
+    mean, examples = _average(cell)
+    ends = [wilson_interval(mean / 100, examples)]
+    if len(cell) > 1:
+        ends.append(interval_of_next([run.test_accuracy or 0.0 for run in cell]))
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
     text = (
-        f"{drawn.name}: {rounded(again.test_accuracy or 0.0, 2)} repeated, "
+        f"{record.name}: {rounded(again.test_accuracy or 0.0, 2)} repeated, "
         f"{rounded(record.test_accuracy or 0.0, 2)} submitted, {rounded(low, 2)} to "
         f"{rounded(high, 2)} by {len(cell)} seeds"
     )
@@ -264,11 +235,9 @@ def give_mark(name: MarkName, place: Workplace) -> Verdict:
 
     Raises: UserError without the mark files of the present files, for all other marks.
     """
-    folder = place.folder
-    digest = digest_of(folder)
-    have = {mark.mark for mark in read_marks(folder.parent).get(folder.name, ())
-            if mark.digest == digest}  # fmt: skip
-    if name != "files" and "files" not in have:
+    folder, digest = place.folder, digest_of(place.folder)
+    marks = read_marks(folder.parent).get(folder.name, [])
+    if name != "files" and ("files", digest) not in [(mark.mark, mark.digest) for mark in marks]:
         raise UserError(
             f"{folder.name} has no mark files for its present files, which fixes their digest; "
             f"give it first: python -m lra.submit --mark files {folder}"
@@ -280,13 +249,10 @@ def give_mark(name: MarkName, place: Workplace) -> Verdict:
     return verdict
 
 
-def add_mark(folder: Path, name: MarkName | str, evidence: Sequence[str]) -> None:
+def add_mark(folder: Path, name: MarkName | Literal["withdrawn"], evidence: Sequence[str]) -> None:
     """Write a mark, or a withdrawal, into the file of the maintainers."""
-    marks = {of: [*given] for of, given in read_marks(folder.parent).items()}
-    mark = Mark.model_validate(
-        {"mark": name, "date": datetime.datetime.now(datetime.UTC).date(),
-         "digest": digest_of(folder), "evidence": [*evidence]}
-    )  # fmt: skip
+    marks, today = read_marks(folder.parent), datetime.datetime.now(datetime.UTC).date()
+    mark = Mark(mark=name, date=today, digest=digest_of(folder), evidence=[*evidence])
     marks.setdefault(folder.name, []).append(mark)
     lines = [
         "# Marks of contributions (docs/open_board.md). python -m lra.submit --mark writes them."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import create_model
@@ -18,7 +18,7 @@ from lra.common.errors import UserError
 from lra.config.components import MixerComponent, Section
 from lra.config.compose import compose
 from lra.config.registry import MIXERS
-from lra.config.request import SPEED_ALONE, Change, RunRequest
+from lra.config.request import SPEED_ALONE, Change
 from lra.config.schema import RunConfig
 from lra.record.known_data import KnownData
 from lra.record.run import RunRecord
@@ -34,13 +34,15 @@ MOST_GROWTH = 1.1
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadMixer(MixerComponent):
-    """A plug-in whose code is not run: its options are those that a record has."""
+    """The mixer of a record. The code of a plug-in is not run: any values of its options pass."""
 
     record: RunRecord
 
     @property
     def options(self) -> type[Section]:
-        """See `Component.options`: any values, with those of the record as defaults."""
+        """See `Component.options`: those of a plug-in have the values of the record as defaults."""
+        if self.code is None:
+            return super().options
         values = select_sections(self.record.settings, "mixer")
         fields = {name.partition(".")[2]: (Any, value) for name, value in values.items()}
         if wrong := [name for name in fields if name.startswith("_") or name in dir(Section)]:
@@ -48,63 +50,61 @@ class UnreadMixer(MixerComponent):
         return create_model("UnreadOptions", __base__=Section, **fields)  # pyright: ignore
 
 
-def _stand_in(record: RunRecord) -> MixerComponent:
-    """Return the mixer of a run: one of the suite, or what stands for a plug-in."""
-    cls = MIXERS.classes.get(record.mixer, object)
-    spec = record.mixer_from or record.mixer
-    common: Mapping[str, Any] = {"spec": spec, "origin": "the record", "cls": cls}
-    if record.mixer_code is None:
-        return MixerComponent(**common)
-    return UnreadMixer(**common, code=record.mixer_code, record=record)
-
-
-def _compose(record: RunRecord, changes: Mapping[str, Any]) -> RunConfig:
-    """Compose what the files of the suite say of a run, with changes; no code of it is run."""
-    request = RunRequest(
-        task=record.task, mixer=record.mixer, preset=record.preset, protocol=record.protocol,
-        changes=tuple(Change(section, key, value, "its change") for name, value in changes.items()
-                      for section, _, key in [name.partition(".")]),
+def _compose(record: RunRecord, changes: Mapping[str, Any] | None = None) -> RunConfig:
+    """Compose the settings of a record, or those of the suite's files with changes; no code that
+    the record names is run.
+    """
+    request = replace(request_of(record), task=record.task)
+    if changes is not None:
+        parts = [(*name.partition("."), value) for name, value in changes.items()]
+        chosen = tuple(Change(section, key, v, "its change") for section, _, key, v in parts)
+        request = replace(request, recorded=None, changes=chosen)
+    mixer = UnreadMixer(
+        spec=request.mixer, origin="the record", cls=MIXERS.classes.get(record.mixer, object),
+        code=record.mixer_code, record=record,
     )  # fmt: skip
-    return compose(request, mixer=_stand_in(record))
+    return compose(request, mixer=mixer)
+
+
+def list_deviations(facts: Mapping[str, tuple[object, object]]) -> Iterator[str]:
+    """List the facts, by name, whose first value is not the expected one, which is the second."""
+    for name, (given, expected) in facts.items():
+        if given != expected:
+            yield f"{name} {given}; expected {expected}"
 
 
 def check_settings(record: RunRecord) -> Iterator[str]:
-    """List what is wrong with the settings of a run.
+    """List settings that are not those of the preset and of the changes that a record states.
 
     Raises: UserError for settings that cannot be composed.
     """
-    config = compose(request_of(record), mixer=_stand_in(record))
-    if config.hash != record.config_hash:
-        yield f"settings with the hash {record.config_hash}; expected {config.hash}"
+    config = _compose(record)
     expected, actual = _compose(record, record.changes).settings, config.settings
-    for name in sorted(expected.keys() | actual.keys()):
-        differs = expected.get(name) != actual.get(name)
-        if differs and name not in SPEED_ALONE and not name.startswith("log."):
-            yield (
-                f"{name} is {actual.get(name)!r}, and its changes do not say so; expected "
-                f"{expected.get(name)!r} of preset {record.preset}"
-            )
-    steps = actual.get("train.steps") if record.pretraining is None else None
-    is_whole = record.steps == record.total_steps == steps
-    if steps is not None and record.status == "done" and not is_whole:
-        yield f"{record.steps:,} of {record.total_steps:,} steps; its settings say {steps:,}"
+    names = sorted((expected.keys() | actual.keys()) - SPEED_ALONE)
+    facts: dict[str, tuple[object, object]] = {
+        f"without a change of it, {name} is": (actual.get(name), expected.get(name))
+        for name in names
+        if not name.startswith("log.")
+    }
+    facts["settings with the hash"] = record.config_hash, config.hash
+    steps = actual.get("train.steps")
+    if steps is not None and record.pretraining is None and record.status == "done":
+        facts["steps"] = (record.steps, record.total_steps), (steps, steps)
+    return list_deviations(facts)
 
 
 def list_differences(record: RunRecord, known: KnownData) -> list[str]:
     """List what a run has in another way than the closed division allows."""
-    allowed = {name for name in record.changed if name.startswith("mixer.")} | SPEED_ALONE
-    changes = {n: value for n, value in record.changes.items() if n not in allowed}
-    base = _compose(record, {}).train.lr
-    rate = changes.get("train.lr", base)
-    if any(math.isclose(rate, factor * base, rel_tol=TOLERANCE) for factor in GRID):
+    changes = {name: record.settings[name] for name in {*record.changed} - SPEED_ALONE
+               if not name.startswith("mixer.")}  # fmt: skip
+    preset = _compose(record, {}).train.lr
+    rate = changes.get("train.lr", preset)
+    if any(math.isclose(rate, factor * preset, rel_tol=TOLERANCE) for factor in GRID):
         changes.pop("train.lr", None)
-    differences = [f"{record.task}: {text}" for text in write_changes(changes)]
-    most = known.most_parameters
-    if most is None:
-        differences.append(f"{record.task}: no shipped mixer has this data at its preset")
-    elif record.params > MOST_GROWTH * most:
+    differences = [*write_changes(changes)]
+    most = MOST_GROWTH * (known.most_parameters or 0)
+    if record.params > most:
         differences.append(
-            f"{record.task}: {record.params:,} parameters, expected at most "
-            f"{MOST_GROWTH * most:,.0f}"
+            f"{record.params:,} parameters, expected at most {most:,.0f} by those of shipped mixers"
         )
-    return differences
+    return [f"{record.task}: {difference}" for difference in differences]

@@ -83,7 +83,7 @@ def list_runs(options: argparse.Namespace) -> list[str]:
     records = [record for _, record in runs]
     rows = [
         {
-            "run": f"{r.task}/{r.mixer}/{r.run_id}",
+            "run": r.name,
             "preset": r.preset,
             "status": r.status,
             "test %": MISSING if r.test_accuracy is None else rounded(r.test_accuracy, 2),

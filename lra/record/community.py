@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from lra.common.errors import KnownError, UserError
 from lra.common.strict_yaml import parse_yaml
@@ -21,12 +20,9 @@ from lra.schema import fault_of
 COMMUNITY = "community"
 """Folder of the contributions, in the results folder of the repository."""
 SUBMISSION, MARKS = "submission.yaml", "marks.yaml"
-LARGEST_YAML = 2**16
-"""Most bytes of submission.yaml."""
-
-Schema = TypeVar("Schema", bound=BaseModel)
-Marks = Mapping[str, list[Mark]]
+Marks = dict[str, list[Mark]]
 """The marks of contributions by name, in the order of their dates."""
+Content = TypeVar("Content")
 
 
 def community_dir(results_dir: Path) -> Path:
@@ -44,10 +40,10 @@ def digest_of(folder: Path, pattern: str = "**/*") -> str:
     return digest.hexdigest()
 
 
-def parse_checked(schema: type[Schema], content: Any, origin: Path | str) -> Schema:
-    """Check a parsed YAML file against a schema; raises UserError naming the first wrong field."""
+def check_fields(kind: type[Content], content: Any, origin: Path) -> Content:
+    """Check the content of a YAML file; raises UserError naming the first wrong field."""
     try:
-        return TypeAdapter(schema).validate_python(content)
+        return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         raise UserError(f"{origin}: {fault_of(error)}") from None
 
@@ -55,50 +51,42 @@ def parse_checked(schema: type[Schema], content: Any, origin: Path | str) -> Sch
 def read_submission(folder: Path) -> Submission:
     """Read submission.yaml; raises UserError, DataError or OSError for a file that is wrong."""
     path = folder / SUBMISSION
-    return parse_checked(
-        Submission, parse_yaml(read_text(path, largest=LARGEST_YAML), str(path)), path
-    )
+    return check_fields(Submission, parse_yaml(read_text(path), str(path)), path)
 
 
 def read_marks(community: Path) -> Marks:
     """Read the marks of all contributions, which maintainers write."""
     path = community / MARKS
-    if not path.is_file():
-        return {}
-    content = parse_yaml(read_text(path), str(path)) or {}
-    return {name: [parse_checked(Mark, m, path) for m in of] for name, of in content.items()}
+    content = parse_yaml(read_text(path), str(path)) if path.is_file() else {}
+    return check_fields(Marks, content or {}, path)
 
 
-def _describe(folder: Path, marks: list[Mark]) -> Contribution:
-    submission, digest = read_submission(folder), digest_of(folder)
-    return Contribution(
-        name=folder.name,
-        title=submission.title,
-        source=submission.code,
-        division=submission.division,
-        marks={m.mark: m.date for m in marks if m.digest == digest and m.mark != "withdrawn"},
-        withdrawn=next((mark for mark in reversed(marks) if mark.mark == "withdrawn"), None),
-    )
+def _read_contribution(folder: Path, marks: list[Mark]) -> Contribution:
+    withdrawn = [mark for mark in marks if mark.mark == "withdrawn"]
+    digest = digest_of(folder)
+    fields = {
+        "name": folder.name,
+        "marks": {m.mark: m.date for m in marks if m.digest == digest and m not in withdrawn},
+        "withdrawn": withdrawn[-1] if withdrawn else None,
+    }
+    return check_fields(Contribution, {**dict(read_submission(folder)), **fields}, folder)
 
 
 def read_contributions(community: Path) -> tuple[Runs, list[str]]:
     """Read the runs of all contributions, each with its contribution; list the faults of files."""
     runs: Runs = []
     faults: list[str] = []
+    marks: Marks = {}
     try:
         marks = read_marks(community)
     except (KnownError, OSError) as error:
-        marks, faults = {}, [str(error)]
+        faults.append(str(error))
     for folder in sorted(path.parent for path in community.glob(f"*/{PACK}")):
         try:
-            contribution = _describe(folder, marks.get(folder.name, []))
-        except (KnownError, OSError, ValidationError) as error:
-            faults.append(f"{folder}: left out: {error}")
-            continue
-        contributed, more = read_runs(folder)
-        runs += [
-            (path, run.model_copy(update={"contribution": contribution}))
-            for path, run in contributed
-        ]
+            came_with = {"contribution": _read_contribution(folder, marks.get(folder.name, []))}
+            contributed, more = read_runs(folder)
+        except (KnownError, OSError) as error:
+            more, contributed, came_with = [f"{folder}: left out: {error}"], [], {}
+        runs += [(path, run.model_copy(update=came_with)) for path, run in contributed]
         faults += more
     return runs, faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Annotated, Literal
 
@@ -13,17 +14,11 @@ PROTOCOL_VERSION = 1
 """Version of the leaderboard's protocol; docs/open_board.md lists what changed in each."""
 RANKED_SEEDS = 3
 """Number of seeds, from 0 on, that a contributed number needs for a rank."""
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+"""The form of the name of a contribution."""
 MarkName = Literal["files", "code", "fresh", "repeated"]
 Division = Literal["closed", "open"]
 Address = Annotated[str, Field(max_length=300, pattern=r"^https://[\w.-]+(/[\w.~/%#?=&+@-]*)?$")]
-ContributionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-
-
-class LeftOut(Record):
-    """A run with the settings of submitted runs that is not submitted."""
-
-    run: ShortText
-    because: PrintableText
 
 
 class Submission(Record):
@@ -47,7 +42,8 @@ class Submission(Record):
     division: Division
     differences: list[PrintableText]
     """Why the division is open; empty if it is closed."""
-    left_out: list[LeftOut] = Field(default_factory=list)
+    left_out: dict[ShortText, PrintableText]
+    """Runs with the settings of submitted ones that are not submitted, with the reason."""
 
 
 class Mark(Record):
@@ -60,19 +56,15 @@ class Mark(Record):
     evidence: list[PrintableText]
 
 
-class Contribution(Record):
+class Contribution(Submission):
     """The contribution that a run came with, as the report shows it."""
 
-    name: ContributionName
-    title: ShortText
-    source: Address
-    division: Division
+    name: str = Field(pattern=f"^{NAME.pattern}$")
     marks: dict[str, date]
     """Dates of the marks that hold for the present files, by name."""
-    withdrawn: Mark | None = None
+    withdrawn: Mark | None
 
     @property
     def shown_name(self) -> str:
         """The end of the names of its rows."""
-        end = f" (withdrawn {self.withdrawn.date})" if self.withdrawn else ""
-        return f"by {self.name}{end}"
+        return f"{self.name} (withdrawn {self.withdrawn.date})" if self.withdrawn else self.name

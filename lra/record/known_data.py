@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from lra.common.strict_yaml import parse_yaml
 from lra.common.untrusted import read_text
@@ -33,6 +31,10 @@ class KnownData(Record):
     """Parameters of the largest shipped mixer at the settings of a preset; None without one."""
 
 
+Known = Mapping[tuple[str, str], KnownData]
+"""Known data sets by task and fingerprint."""
+
+
 def digest_labels(predictions: Predictions) -> str:
     """Hash the labels and the metadata of all test examples in their order."""
     metadata = {name: column.tolist() for name, column in sorted(predictions.metadata.items())}
@@ -40,13 +42,11 @@ def digest_labels(predictions: Predictions) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def read_known_data(path: Path = KNOWN_DATA) -> Mapping[tuple[str, str], KnownData]:
-    """Read the known data sets by task and fingerprint."""
+def read_known_data() -> Known:
+    """Read the data sets that contributions can be of."""
+    path, parsed = KNOWN_DATA, ("baselines", "most_parameters")
     rows = [
-        KnownData.model_validate(
-            {**row, "baselines": parse_yaml(row["baselines"], str(path)),
-             "most_parameters": row["most_parameters"] or None}
-        )
-        for row in csv.DictReader(io.StringIO(read_text(path)))
-    ]  # fmt: skip
+        KnownData.model_validate({**row, **{n: parse_yaml(row[n], path.name) for n in parsed}})
+        for row in csv.DictReader(read_text(path).splitlines())
+    ]
     return {(row.task, row.fingerprint): row for row in rows}

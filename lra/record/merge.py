@@ -116,7 +116,7 @@ def _read_files(
 def _list_records(folder: Path, runs: Collection[str]) -> tuple[list[Path], list[str]]:
     """List the records of all kinds in a results folder, or those of some runs, and the faults."""
     every, faults = read_runs(folder, "merge")
-    names = [f"{run.task}/{run.mixer}/{run.run_id}" for _, run in every]
+    names = [run.name for _, run in every]
     if missing := [name for name in runs if name not in names]:
         raise UserError(f"there is no run {folder / RUNS / missing[0]}, or it has no result")
     paths: list[Path] = []

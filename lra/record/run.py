@@ -151,6 +151,11 @@ class RunRecord(TestedRecord):
         return self
 
     @property
+    def name(self) -> str:
+        """Name of the run, as commands take it: TASK/MIXER/RUN."""
+        return f"{self.task}/{self.mixer}/{self.run_id}"
+
+    @property
     def changes(self) -> dict[str, Any]:
         """The settings that flags changed, by name."""
         return {name: self.settings[name] for name in self.changed}
@@ -183,7 +188,7 @@ class RunRecord(TestedRecord):
         changes = [text for text in self.row_changes if not (of and text.startswith("train.lr="))]
         name = f"{self.mixer} ({', '.join(changes)})" if changes else self.mixer
         name = name if self.label is None else f"{self.mixer}: {self.label}"
-        return name if of is None else f"{name} {of.shown_name}"
+        return name if of is None else f"{name} by {of.shown_name}"
 
     @property
     def has_failed(self) -> bool:
@@ -229,7 +234,7 @@ def choose_attempts(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 def folder_of(results_dir: Path, record: RunRecord) -> Path:
     """Return the folder that a run's files are in."""
-    return results_dir / RUNS / record.task / record.mixer / record.run_id
+    return results_dir / RUNS / record.name
 
 
 Runs = list[tuple[Path, RunRecord]]

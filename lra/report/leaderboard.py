@@ -184,7 +184,7 @@ def _describe_contributions(rows: Mapping[str, Cells]) -> list[str]:
     notes = [_CONTRIBUTED]
     for of in contributions.values():
         reason = f" Withdrawn: {' '.join(of.withdrawn.evidence)}" if of.withdrawn else ""
-        notes.append(f"{of.name}: {of.title}, {of.source}.{reason}")
+        notes.append(f"{of.name}: {of.title}, {of.code}.{reason}")
     return notes
 
 
@@ -256,7 +256,7 @@ def leaderboard_csv(data: Data, board: Board) -> str:
     baselines = next(iter(board.best_trivial_baseline().values()), {})
     chosen["best_trivial_baseline"] = [baselines.get(run.task) for run in runs]
     of = [run.contribution for run in runs]
-    chosen["contribution"] = [one and one.shown_name.removeprefix("by ") for one in of]
+    chosen["contribution"] = [one and one.shown_name for one in of]
     chosen["division"] = [one and one.division for one in of]
     chosen["marks"] = [one and " ".join(one.marks) for one in of]
     intervals = ["interval_low", "interval_high"]
