@@ -89,7 +89,7 @@ def contribute(
     if more := sorted({*folder.glob("*")} - {path}):
         raise UserError(f"{more[0]} is there already; remove it, or choose another --name")
     content = parse_yaml(read_text(path), str(path)) if path.is_file() else {}
-    content = {**check_fields(dict[str, Any], content, path), **said}
+    content = {**check_fields(dict[str, Any], content or {}, path), **said}
     if missing := [name for name in ASKED if name not in content]:
         flags = "; ".join(f"--{n.replace('_', '-')} ({ASKED[n].description})" for n in missing)
         raise UserError(f"{path.name} lacks {', '.join(missing)}; give {flags}")
