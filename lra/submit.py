@@ -56,19 +56,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--name", type=contribution_name, help="name of the contribution and of its folder")
     add("--to", type=absolute_path, default=community_dir(SHIPPED_RESULTS), metavar="FOLDER",
         help="folder of contributions (default: results/community of this checkout)")  # fmt: skip
-    add("--left-out", metavar="REASON",
-        help="why other runs with the same settings are not submitted")  # fmt: skip
-    add("--check", type=absolute_path, metavar="FOLDER",
-        help="check a contribution by reading it alone: its mark files")  # fmt: skip
+    add("--left-out", metavar="REASON", help="why other runs of these settings are not submitted")
+    add("--check", type=absolute_path, metavar="FOLDER", help="check a contribution by reading it")
     add("--changed", type=absolute_path, metavar="FILE",
-        help="with --check: list of all files that a pull request changes, each ended by a zero "
-        "byte, as git diff -z --name-only prints it")  # fmt: skip
+        help="with --check: what git diff -z --name-only prints of a pull request")  # fmt: skip
     group = parser.add_argument_group("for maintainers; all marks but files run the submitted code")
     group.add_argument("--mark", nargs=2, metavar=("MARK", "FOLDER"),
         help=f"check a contribution and write the mark: {', '.join(MARK_CHECKS)}")  # fmt: skip
     group.add_argument("--number", type=whole_number, metavar="N",
-        help="for the marks fresh and repeated: a number that was drawn after the mark "
-        "files")  # fmt: skip
+        help="for fresh and repeated: a number that was drawn after the mark files")  # fmt: skip
     group.add_argument("--withdraw", nargs=2, metavar=("FOLDER", "REASON"),
         help="mark a contribution as withdrawn; its rows stay, struck and dated")  # fmt: skip
     add_flags(group, "--data-dir", "--device", "--threads")

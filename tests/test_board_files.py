@@ -133,6 +133,9 @@ CHEATS: Mapping[str, tuple[Callable[[Path], object], str]] = {
     "a mixer without code": (
         lambda f: rename(f, "s4", "zz", mixer="zz"), "mixer zz without code"
     ),
+    "a plug-in without code": (
+        lambda f: edit_record(f, mixer_from="code/x.py:s4"), "mixer s4 without code"
+    ),
     "a plug-in with the name of a mixer": (
         lambda f: edit_record(f, mixer_code="0" * 16, mixer_from="code/x.py:s4"),
         "a name of its own",

@@ -38,12 +38,9 @@ _PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^/\\\s:;,'\"]+[/\\])+"
 def choose_runs(
     results_dir: Path, names: Sequence[str], known: Known, because: str | None = None
 ) -> tuple[Runs, dict[str, str]]:
-    """Choose the runs to submit; return also why others with their settings are left out.
+    """Choose runs by TASK/MIXER/RUN or folder, or all on known data that have ended; return also
+    why others with their settings are left out, by name.
 
-    Args:
-        names: TASK/MIXER/RUN, or folders that end so; empty: all runs that have ended and that
-            compare with shipped ones.
-        because: why the others are left out.
     Raises: UserError for an unknown run, without any, and for others without a reason.
     """
     runs, _ = read_runs(results_dir, "--results-dir")
@@ -64,11 +61,8 @@ def choose_runs(
         )
     chosen = {name: by_name.pop(name) for name in dict.fromkeys(asked)}
     settings = {(run.task, run.mixer, run.config_hash) for _, run in chosen.values()}
-    others = [
-        name
-        for name, (_, run) in by_name.items()
-        if (run.task, run.mixer, run.config_hash) in settings
-    ]
+    rest = by_name.items()
+    others = [n for n, (_, r) in rest if (r.task, r.mixer, r.config_hash) in settings]
     if others and because is None:
         raise UserError(
             f"{len(others)} runs have the settings of submitted ones and are not among them, "
@@ -84,20 +78,18 @@ def contribute(
     known: Known,
     left_out: Mapping[str, str] = {},
 ) -> list[str]:
-    """Make a contribution and check it; it is written if there are no findings.
+    """Make a contribution and check it; it is written, in a folder that may have a submission.yaml
+    to complete, if there are no findings.
 
     Args:
-        folder: where it is written; it may have a submission.yaml, which is completed, and nothing
-            else.
         said: what the submitter says, by the names of `ASKED`.
-        left_out: why runs with the same settings are not submitted, by name.
     Raises: UserError for a folder with other files, missing fields, and code that does not fit.
     """
     path = folder / SUBMISSION
     if more := sorted({*folder.glob("*")} - {path}):
         raise UserError(f"{more[0]} is there already; remove it, or choose another --name")
     content = parse_yaml(read_text(path), str(path)) if path.is_file() else {}
-    content = {**check_fields(dict[str, Any], content, path), **said}
+    content = {**check_fields(dict[str, Any], content or {}, path), **said}
     if missing := [name for name in ASKED if name not in content]:
         flags = "; ".join(f"--{n.replace('_', '-')} ({ASKED[n].description})" for n in missing)
         raise UserError(f"{path.name} lacks {', '.join(missing)}; give {flags}")

@@ -158,14 +158,16 @@ def check_run(folder: Path, path: Path, run: RunRecord, known: Known) -> Iterato
         scores = {line.step: line.val_accuracy for line in lines if line.val_accuracy is not None}
         best = max(scores, key=scores.__getitem__, default=None)  # of equal ones the first
         facts |= {
-            "model selected on": (run.selected_on, "val"),
-            "best_step": (run.best_step, best),
-            "validation accuracy": (run.val_accuracy, max(scores.values(), default=None)),
-            "steps": (run.steps, max([run.steps, *scores])),
+            "the model was selected on": (run.selected_on, "val"),
+            "metrics.jsonl: best_step": (run.best_step, best),
+            "metrics.jsonl: val_accuracy": (run.val_accuracy, max(scores.values(), default=None)),
+            "metrics.jsonl: steps": (run.steps, max([run.steps, *scores])),
         }
-        labels = digest_labels(read_predictions(run, path / "predictions.csv"))
-        facts["labels or metadata of other test examples:"] = labels, data.labels
     yield from list_deviations(facts)
+    if run.status == "done":
+        labels = digest_labels(read_predictions(run, path / "predictions.csv"))
+        what = "predictions.csv: labels or metadata of other test examples:"
+        yield from list_deviations({what: (labels, data.labels)})
 
 
 def _check_code(folder: Path, run: RunRecord) -> Iterator[str]:
@@ -173,7 +175,7 @@ def _check_code(folder: Path, run: RunRecord) -> Iterator[str]:
     name, spec = run.mixer, run.mixer_from or ""
     form = rf"code/[A-Za-z_]\w*\.py:{re.escape(name)}"
     is_named = name.isascii() and re.fullmatch(form, spec, re.ASCII)
-    if run.mixer_code is None and name not in MIXERS.classes:
+    if run.mixer_code is None and (spec or name not in MIXERS.classes):
         yield f"mixer {name} without code; expected a mixer of the suite, or a plug-in"
     elif run.mixer_code is not None and (name.casefold() in MIXERS.classes or not is_named):
         given = format_value(spec)

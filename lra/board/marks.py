@@ -76,10 +76,8 @@ class Workplace:
     """A number that did not exist when the digest of the contribution was fixed."""
 
     def draw(self, what: str, pattern: str = "**/*") -> int:
-        """Draw a whole number below 2 ** 63 that nobody could choose.
-
-        It is the start of the SHA-256 of the digest of the files that a pattern names, what is
-        drawn, and the number.
+        """Draw a whole number below 2 ** 63 that nobody could choose: the start of the SHA-256 of
+        the digest of the files that a pattern names, what is drawn, and the number.
         """
         if self.number is None:
             raise UserError("--number: expected a number that was drawn after the mark files")
@@ -87,18 +85,14 @@ class Workplace:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
     def runs(self) -> list[SubmittedRun]:
-        """Load the finished runs; this runs the plug-in.
-
-        Raises: UserError for settings of another hash than the record's.
-        """
+        """Load the finished runs, by their plug-in; raises UserError for another hash."""
         runs: list[SubmittedRun] = []
         for path, record in read_runs(self.folder)[0]:
             if record.status == "done":
                 spec = record.mixer_from and str(self.folder / record.mixer_from)
                 run = record.model_copy(update={"mixer_from": spec})
                 weights, config = self.folder / "weights" / weights_name(run), recompose(path, run)
-                loaded = SubmittedRun(path, run, config, self.data_dir, self.device, weights)
-                runs.append(loaded)
+                runs += [SubmittedRun(path, run, config, self.data_dir, self.device, weights)]
         return runs
 
 

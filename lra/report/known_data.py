@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pandas as pd
 
 from lra.common.spreadsheets import write_csv
@@ -14,22 +16,13 @@ from lra.report.scores import group_by
 def known_data_csv(data: Data) -> str:
     """Write a row for each data set that runs with predictions were tested on, as `KnownData`."""
     runs = [run for run in data.records if run.contribution is None and run.status == "done"]
-    groups = group_by(runs, lambda run: (run.task, run.data.fingerprint))
-    rows: list[dict[str, object]] = []
-    for (task, fingerprint), same in sorted(groups.items()):
+    rows: list[list[object]] = []
+    for key, same in sorted(group_by(runs, lambda run: (run.task, run.data.fingerprint)).items()):
+        sizes = [run.params for run in same if not run.row_changes and run.label is None]
         tested = ((run, found) for run in same if (found := data.predictions(run)) is not None)
-        run, predictions = next(tested, (None, None))
-        if run is not None and predictions is not None:
-            at_preset = [r.params for r in same if not r.row_changes and r.label is None]
-            row = KnownData(
-                task=task,
-                fingerprint=fingerprint,
-                source=run.data.source,
-                test_examples=len(predictions.merits),
-                labels=digest_labels(predictions),
-                baselines=dict(run.result.trivial_scores),
-                most_parameters=max(at_preset, default=None),
-            )
-            rows.append({**row.model_dump(), "baselines": plain(row.baselines)})
+        for run, found in islice(tested, 1):
+            row = [run.data.source, len(found.merits), digest_labels(found)]
+            baselines = plain(dict(run.result.trivial_scores))
+            rows.append([*key, *row, baselines, max(sizes, default=None)])
     frame = pd.DataFrame(rows, columns=[*KnownData.model_fields])
     return write_csv(frame.astype({"most_parameters": "Int64"}))

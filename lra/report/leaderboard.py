@@ -179,13 +179,12 @@ def _is_withdrawn(cells: Cells) -> bool:
 def _describe_contributions(rows: Mapping[str, Cells]) -> list[str]:
     """Say where contributed rows come from, and why rows are withdrawn."""
     contributions = {of.name: of for cells in rows.values() if (of := contribution_of(cells))}
-    if not contributions:
-        return []
-    notes = [_CONTRIBUTED]
-    for of in contributions.values():
-        reason = f" Withdrawn: {' '.join(of.withdrawn.evidence)}" if of.withdrawn else ""
-        notes.append(f"{of.name}: {of.title}, {of.code}.{reason}")
-    return notes
+    notes = [
+        f"{of.name}: {of.title}, {of.code}."
+        + (f" Withdrawn: {' '.join(of.withdrawn.evidence)}" if of.withdrawn else "")
+        for of in contributions.values()
+    ]
+    return [_CONTRIBUTED, *notes] if notes else []
 
 
 def _name_baselines(board: Board) -> str:
