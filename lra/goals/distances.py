@@ -89,8 +89,7 @@ class DistanceResult(LabelsResult):
     @property
     def gains(self) -> np.ndarray:
         """See `calculate_gains`."""
-        _, asked, right = self.counts
-        return calculate_gains(asked, right, self.classes)
+        return calculate_gains(*self.counts[1:], self.classes)
 
     @property
     def window(self) -> int | None:
@@ -161,7 +160,7 @@ class DistanceResult(LabelsResult):
         goal = DistantLabels(self.classes, tuple(one.distance for one in self.distances))
         counts = np.stack(take_whole_numbers(columns, goal.columns_by_distance, LONGEST))
         asked, right = np.split(counts, 2)
-        if (counts < 0).any() or (right > asked).any():
+        if (right < 0).any() or (right > asked).any():
             raise ValueError("more labels are right than asked, or fewer than none")
         if not np.array_equal(self.counts[1:].ravel(), counts.sum(axis=1)):
             raise ValueError("the labels at each distance are not those of its record")
@@ -208,22 +207,19 @@ class DistanceScorer(LabelScorer):
         of_distances = zip(self.distances, *counts.sum(axis=2).tolist(), strict=True)
         scores = [DistanceScore(distance=d, asked=n, right=m) for d, n, m in of_distances]
         of_examples = dict(zip(self.columns, np.concatenate(counts), strict=True))
-        return replace(
-            score,
-            result={**score.result, "distances": scores},
-            predictions={**score.predictions, **of_examples},
-        )
+        predictions = {**score.predictions, **of_examples}
+        return replace(score, result={**score.result, "distances": scores}, predictions=predictions)
 
     def _list_facts(self, score: Score | None, dataset: Dataset) -> dict[str, Any]:
         facts = super()._list_facts(score, dataset) | {"classes": self.goal.outputs}
         if score is None:
             return facts
-        asked, right = np.split(np.stack([score.predictions[name] for name in self.columns]), 2)
+        counts = np.stack([score.predictions[name] for name in self.columns])
 
         def count_drawn(drawn: np.ndarray) -> float:
-            sums = asked[:, drawn].sum(axis=1), right[:, drawn].sum(axis=1)
-            return count_held(calculate_gains(*sums, self.goal.outputs))
+            asked, right = np.split(counts[:, drawn].sum(axis=1), 2)
+            return count_held(calculate_gains(asked, right, self.goal.outputs))
 
-        low, high = bootstrap_interval(count_drawn, asked.shape[1], RESAMPLES)
+        low, high = bootstrap_interval(count_drawn, counts.shape[1], RESAMPLES)
         places = [0, *self.distances]
         return facts | {"low": places[math.floor(low)], "high": places[math.ceil(high)]}

@@ -183,10 +183,7 @@ def _replace_two(
 
 
 def _draw_pairs(lengths: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Draw pairs of positions evenly from all pairs of each octave of distances.
-
-    Returns: example, first position, distance and weight of each pair, see `Influence`.
-    """
+    """Draw examples, first positions, distances and weights of pairs evenly from each octave."""
     draw = np.random.default_rng(0)
     octaves: list[tuple[np.ndarray, ...]] = []
     for octave in range(int(lengths[-1] - 1).bit_length()):
@@ -197,4 +194,4 @@ def _draw_pairs(lengths: np.ndarray) -> tuple[np.ndarray, ...]:
         examples, columns = np.divmod(drawn, len(distances))
         first, weights = draw.integers(counts[drawn]), np.full(PAIRS, ends[-1] / PAIRS)
         octaves.append((examples, first, distances[columns], weights))
-    return tuple(np.concatenate(column) for column in zip(*octaves, strict=True))
+    return tuple(map(np.concatenate, zip(*octaves, strict=True)))
