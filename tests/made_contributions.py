@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conftest import ROOT
+import pytest
+
+from conftest import ROOT, tiny_arguments
+from lra import run_task
 from lra.board.contribute import contribute
 from lra.board.files import Known, check_files
 from lra.record.known_data import KnownData, digest_labels, read_known_data
@@ -39,6 +42,18 @@ class OwnMixer(nn.Module):
     def forward(self, x, mask=None):
         return x * self.scale
 '''
+
+
+def train_plug_in(place: Path, seeds: int) -> Runs:
+    """Train tiny models of a plug-in that imports a file of its folder, and read their runs."""
+    (place / "own_mixer.py").write_text(PLUG_IN)
+    (place / "helper.py").write_text("SCALE = 1.0\n")
+    mixer = f"{place / 'own_mixer.py'}:OwnMixer"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(place))
+        for seed in range(seeds):
+            assert run_task.main(tiny_arguments(place, "--seed", str(seed), mixer=mixer)) == 0
+    return read_runs(place / "results")[0]
 
 
 def shipped_runs(mixer: str = "s4", task: str = "listops", count: int = 3) -> Runs:

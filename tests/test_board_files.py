@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from attack import Place
-from conftest import ROOT, tiny_arguments
-from lra import run_task, submit
+from conftest import ROOT
+from lra import submit
 from lra.api.recompose import request_of
 from lra.board.contribute import choose_runs, contribute
 from lra.board.files import Known, check_files, weights_name
@@ -28,7 +28,6 @@ from lra.record.merge import write_pack
 from lra.record.packed import read_pack
 from lra.record.run import Runs, read_runs
 from made_contributions import (
-    PLUG_IN,
     SAID,
     edit,
     edit_record,
@@ -36,6 +35,7 @@ from made_contributions import (
     known_of,
     make,
     shipped_runs,
+    train_plug_in,
 )
 
 
@@ -62,13 +62,7 @@ def folder(honest: Path, tmp_path: Path) -> Path:
 def own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Runs]:
     """A tiny run of a plug-in that imports a file of its folder, and the folder."""
     place = tmp_path_factory.mktemp("own")
-    (place / "own_mixer.py").write_text(PLUG_IN)
-    (place / "helper.py").write_text("SCALE = 1.0\n")
-    mixer = f"{place / 'own_mixer.py'}:OwnMixer"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(place))
-        assert run_task.main(tiny_arguments(place, mixer=mixer)) == 0
-    return place, read_runs(place / "results")[0]
+    return place, train_plug_in(place, 1)
 
 
 def test_shipped_runs_pass(honest: Path, folder: Path) -> None:

@@ -13,17 +13,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import tiny_arguments
-from lra import run_task, submit
+from lra import submit
 from lra.board import files, marks
 from lra.board.marks import Verdict, Workplace, give_mark
 from lra.common.errors import UserError
 from lra.evaluate import main as evaluate
 from lra.record.community import digest_of, read_contributions, read_marks
 from lra.record.evaluation import evaluations_of
-from lra.record.run import Runs, read_runs
+from lra.record.run import Runs
 from lra.statistics import correct_holm, decline_p_value, interval_of_next
-from made_contributions import PLUG_IN, edit_record, known_of, make
+from made_contributions import edit_record, known_of, make, train_plug_in
 
 SEEDS = 2
 
@@ -32,14 +31,7 @@ SEEDS = 2
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Runs]:
     """A folder with tiny runs of a plug-in, of two seeds."""
     place = tmp_path_factory.mktemp("trained")
-    (place / "own_mixer.py").write_text(PLUG_IN)
-    (place / "helper.py").write_text("SCALE = 1.0\n")
-    mixer = f"{place / 'own_mixer.py'}:OwnMixer"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(place))
-        for seed in range(SEEDS):
-            assert run_task.main(tiny_arguments(place, "--seed", str(seed), mixer=mixer)) == 0
-    return place, read_runs(place / "results")[0]
+    return place, train_plug_in(place, SEEDS)
 
 
 @pytest.fixture
