@@ -89,7 +89,8 @@ class DistanceResult(LabelsResult):
     @property
     def gains(self) -> np.ndarray:
         """See `calculate_gains`."""
-        return calculate_gains(*self.counts[1:], self.classes)
+        _, asked, right = self.counts
+        return calculate_gains(asked, right, self.classes)
 
     @property
     def window(self) -> int | None:
