@@ -17,13 +17,15 @@ from lra.record.run import RunRecord, load_record
 from lra.report import __main__ as report
 from lra.report.charts import lines_of_table
 from lra.report.data import Data
+from lra.report.leaderboard import leaderboard_csv
 from lra.report.page.sheets import make_views
 from lra.report.paper import write_paper
 from lra.report.readme import BLOCKS
 from lra.report.screen import summarize
 from lra.report.tables.evaluations import distance_tables
 from lra.report.tables.probes import probes
-from made_results import record, save_all
+from lra.report.tables.table import Table
+from made_results import bench_record, record, save_all
 from test_run_screen import screen
 
 DISTANCES = (1, 2, 3, 4, 6, 8)
@@ -166,6 +168,34 @@ def test_tables_and_figures_are_of_windows(tmp_path: Path) -> None:
     (latex,) = (tmp_path / "paper" / "tables").glob("results-*.tex")
     assert "effective window" in latex.read_text()
     assert any("distance" in one.name for one in (tmp_path / "paper" / "figures").glob("*.pdf"))
+
+
+def test_the_leaderboard_has_the_window_of_the_longest_distances(tmp_path: Path) -> None:
+    long = record().data.model_copy(update={"fingerprint": "long"})
+    further = {"distances": [
+        {"distance": 2 * distance, "asked": 80, "right": number}
+        for distance, number in zip(DISTANCES, FORGETS, strict=True)
+    ]}  # fmt: skip
+    again = windows(KEEPS, run_id="l-s0", data=long, overrides=["train.batch_size=2"])
+    again = again.model_copy(update={"result": DistanceResult(**result_of(FORGETS, **further))})
+    runs = [
+        windows(KEEPS), again, windows(FORGETS, mixer="s4"), windows(FAILS, mixer="mean"),
+        windows(FAILS, run_id="r-s0", mixer="s4", overrides=["train.lr=1"]),
+        *(record(mixer=mixer, preset="quick", run_id="t-s0") for mixer in ("tnn", "s4", "mean")),
+    ]  # fmt: skip
+    results = save_all(tmp_path / "results", runs)
+    bench_record(mixer="tnn", preset="quick").save(results / "bench")
+    data = Data(results)
+    assert data.leading_board is not None
+    (table,) = BLOCKS["leaderboard"](data)
+    assert isinstance(table, Table)
+    window = {row[0]: row[table.headings.index("effective window")] for row in table.rows}
+    assert window | {"tnn": "8", "s4": "4", "mean": "at chance: 0"} == window
+    assert "(task flip-flop, after 1,000 steps). 0 of 3 mixers hold 16" in " ".join(table.notes)
+    assert "Mixers with less than 8 were asked for no longer ones." in " ".join(table.notes)
+    (figure,) = [f for f in BLOCKS["leaderboard-figure"](data) if "Effective" in f.title]
+    assert [point["y"] for point in figure.drawn_points] == [8], "which has a speed"
+    assert "effective_window" in leaderboard_csv(data, data.leading_board)
 
 
 def test_from_the_command_line_to_records(

@@ -56,7 +56,7 @@ NAMES: dict[str, Any] = {
 }  # fmt: skip
 """Vega's mark of the names of bubbles, where there is room: Vega-Lite has none."""
 LEGEND = {
-    "title": None, "orient": "bottom", "columns": 4, "symbolType": "circle", "symbolOpacity": 1,
+    "title": None, "orient": "bottom", "symbolType": "circle", "symbolOpacity": 1,
     "symbolSize": 90, "labelLimit": 0,
 }  # fmt: skip
 MOST_NAMED = 6
@@ -167,6 +167,8 @@ class Figure:
     styles: Styles
     named: Sequence[str] = ()
     """Rows whose lines have their names at their ends."""
+    width: float = 860
+    """Pixels in the documentation."""
 
     @property
     def digest(self) -> str:
@@ -195,11 +197,11 @@ class Figure:
         drawn = [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
         return sorted(drawn, key=lambda point: point["row"] in self.named)  # gray lines are behind
 
-    def svg(self, width: float = 860) -> str:
-        """Draw the figure as SVG of about a width in pixels."""
+    def svg(self, width: float | None = None) -> str:
+        """Draw the figure as SVG of about a width in pixels; None: that of the documentation."""
         from vl_convert import vega_to_svg, vegalite_to_vega
 
-        return vega_to_svg(vegalite_to_vega(self._specification(width)))
+        return vega_to_svg(vegalite_to_vega(self._specification(width or self.width)))
 
     def pdf(self, width: float) -> bytes:
         """Draw the figure as PDF of a width in points."""
@@ -247,6 +249,7 @@ class Figure:
         # constructor, so panels go by their numbers there.
         points = [{**point, "number": panels.index(point["panel"])} for point in points]
         facet = {"field": "number", "type": "ordinal", "title": None}
+        config = {"text": {"limit": panel_width}, "legend": {"columns": int(width // 210)}}
         return {
             "data": {"name": POINTS},
             "facet": {**facet, "header": {"labelExpr": "''"}},
@@ -254,7 +257,7 @@ class Figure:
             "spec": {"width": panel_width, "height": panel_height, **layers},
             "resolve": {"scale": {"x": "independent", "y": "independent"}},
             "datasets": {POINTS: points},
-            "config": {**CONFIG, "background": "white", "text": {"limit": panel_width}},
+            "config": {**CONFIG, "background": "white", **config},
         }
 
 

@@ -1,4 +1,4 @@
-"""The leaderboard: its table, its figure and the file of its runs."""
+"""The leaderboard: its table and the file of its runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ import math
 from collections.abc import Mapping
 
 from lra.common.spreadsheets import write_csv
-from lra.record.run import RunRecord
 from lra.record.run_files import to_frame
 from lra.report.boards import Board, Cells, contribution_of, rows_at_preset
-from lra.report.charts import Chart, Field, bubbles_of_board
 from lra.report.data import Data
-from lra.report.drawing import Figure
-from lra.report.published import closest_row
 from lra.report.scores import FIVE, Entry, average_may_rank, gain_of, group_by, mean_over
-from lra.report.styles import styles_of_data
 from lra.report.tables.results import accuracy_columns, conditions_of
-from lra.report.tables.speeds import PresetSpeeds, preset_speeds
+from lra.report.tables.speeds import PresetSpeeds
 from lra.report.tables.table import Column, Table, number_entry
+from lra.report.windows import Windows, describe_windows, find_windows, window_column
 from lra.runtime.tables import rounded
 
 _MARKS = (
@@ -48,7 +44,8 @@ _CSV = {
     "task": "task", "mixer": "mixer", "preset": "preset", "protocol": "protocol", "seed": "seed",
     "status": "status", "test_accuracy": "test_accuracy",
     "interval_low": "test_low", "interval_high": "test_high", "best_trivial_baseline": "",
-    "test_examples": "test_total", "val_accuracy": "val_accuracy", "best_step": "best_step",
+    "test_examples": "test_total", "effective_window": "window.positions",
+    "val_accuracy": "val_accuracy", "best_step": "best_step",
     "steps": "steps", "batch_size": "batch_size", "learning_rate": "train.lr",
     "weight_decay": "train.weight_decay", "channels": "model.dim", "blocks": "model.depth",
     "norm": "model.norm", "axes": "model.axes", "pooling": "model.pooling",
@@ -62,8 +59,10 @@ _CSV = {
 Accuracies are in percent."""
 
 
-def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
+def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows | None = None) -> Table:
     """Tabulate the mixers of a board at the settings of its preset, the largest mean gain first.
+
+    With windows there is a column of them.
 
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
     number are left out, and tasks without any are named in the notes.
@@ -81,7 +80,8 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     ]
     columns = [dataclasses.replace(names, entries=[*shown, Entry("95 % interval")])]
     numbers.sort(key=lambda column: (column.name not in board.tasks, column.name == CLOSED))
-    for column in (_gain_column(board, gains, numbers), *numbers):
+    window = window_column(windows or {}, [*board.rows, *baseline])
+    for column in (_gain_column(board, gains, numbers), window, *numbers):
         entries = column.entries
         if column.name == speeds.heading:  # the table of speeds has their numbers
             entries = [Entry(entry.text) for entry in entries]
@@ -89,6 +89,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(CLOSED, ""):
         notes.append(_NOT_PUBLISHED)
+    notes += describe_windows(windows or {})
     notes += _describe_contributions(board.rows)
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")
@@ -200,56 +201,16 @@ def _name_baselines(board: Board) -> str:
     return f"The best trivial baselines are {'; '.join(parts)}." if parts else ""
 
 
-def _published_mean(record: RunRecord) -> float | None:
-    """Return the mean over five tasks in percent of the published row closest to a run."""
-    closest = closest_row(record)
-    return mean_over(FIVE, closest[0].values) if closest else None
-
-
-def leaderboard_figure(data: Data, board: Board) -> Figure:
-    """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
-
-    A second panel has the published means of the same mixers over the same speeds.
-    """
-    rows = rows_at_preset(board)
-    here, there = f"measured here: preset {board.preset}", "published: full size"
-    bubbles = bubbles_of_board(data, dataclasses.replace(board, rows=rows)).points
-    points = [p | {"panel": here} for p in bubbles if p["panel"] == "mean of 5"]
-    for point in [*points]:
-        mean = _published_mean(rows[point["row"]][FIVE[0]].runs[0])
-        points.append(point | {"panel": there, "score": mean, "low": None, "high": None})
-    speeds = preset_speeds(data, board)
-    fields = [
-        Field("relative", f"training speed, {speeds.relative_to} = 1", is_logarithmic=True),
-        Field("score", "mean accuracy, %"),
-        Field("measured_memory", "peak memory, MiB"),
-    ]
-    axes = {"x": "relative", "y": "score", "size": "measured_memory"}
-    caption = (
-        f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
-        f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; bars show the "
-        f"standard deviation over seeds or, for a single seed, the 95 % interval of the test "
-        f"examples. Right: the mean that papers report for the same mixers at full size, under "
-        f"protocols that differ from paper to paper. Speeds and memory were measured here: "
-        f"steps per second, divided by those of {speeds.relative_to} (geometric mean over "
-        f"{speeds.tasks}), on {speeds.device}."
-    )
-    return Figure(
-        f"leaderboard-{board.slug}",
-        "Mean accuracy over training speed",
-        caption,
-        Chart("bubbles", "", [here, there], fields, axes, points),
-        styles_of_data(data),
-    )
-
-
 def leaderboard_csv(data: Data, board: Board) -> str:
     """Write the runs of the leaderboard as CSV, with the 95 % interval of each accuracy (Wilson)
-    and the accuracy of the best trivial baseline.
+    and the accuracy of the best trivial baseline; those of effective windows come last.
     """
-    rows = rows_at_preset(board)
-    runs = [run for cells in rows.values() for cell in cells.values() for run in cell.runs]
-    runs.sort(key=lambda run: (board.tasks.index(run.task), run.mixer, run.seed, run.run_id))
+    board = dataclasses.replace(board, rows=rows_at_preset(board))
+    windows = find_windows(data.boards, board)
+    groups = [*(cells.values() for cells in board.rows.values()), windows.values()]
+    runs = [run for cells in groups for cell in cells for run in cell.runs]
+    tasks = [*board.tasks, *(run.task for cell in windows.values() for run in cell.runs)]
+    runs.sort(key=lambda run: (tasks.index(run.task), run.mixer, run.seed, run.run_id))
     frame = to_frame(((data.path(run), run) for run in runs), data.folder)
     chosen = frame.reindex(columns=[*_CSV.values()]).set_axis([*_CSV], axis="columns")
     baselines = next(iter(board.best_trivial_baseline().values()), {})

@@ -20,7 +20,8 @@ from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
 from lra.report.known_data import known_data_csv
-from lra.report.leaderboard import leaderboard, leaderboard_csv, leaderboard_figure
+from lra.report.leaderboard import leaderboard, leaderboard_csv
+from lra.report.leaderboard_figures import leaderboard_figures
 from lra.report.repeated import repeated_results, repeated_table
 from lra.report.repeats import differences_csv, reproduce_table, speeds_csv
 from lra.report.styles import styles_of_data
@@ -31,6 +32,7 @@ from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import measures_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
+from lra.report.windows import find_windows
 from lra.tasks.base import PROBES
 
 FILES = (
@@ -65,10 +67,11 @@ def _leading(data: Data) -> list[Board]:
 
 
 def _leaderboard(data: Data, most_rows: int | None = None) -> list[Table]:
-    return [
-        dataclasses.replace(leaderboard(board, preset_speeds(data, board)), most_rows=most_rows)
+    tables = [
+        leaderboard(board, preset_speeds(data, board), find_windows(data.boards, board))
         for board in _leading(data)
     ]
+    return [dataclasses.replace(table, most_rows=most_rows) for table in tables]
 
 
 def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
@@ -90,7 +93,7 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {
     "leaderboard": _leaderboard,
     "leaderboard-top": partial(_leaderboard, most_rows=TOP),
     "leaderboard-figure": lambda data: [
-        figure for b in _leading(data) if (figure := leaderboard_figure(data, b)).drawn_points
+        figure for board in _leading(data) for figure in leaderboard_figures(data, board)
     ],
     "out-of-distribution-figure": lambda data: _draw_first(
         data, (table for b in _main_boards(data) for table in evaluation_tables(data, b))
@@ -143,14 +146,15 @@ def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figur
             for name in map(str.strip, block[2].split(",")):
                 if name not in BLOCKS:
                     raise UnknownName("table or figure", name, BLOCKS, str(path))
+                drawn: dict[Path, Figure] = {}
                 for item in BLOCKS[name](data):
                     if isinstance(item, Table):
                         texts.append(item.without_empty_columns().block())
                     else:
                         # A hash of the numbers in the name shows whether a figure is stale.
-                        where = data.folder / f"{item.slug}-{item.digest}.svg"
-                        figures[where] = item
-                        texts.append(_show_figure(item, where, path))
+                        drawn[data.folder / f"{item.slug}-{item.digest}.svg"] = item
+                texts += [_show_figures(drawn, path)] if drawn else []
+                figures.update(drawn)
             return block[1] + ("\n".join(texts) or "No runs yet.\n")
 
         files[file] = _BLOCK.sub(fill, content)
@@ -161,11 +165,13 @@ def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figur
     return files, figures
 
 
-def _show_figure(figure: Figure, where: Path, readme: Path) -> str:
-    """Show a figure with a link that is relative to the README file."""
-    path = Path(os.path.relpath(where.resolve(), readme.resolve().parent)).as_posix()
-    title, caption = escape(figure.title), escape(figure.caption)
-    return f"![{title}]({path})\n\n**{title}.** {caption}\n"
+def _show_figures(figures: Mapping[Path, Figure], readme: Path) -> str:
+    """Show figures side by side with links that are relative to the README file, and captions."""
+    folder = readme.resolve().parent
+    links = {Path(os.path.relpath(path.resolve(), folder)): f for path, f in figures.items()}
+    images = [f"![{escape(figure.title)}]({path.as_posix()})" for path, figure in links.items()]
+    captions = [f"**{escape(f.title)}.** {escape(f.caption)}" for f in figures.values()]
+    return "\n\n".join([" ".join(images), *captions]) + "\n"
 
 
 def check_readmes(data: Data, root: Path) -> list[str]:

@@ -1,0 +1,79 @@
+"""The effective windows of the leaderboard's rows: their runs on the task flip-flop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lra.goals.distances import DistanceResult
+from lra.record.run import RunRecord
+from lra.report.boards import Board
+from lra.report.scores import Cell, Entry
+from lra.report.tables.table import Column
+
+WINDOW = "effective window"
+MAY_CHANGE = "train.batch_size"
+"""What runs on longer sequences change, so that a step has equally many positions."""
+Windows = Mapping[str, Cell]
+"""The runs of each row on the data with the longest distances."""
+
+
+def find_windows(boards: Iterable[Board], board: Board) -> Windows:
+    """Find the runs on labels by distance at the preset and protocol of a board, by row.
+
+    Of a row's runs, those with the longest distances count.
+    """
+    cells = [
+        cell
+        for other in boards
+        if (other.preset, other.protocol) == (board.preset, board.protocol)
+        for row in other.rows.values()
+        for cell in row.values()
+        if all(_longest_of(run) for run in cell.runs)
+    ]
+    windows: dict[str, Cell] = {}
+    for cell in sorted(cells, key=lambda cell: _longest_of(cell.runs[0])):
+        run = cell.runs[0]
+        kept = [name for name in run.changed if name != MAY_CHANGE]
+        row = run.model_copy(update={"changed": kept}).method
+        if row in board.rows:
+            windows[row] = cell
+    return windows
+
+
+def _longest_of(run: RunRecord) -> int:
+    """Return the longest distance, in positions, that a run was tested at; 0 without a test."""
+    result = run.result
+    if not isinstance(result, DistanceResult) or not result.distances:
+        return 0
+    return result.distances[-1].distance
+
+
+def window_entries(windows: Windows) -> dict[str, Entry]:
+    """Write the window of each row."""
+    measures = {row: cell.runs[0].result.measures[0] for row, cell in windows.items()}
+    return {row: windows[row].entry(measures[row], shows_spread=False) for row in windows}
+
+
+def window_column(windows: Windows, rows: Iterable[str]) -> Column:
+    """Make the column of rows' windows, which have no rank: many end at the longest distance."""
+    entries = window_entries(windows)
+    known = [entries.get(row, Entry()) for row in rows]
+    return Column(WINDOW, [Entry(entry.text, entry.value) for entry in known], digits=0)
+
+
+def describe_windows(windows: Windows) -> list[str]:
+    """Say after how many steps windows were measured, and up to which distance; nothing without."""
+    runs = [cell.runs[0] for cell in windows.values()]
+    if not runs:
+        return []
+    *shorter, longest = sorted({_longest_of(run) for run in runs})
+    steps = " and ".join(f"{number:,}" for number in sorted({run.steps for run in runs}))
+    held = sum((entry.value or 0) >= longest for entry in window_entries(windows).values())
+    sentences = [
+        f"The {WINDOW} is the largest distance, in positions, up to which a mixer remembers a "
+        f"value (task flip-flop, after {steps} steps).",
+        f"{held} of {len(runs)} mixers hold {longest:,}, the longest that was asked for.",
+    ]
+    if shorter:
+        sentences.append(f"Mixers with less than {shorter[-1]:,} were asked for no longer ones.")
+    return [" ".join(sentences)]
