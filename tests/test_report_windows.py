@@ -18,6 +18,7 @@ from lra.report import __main__ as report
 from lra.report.charts import lines_of_table
 from lra.report.data import Data
 from lra.report.leaderboard import leaderboard_csv
+from lra.report.leaderboard_figures import leaderboard_figures
 from lra.report.page.sheets import make_views
 from lra.report.paper import write_paper
 from lra.report.readme import BLOCKS
@@ -193,7 +194,7 @@ def test_the_leaderboard_has_the_window_of_the_longest_distances(tmp_path: Path)
     assert window | {"tnn": "8", "s4": "4", "mean": "at chance: 0"} == window
     assert "(task flip-flop, after 1,000 steps). 0 of 3 mixers hold 16" in " ".join(table.notes)
     assert "Mixers with less than 8 were asked for no longer ones." in " ".join(table.notes)
-    (figure,) = [f for f in BLOCKS["leaderboard-figure"](data) if "Effective" in f.title]
+    (figure,) = [f for f in leaderboard_figures(data, data.leading_board) if "windows" in f.slug]
     assert [point["y"] for point in figure.drawn_points] == [8], "which has a speed"
     assert "effective_window" in leaderboard_csv(data, data.leading_board)
 
