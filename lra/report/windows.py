@@ -11,8 +11,10 @@ from lra.report.scores import Cell, Entry
 from lra.report.tables.table import Column
 
 WINDOW = "effective window"
-MAY_CHANGE = "train.batch_size"
-"""What runs on longer sequences change, so that a step has equally many positions."""
+LONGER = {"task.distance": 2048, "task.length": 8192, "train.batch_size": 2}
+"""What runs of preset budget change to be asked for four times as far back, in equally many
+positions.
+"""
 Windows = Mapping[str, Cell]
 """The runs of each row on the data with the longest distances."""
 
@@ -33,7 +35,7 @@ def find_windows(boards: Iterable[Board], board: Board) -> Windows:
     windows: dict[str, Cell] = {}
     for cell in sorted(cells, key=lambda cell: _longest_of(cell.runs[0])):
         run = cell.runs[0]
-        kept = [name for name in run.changed if name != MAY_CHANGE]
+        kept = [name for name in run.changed if name not in LONGER]
         row = run.model_copy(update={"changed": kept}).method
         if row in board.rows:
             windows[row] = cell
