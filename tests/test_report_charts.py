@@ -61,6 +61,15 @@ def test_points_have_the_numbers_of_their_runs_on_each_device(tmp_path: Path) ->
     assert digest(1 + 1e-15) == figure.digest != digest(1 + 1e-5), "last digits do not count"
 
 
+def test_a_caption_counts_rows_that_are_too_many_to_name() -> None:
+    rows = [f"s4 (model.dim={n})" for n in range(14)]
+    columns = [Column("mixer", [*map(Entry, rows)])]
+    columns += [Column(n, [number_entry(float(i)) for i in range(14)]) for n in "12"]
+    line = Line("s4", {"1": 1.0, "2": 2.0}, "accuracy, %")
+    (figure,) = figures_of_table(Table("t", "T", "C.", columns, lines=[line]), assign_styles(rows))
+    assert figure.caption.endswith(" Gray: 8 other rows.")
+
+
 def test_a_figure_of_lines_names_the_best_rows_and_ones_own(tmp_path: Path) -> None:
     rows = ["mine", "tnn", "s4", "constructor", "s4d", "s5", "lru", "conv", "hgrn (model.dim=8)"]
     line = Line("constructor", {"1": 1.0, "2": 2.0}, "accuracy, %")

@@ -287,7 +287,8 @@ def figures_of_table(table: Table, styles: Styles) -> list[Figure]:
     named = choose_named(table)
     if others := [row for row in table.methods if row not in named]:
         looks |= {row: {**looks[row], "family": OTHERS, "colour": GRAY} for row in others}
-        caption += f" Gray: {', '.join(others)}."
+        in_gray = ", ".join(others) if len(others) <= MOST_NAMED else f"{len(others)} other rows"
+        caption += f" Gray: {in_gray}."
     named.append(BASELINE)
     return [
         Figure(table.slug, table.title, caption, chart, looks, named)

@@ -187,9 +187,9 @@ def probe_table(probe: Probe) -> Table:
     return Table(
         f"accuracy-{probe.slug}",
         f"{probe.name}: accuracy",
-        f"Test accuracy in percent{by}. Of the learning rates and other settings of training that "
-        f"were tried, a row shows those with the best validation accuracy. {OVER_N_SEEDS} "
-        f'"2 of 4" means that 2 of the 4 runs of all these settings reach {SUCCESS:.0f} %. {RANKS}',
+        f"Test accuracy in percent{by}. A row has the settings of training with the best "
+        f'validation accuracy of all that were tried. {OVER_N_SEEDS} "2 of 4": 2 of the 4 runs of '
+        f"all these settings reach {SUCCESS:.0f} %. {RANKS}",
         columns,
         len(beneath),
     )
