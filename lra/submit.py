@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lra.board.contribute import ASKED, choose_runs, contribute
+from lra.board.contribute import ASKED, choose_runs, contribute, ship_weights
 from lra.board.files import check_files
 from lra.board.marks import MARK_CHECKS, Workplace, add_mark, give_mark
 from lra.common.errors import UnknownName, UserError
 from lra.common.files import format_bytes
 from lra.common.untrusted import read_text
-from lra.record.community import MARKS, community_dir, read_submission
+from lra.record.community import community_dir, marks_path, read_submission
 from lra.record.contribution import NAME
 from lra.record.known_data import read_known_data
 from lra.record.run import read_runs
@@ -62,11 +62,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="with --check: what git diff -z --name-only prints of a pull request")  # fmt: skip
     group = parser.add_argument_group("for maintainers; all marks but files run the submitted code")
     group.add_argument("--mark", nargs=2, metavar=("MARK", "FOLDER"),
-        help=f"check a contribution and write the mark: {', '.join(MARK_CHECKS)}")  # fmt: skip
+        help="check a contribution, or results/shipped, and write the mark: "
+        + ", ".join(MARK_CHECKS))  # fmt: skip
     group.add_argument("--number", type=whole_number, metavar="N",
         help="for fresh and repeated: a number that was drawn after the mark files")  # fmt: skip
     group.add_argument("--withdraw", nargs=2, metavar=("FOLDER", "REASON"),
         help="mark a contribution as withdrawn; its rows stay, struck and dated")  # fmt: skip
+    group.add_argument("--ship-weights", action="store_true",
+        help="write the weights of each RUN, which is shipped, to results/shipped")  # fmt: skip
     add_flags(group, "--data-dir", "--device", "--threads")
     asked = parser.add_argument_group("what submission.yaml has to say").add_argument
     for name, field in ASKED.items():
@@ -127,9 +130,11 @@ def mark(options: argparse.Namespace) -> int:
         results_dir=options.results_dir / "repeated" / folder.name,
         device=choose_device(options.device),
     )  # fmt: skip
-    evidence, faults = give_mark(name, place)
-    given = f"{folder.name}: the mark {name} is given, and written to {folder.parent / MARKS}"
-    return report(f"{folder.name}: the mark {name} is not given", faults, [given, *evidence])
+    verdict = give_mark(name, place)
+    given = f"{folder.name}: the mark {name} is given, and written to {marks_path(folder)}"
+    return report(
+        f"{folder.name}: the mark {name} is not given", verdict.faults, [given, *verdict.evidence]
+    )
 
 
 def report(title: str, findings: Sequence[str], otherwise: Sequence[str]) -> int:
@@ -157,7 +162,10 @@ def run(options: argparse.Namespace) -> int:
         folder, reason = absolute_path(options.withdraw[0]), options.withdraw[1]
         read_submission(folder)  # raises an error for another folder
         add_mark(folder, "withdrawn", [reason])
-        return report("", [], [f"{folder.name} is withdrawn; written to {folder.parent / MARKS}"])
+        return report("", [], [f"{folder.name} is withdrawn; written to {marks_path(folder)}"])
+    if options.ship_weights:
+        runs, _ = choose_runs(options.results_dir, options.runs, read_known_data(), "")
+        return report("", [], ship_weights(SHIPPED_RESULTS, runs))
     return submit(options)
 
 

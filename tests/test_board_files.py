@@ -19,12 +19,12 @@ from conftest import ROOT
 from lra import submit
 from lra.api.recompose import request_of
 from lra.board.contribute import choose_runs, contribute
-from lra.board.files import Known, check_files, weights_name
+from lra.board.files import Known, check_files, check_shipped, weights_name
 from lra.common.errors import UserError
 from lra.config.compose import compose
 from lra.config.registry import digest
 from lra.record.known_data import read_known_data
-from lra.record.merge import write_pack
+from lra.record.merge import merge_results, write_pack
 from lra.record.packed import read_pack
 from lra.record.run import Runs, read_runs
 from made_contributions import (
@@ -70,6 +70,21 @@ def test_shipped_runs_pass(honest: Path, folder: Path) -> None:
     assert findings_of(honest, changed=["results/community/honest/runs.parquet"]) == ""
     assert {path.name for path in honest.iterdir()} == {"runs.parquet", "submission.yaml"}
     assert "division: closed" in (honest / "submission.yaml").read_text()
+
+
+def test_shipped_runs_are_checked_where_they_are(shipped: Runs, tmp_path: Path) -> None:
+    folder, known = tmp_path / "shipped", read_known_data()
+    merge_results(folder, [shipped[0][0].parents[3]], [run.name for _, run in shipped], packed=True)
+    assert check_shipped(folder, known) == []
+    assert check_files(folder, known) == [
+        "shipped: expected a contribution, which has submission.yaml"
+    ]
+    put(folder, "submission.yaml")
+    assert "and is not shipped" in findings_of(folder)
+    put(folder, "weights/x.safetensors")
+    edit_record(folder, best_step=1)
+    found = check_shipped(folder, known)
+    assert len(found) == 4 and "best_step 1" in found[0] and "weights of no run" in found[3]
 
 
 def numbers(change: Callable[[list[str]], list[str]]) -> Callable[[bytes], bytes]:

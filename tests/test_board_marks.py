@@ -15,12 +15,26 @@ from safetensors.torch import load_file, save_file
 
 from lra import submit
 from lra.board import files, marks
+from lra.board.contribute import ship_weights
+from lra.board.files import weights_name
 from lra.board.marks import Verdict, Workplace, give_mark
 from lra.common.errors import UserError
 from lra.evaluate import main as evaluate
-from lra.record.community import digest_of, read_contributions, read_marks
+from lra.record import community
+from lra.record.community import (
+    digest_of,
+    marks_path,
+    read_contributions,
+    read_marked,
+    read_marks,
+)
 from lra.record.evaluation import evaluations_of
+from lra.record.merge import merge_results
 from lra.record.run import Runs
+from lra.report.data import Data
+from lra.report.tables.fresh import fresh_tables
+from lra.report.tables.results import describe_marks
+from lra.results.findings.honest_submissions import count_failures
 from lra.statistics import correct_holm, decline_p_value, interval_of_next
 from made_contributions import edit_record, known_of, make, train_plug_in
 
@@ -60,7 +74,7 @@ def judged(name: Any, folder: Path, place: Path) -> Verdict:
 
 
 def names_of(folder: Path) -> list[str]:
-    return [mark.mark for mark in read_marks(folder.parent).get(folder.name, [])]
+    return [mark.mark for mark in read_marks(marks_path(folder)).get(folder.name, [])]
 
 
 def test_honest_runs_get_all_marks(
@@ -71,23 +85,48 @@ def test_honest_runs_get_all_marks(
         verdict = give_mark(name, place)
         assert verdict.faults == [], name
     assert names_of(folder) == ["files", "code", "fresh", "repeated"]
-    ((_, run), *_), faults = read_contributions(folder.parent)
+    ((_, run), *_), faults = read_contributions(folder.parent, read_marks(marks_path(folder)))
     assert not faults and run.contribution is not None
-    assert run.contribution.marks == dict.fromkeys(
-        names_of(folder), datetime.datetime.now(datetime.UTC).date()
-    )
-    assert "submitted" in str(read_marks(folder.parent)["own"][2].evidence)
+    assert [*run.marks] == names_of(folder)
+    assert run.marks["code"].date == datetime.datetime.now(datetime.UTC).date()
+    assert "submitted" in str(run.marks["fresh"].evidence)
     (folder / "code" / "helper.py").write_text("SCALE = 2.0\n")
-    ((_, run), *_), _ = read_contributions(folder.parent)
-    assert run.contribution is not None and run.contribution.marks == {}
+    ((_, run), *_), _ = read_contributions(folder.parent, read_marks(marks_path(folder)))
+    assert run.contribution is not None and run.marks == {}
     with pytest.raises(UserError, match="has no mark files for its present files"):
         give_mark("code", place)
     assert submit.main(["--withdraw", str(folder), "trained on the test set"]) == 0
-    ((_, run), *_), _ = read_contributions(folder.parent)
+    ((_, run), *_), _ = read_contributions(folder.parent, read_marks(marks_path(folder)))
     assert "(withdrawn 20" in run.method and "by own" in run.method
     assert submit.main(["--mark", "cod", str(folder)]) == 2
     assert submit.main(["--mark", "code", str(folder.parent)]) == 2
     assert "did you mean code?" in capsys.readouterr().err
+
+
+def test_shipped_runs_get_marks(
+    trained: tuple[Path, Runs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(community, "PRESET", "quick")
+    monkeypatch.setattr(marks, "FRESH_EXAMPLES", 400)
+    shipped = tmp_path / "results" / "shipped"
+    merge_results(shipped, [trained[0] / "results"], packed=True)
+    (shipped.parent / "community").mkdir()
+    assert ship_weights(shipped, trained[1][:1]) == [f"weights/{weights_name(trained[1][0][1])}"]
+    for name in ("code", "fresh"):
+        assert judged(name, shipped, trained[0]).faults == [], name
+    assert 0 <= count_failures(at(shipped, trained[0]).runs()[:1], 2, (60, 60)) <= 2
+    evidence = read_marks(marks_path(shipped))["shipped"][1].evidence
+    assert evidence[2].endswith("of their weights: 1")
+    with pytest.raises(UserError, match="expected a finished run with a checkpoint"):
+        ship_weights(shipped, read_marked(shipped)[0])
+    (shipped / "figure.svg").touch()
+    data = Data(shipped.parent)
+    assert [[*run.marks] for run in data.records] == [["files", "code", "fresh"], ["files", "code"]]
+    ((mixer, task, seeds, *_),) = fresh_tables(data)[0].rows
+    assert mixer.startswith("OwnMixer (") and (task, seeds) == ("listops", "1")
+    assert "files (all rows), code (all rows), fresh (all rows)" in describe_marks(data.boards[0])
+    change_weights(shipped, lambda _, weights: weights + 1)
+    assert not any(run.marks for run in Data(shipped.parent).records)
 
 
 def change_weights(folder: Path, change: Callable[[str, torch.Tensor], torch.Tensor]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import lra
 from lra.board.marks import add_mark
 from lra.record.run import RunRecord
 from lra.report.boards import leading_board
@@ -57,6 +58,9 @@ def test_the_leaderboard_shows_contributed_rows(results: Path) -> None:
 def test_contributed_runs_are_nobodys_own(results: Path, tmp_path: Path) -> None:
     data = Data(results)
     assert not any(map(data.is_own, data.records))
+    frame = lra.records(results, with_shipped=True)
+    assert len(frame) == 10 and True not in frame["is_own"].tolist()
+    assert {*frame["contribution"].dropna().str[:4]} == {"one", "thre", "gone"}
     assert len(describe_runs(data, tmp_path)["runs"]) == len(data.records) == 10
     lines = leaderboard_csv(data, data.boards[0]).splitlines()
     assert lines[0].endswith("run,contribution,division,marks")

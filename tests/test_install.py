@@ -74,7 +74,7 @@ def test_what_is_installed_is_lra_alone_and_works_beside_folders_of_its_names(
     source, installed, project = (tmp_path / name for name in ("source", "site", "project"))
     ignored = shutil.ignore_patterns("__pycache__", ".git", ".venv", "data", "*.egg-info", "build")
     shutil.copytree(ROOT, source, symlinks=True, ignore=ignored)
-    for folder in ("runs", "unfinished", "findings"):
+    for folder in ("runs", "unfinished", "findings", "shipped/weights"):
         (source / "results" / folder).mkdir(exist_ok=True)
         (source / "results" / folder / "own.csv").touch()
     wheel = build("wheel", source, tmp_path)
@@ -91,6 +91,7 @@ def test_what_is_installed_is_lra_alone_and_works_beside_folders_of_its_names(
         "community", "known_data.csv", "published.csv", "published_perplexities.csv", "shipped",
         "sources.yaml", "speeds.csv",
     }  # fmt: skip
+    assert not any("weights/" in name for name in contents)
     unpacked = tmp_path / "unpacked"
     shutil.unpack_archive(build("sdist", source, tmp_path), unpacked, filter="data")
     (inside,) = unpacked.iterdir()

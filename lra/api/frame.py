@@ -11,6 +11,7 @@ import pandas as pd
 from lra.api.arguments import AnyPath, check_arguments
 from lra.common.errors import UserError
 from lra.common.untrusted import explain_errors
+from lra.record.community import read_every_run
 from lra.record.packed import has_file, read_file
 from lra.record.run import read_runs
 from lra.record.run_files import LARGEST_METRICS, to_frame
@@ -26,17 +27,18 @@ def records(results_dir: AnyPath = "results", *, with_shipped: bool = False) -> 
     The columns are the fields of a record (nested ones have names like data.source), the 95 %
     interval of the test accuracy (test_low, test_high), each setting under its full name
     (train.lr), `overrides` (the settings that flags changed), `is_own` (false for a run that came
-    with the suite), `leaderboard_row` (the row of the leaderboard of these runs that a run counts
-    in, empty if it counts in none), and `path`, the folder of the run. Files that cannot be read
-    are named in a warning.
+    with the suite), `contribution`, `division` and `marks` (those of the open leaderboard),
+    `leaderboard_row` (the row of the leaderboard of these runs that a run counts in, empty if it
+    counts in none), and `path`, the folder of the run. Files that cannot be read are named in a
+    warning.
 
     Args:
         results_dir: folder in which runs/ is.
-        with_shipped: whether to add the runs that come with the suite.
+        with_shipped: whether to add the runs that come with the suite, contributed ones included.
     Raises: UserError if there is no such folder.
     """
     folder = Path(results_dir)
-    runs, faults = read_runs(folder, "results_dir", shipped=with_shipped)
+    runs, faults = (read_every_run if with_shipped else read_runs)(folder, "results_dir")
     for fault in faults:
         logger.warning(f"left out: {fault}")
     frame = to_frame(runs, folder)

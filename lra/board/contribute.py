@@ -11,13 +11,13 @@ from typing import Any
 
 from safetensors.torch import save
 
-from lra.board.files import PACKED, UNLICENSED, check_files, divide, most_bytes, weights_name
+from lra.board.files import UNLICENSED, check_files, divide, most_bytes, weights_name
 from lra.common.errors import UserError
 from lra.common.files import write_atomically
 from lra.common.strict_yaml import parse_yaml, plain
 from lra.common.untrusted import read_regular, read_text
 from lra.config.registry import digest
-from lra.record.community import SUBMISSION, check_fields
+from lra.record.community import RUN_FILES, SUBMISSION, check_fields
 from lra.record.contribution import PROTOCOL_VERSION, Submission
 from lra.record.known_data import Known
 from lra.record.merge import write_pack
@@ -126,14 +126,35 @@ def _list_files(path: Path, run: RunRecord) -> Iterator[tuple[str, bytes]]:
         spec = f"{next(iter(code))}:{run.mixer}"
     facts = _hide_folders(run.model_dump(mode="json", exclude={"settings"}))
     record = RunRecord.model_validate({**facts, "settings": run.settings, "mixer_from": spec})
-    yield f"{RUNS}/{run.name}/{PACKED[0]}", record.model_dump_json(indent=2).encode()
-    for name in filter(lambda name: has_file(path / name), PACKED[1:]):
+    yield f"{RUNS}/{run.name}/{RUN_FILES[0]}", record.model_dump_json(indent=2).encode()
+    for name in filter(lambda name: has_file(path / name), RUN_FILES[1:]):
         yield f"{RUNS}/{run.name}/{name}", read_file(path / name, largest=LARGEST_METRICS)
+    yield from _list_weights(path, run)
+
+
+def _list_weights(path: Path, run: RunRecord) -> Iterator[tuple[str, bytes]]:
+    """List the file with the best weights of a finished run, if it may and can be given away."""
     state = read_newest(path / "checkpoints") if run.task not in UNLICENSED else None
     if state is not None and run.status == "done" and (best := state["trainer"]["best"]):
         content = save({name: tensor.clone() for name, tensor in best["model"].items()})
         if len(content) <= most_bytes(name := f"weights/{weights_name(run)}"):
             yield name, content
+
+
+def ship_weights(shipped: Path, runs: Runs) -> list[str]:
+    """Write the weights of runs into the shipped results, and return the names of the files.
+
+    Raises: UserError for a run without weights.
+    """
+    files: dict[str, bytes] = {}
+    for path, run in runs:
+        if not (weights := dict(_list_weights(path, run))):
+            raise UserError(f"{path}: expected a finished run with a checkpoint of up to 3 MiB")
+        files |= weights
+    for name, content in files.items():
+        (shipped / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(shipped / name, content)
+    return [*files]
 
 
 def _hide_folders(value: Any) -> Any:

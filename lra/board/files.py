@@ -1,4 +1,4 @@
-"""The mark *files*: what a contribution says, checked by reading alone. Nothing of it is run."""
+"""The mark *files*: what a contribution or a shipped run says, checked by reading alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from lra.board.settings import check_settings, list_deviations, list_differences
 from lra.common.errors import KnownError, describe_os_error, format_value
 from lra.common.untrusted import MIB, explain_errors, read_regular
 from lra.config.registry import MIXERS, digest
-from lra.record.community import COMMUNITY, SUBMISSION, read_submission
+from lra.record.community import COMMUNITY, RUN_FILES, SUBMISSION, read_marked, read_submission
 from lra.record.contribution import NAME, PROTOCOL_VERSION, Division
 from lra.record.known_data import Known, digest_labels
 from lra.record.packed import PACK, read_pack
 from lra.record.run import RunRecord, Runs, read_runs
 from lra.record.run_files import read_metrics, read_predictions
+from lra.record.schema import SHIPPED
 from lra.report.scores import group_by
 
 LAYOUT = {
@@ -33,8 +34,6 @@ LAYOUT = {
 """Names of the files that a contribution may have, and the most bytes of each."""
 MOST_FILES, LARGEST = 200, 16 * MIB
 """Most files of a contribution, and most bytes of all of them."""
-PACKED = ("result.json", "metrics.jsonl", "predictions.csv")
-"""Files of a run in a contribution."""
 UNLICENSED = ("retrieval",)
 """Tasks whose texts forbid to give away weights that were trained on them."""
 BASELINE_TOLERANCE = 0.1
@@ -60,6 +59,14 @@ def check_files(folder: Path, known: Known, changed: Sequence[str] = ()) -> list
     return [" ".join(finding.replace(f"{folder}/", "").split()) for finding in findings]
 
 
+def check_shipped(folder: Path, known: Known) -> list[str]:
+    """Check the marked runs of the shipped results as those of a contribution. What submission.yaml
+    says of a contribution, the repository says of them.
+    """
+    runs, faults = read_marked(folder)
+    return [*faults, *_list_findings("it", _check_runs(folder, runs, known))]
+
+
 def _list_findings(what: str, findings: Iterator[str]) -> Iterator[str]:
     """List findings and, as the last one, the error that ends the check of what is named."""
     try:
@@ -77,10 +84,13 @@ def most_bytes(name: str) -> int:
 
 def _check_layout(folder: Path) -> Iterator[str]:
     """Check kinds, names, numbers and sizes of files; links are not followed."""
-    if folder.is_symlink() or not NAME.fullmatch(folder.name):
+    if missing := [name for name in (SUBMISSION, PACK) if not (folder / name).is_file()]:
+        yield f"{folder.name}: expected a contribution, which has {' and '.join(missing)}"
+        return
+    if folder.is_symlink() or not NAME.fullmatch(folder.name) or folder.name == SHIPPED:
         yield (
             f"{folder.name!r}: expected a folder, no link, whose name has up to 40 lower-case "
-            f"letters, digits or hyphens"
+            f"letters, digits or hyphens, and is not {SHIPPED}"
         )
     paths = islice(folder.rglob("*"), MOST_FILES + 1)
     files = {path.relative_to(folder).as_posix(): path.lstat() for path in paths}
@@ -95,32 +105,39 @@ def _check_layout(folder: Path) -> Iterator[str]:
             )
     if len(files) > MOST_FILES or sum(facts.st_size for facts in files.values()) > LARGEST:
         yield f"{folder.name}: expected at most {MOST_FILES} files of {LARGEST:,} bytes in all"
-    yield from (f"{name}: not there" for name in (SUBMISSION, PACK) if name not in files)
 
 
 def _check_content(folder: Path, known: Known) -> Iterator[str]:
-    """Check the submission, each run, and what all runs have to be together."""
+    """Check the submission, the runs, and what one says of the other."""
     submission, (runs, faults) = read_submission(folder), read_runs(folder)
     yield from faults if runs else [*faults, f"{PACK}: expected at least one run"]
     for name in read_pack(folder):
-        if not re.fullmatch(r"runs(/[\w.-]+){3}/(" + "|".join(PACKED) + ")", name, re.ASCII):
-            yield f"{PACK}: {format_value(name)}; expected runs/TASK/MIXER/RUN/ with {PACKED}"
-    for path, run in runs:
-        findings = _list_findings("it", check_run(folder, path, run, known))
-        yield from (f"{run.name}: {finding}" for finding in findings)
-    groups = group_by((run for _, run in runs), lambda run: (run.task, run.mixer, run.config_hash))
-    tried = Counter((task, mixer) for task, mixer, _ in groups)
+        if not re.fullmatch(r"runs(/[\w.-]+){3}/(" + "|".join(RUN_FILES) + ")", name, re.ASCII):
+            yield f"{PACK}: {format_value(name)}; expected runs/TASK/MIXER/RUN/ with {RUN_FILES}"
+    yield from _check_runs(folder, runs, known)
+    settings = {(run.task, run.mixer, run.config_hash) for _, run in runs}
+    tried = Counter((task, mixer) for task, mixer, _ in settings)
     stated = submission.division, submission.differences
     yield from list_deviations(
         {"protocol_version": (submission.protocol_version, PROTOCOL_VERSION),
          "settings_tried": (submission.settings_tried,
                             max([submission.settings_tried, *tried.values()])),
          "division": (stated, divide(submission.chosen_on, runs, known))}
-        | {f"{'/'.join(key)}: seeds": (sorted(run.seed for run in same), [*range(len(same))])
-           for key, same in groups.items()}
     )  # fmt: skip
     if not any(run.mixer_code for _, run in runs):
         yield from (f"code/{path.name}: no run has a plug-in" for path in folder.glob("code/*"))
+
+
+def _check_runs(folder: Path, runs: Runs, known: Known) -> Iterator[str]:
+    """Check each run, the seeds of runs with the same settings, and weights."""
+    for path, run in runs:
+        findings = _list_findings("it", check_run(folder, path, run, known))
+        yield from (f"{run.name}: {finding}" for finding in findings)
+    groups = group_by((run for _, run in runs), lambda run: (run.task, run.mixer, run.config_hash))
+    yield from list_deviations(
+        {f"{'/'.join(key)}: seeds": (sorted(run.seed for run in same), [*range(len(same))])
+         for key, same in groups.items()}
+    )  # fmt: skip
     allowed = {weights_name(run) for _, run in runs if run.task not in UNLICENSED}
     for path in sorted(folder.glob("weights/*")):
         if path.name not in allowed:

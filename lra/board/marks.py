@@ -1,7 +1,7 @@
 """The marks that maintainers give: *files*, *code*, *fresh* and *repeated*, with their evidence.
 
 All but *files* run the code of a contribution, which a maintainer has read before. They need the
-mark *files*, whose digest fixes what is marked.
+mark *files*, whose digest fixes what is marked. Shipped runs get marks in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from lra.api.recompose import recompose
 from lra.api.trained import TrainedRun
-from lra.board.files import check_files, read_weights, weights_name
+from lra.board.files import check_files, check_shipped, read_weights, weights_name
 from lra.board.settings import list_deviations
 from lra.check.checks import carry_out, mixer_checks
 from lra.classifier.classifier import Classifier, count_state
@@ -29,13 +29,15 @@ from lra.common.errors import UserError
 from lra.common.files import write_atomically
 from lra.common.strict_yaml import plain
 from lra.evaluate import OtherData, evaluate_on, seed_change
-from lra.record.community import MARKS, digest_of, read_marks
+from lra.record.community import digest_of, marks_path, read_marked, read_marks, valid_marks
 from lra.record.contribution import Mark, MarkName
 from lra.record.known_data import read_known_data
-from lra.record.run import TestedRecord, read_runs
+from lra.record.run import TestedRecord
 from lra.record.run_files import read_predictions
+from lra.record.schema import SHIPPED
 from lra.report.scores import group_by
-from lra.runtime.tables import rounded
+from lra.runtime.environment import seed_everything
+from lra.runtime.tables import count_nouns, rounded
 from lra.statistics import (
     SIGNIFICANCE,
     correct_holm,
@@ -60,14 +62,15 @@ class Verdict(NamedTuple):
 
     evidence: list[str]
     faults: list[str]
+    fresh: Mapping[str, float] = {}
+    """Accuracy in percent on new examples, by the name of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
-    """Where a maintainer checks a contribution."""
+    """Where a maintainer checks a contribution, or the shipped runs."""
 
     folder: Path
-    """The contribution."""
     data_dir: Path
     results_dir: Path
     """Results folder of the runs that are trained again."""
@@ -75,19 +78,19 @@ class Workplace:
     number: int | None
     """A number that did not exist when the digest of the contribution was fixed."""
 
-    def draw(self, what: str, pattern: str = "**/*") -> int:
+    def draw(self, what: str, part: str = "") -> int:
         """Draw a whole number below 2 ** 63 that nobody could choose: the start of the SHA-256 of
-        the digest of the files that a pattern names, what is drawn, and the number.
+        the digest of the folder or of a part of it, what is drawn, and the number.
         """
         if self.number is None:
             raise UserError("--number: expected a number that was drawn after the mark files")
-        text = f"{digest_of(self.folder, pattern)} {what} {self.number}"
+        text = f"{digest_of(self.folder / part)} {what} {self.number}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
     def runs(self) -> list[SubmittedRun]:
         """Load the finished runs, by their plug-in; raises UserError for another hash."""
         runs: list[SubmittedRun] = []
-        for path, record in read_runs(self.folder)[0]:
+        for path, record in read_marked(self.folder)[0]:
             if record.status == "done":
                 spec = record.mixer_from and str(self.folder / record.mixer_from)
                 run = record.model_copy(update={"mixer_from": spec})
@@ -109,26 +112,36 @@ class SubmittedRun(TrainedRun):
 
 def mark_files(place: Workplace) -> Verdict:
     """Check the files, see `check_files`."""
-    findings = check_files(place.folder, read_known_data())
-    return Verdict([f"{len(read_runs(place.folder)[0])} runs"] if not findings else [], findings)
+    check = check_shipped if place.folder.name == SHIPPED else check_files
+    findings = check(place.folder, read_known_data())
+    return Verdict([f"{len(read_marked(place.folder)[0])} runs"] if not findings else [], findings)
 
 
 def mark_code(place: Workplace) -> Verdict:
-    """Check plug-ins by `lra.check`, count parameters and states, and test submitted weights."""
-    runs = place.runs()
-    with_weights = sum(run.weights.is_file() for run in runs)
-    evidence = [f"{with_weights} of {len(runs)} runs with weights, which give the predictions"]
+    """Check mixers by `lra.check`, count parameters and states, and test submitted weights."""
+    runs, passed_checks = place.runs(), 0
+    compared = sum(run.weights.is_file() for run in runs)
+    evidence = [
+        f"models with the parameters and the state of their records: {len(runs)}",
+        f"runs whose predictions were compared with those of their weights: {compared}",
+    ]
     faults = [f"{run.record.name}: {fault}" for run in runs for fault in _check_model(run)]
-    for same in group_by(runs, lambda run: (run.record.task, run.record.config_hash)).values():
-        config = same[0].config
-        component = config.mixer_component
-        if component.code is not None:
-            dim = config.model.dim
-            failed, passed = carry_out(component, mixer_checks(component, config.mixer, dim))
-            evidence.append(f"{component.name} at {dim} channels: {len(passed)} checks passed")
-            for line in failed:  # a model that sees whole sequences need not be causal
-                is_idle = not config.model.causal and CAUSAL_CHECK in line
-                (evidence if is_idle else faults).append(f"{component.name}: {line}")
+    forms = {(run.record.mixer, run.record.mixer_code, str(run.config.mixer), run.config.model.dim):
+             run.config for run in runs}  # fmt: skip
+    for config in forms.values():
+        component, dim = config.mixer_component, config.model.dim
+        logger.info(f"checking {component.name} at {dim} channels")
+        seed_everything(0)
+        failed, passed = carry_out(component, mixer_checks(component, config.mixer, dim))
+        passed_checks += len(passed)
+        for line in failed:  # a model that sees whole sequences need not be causal
+            is_idle = not config.model.causal and CAUSAL_CHECK in line
+            (evidence if is_idle else faults).append(f"{component.name}: {line}")
+    mixers = len({mixer for mixer, *_ in forms})
+    evidence.append(
+        f"checks that passed: {passed_checks:,} ({mixers} mixers, {len(forms)} choices of options "
+        f"and channels)"
+    )
     return Verdict(evidence, faults)
 
 
@@ -145,8 +158,9 @@ def _check_model(run: SubmittedRun) -> Iterator[str]:
     if has_weights:
         scorer = run.scorer_of(info)
         evaluator = run.evaluator(model, record.micro_batch or record.batch_size)
-        score = evaluator.score(run.dataset.splits["test"], scorer)
-        columns = {name: np.array(column.tolist()) for name, column in score.predictions.items()}
+        score = evaluator.score(split := run.dataset.splits["test"], scorer)
+        kept = {**score.predictions, "length": split.lengths}
+        columns = {name: np.array(column.tolist()) for name, column in kept.items()}
         again = scorer.describe(score, run.dataset, {}).read_predictions(columns).merits
         submitted = read_predictions(record, run.folder / "predictions.csv").merits
         differing = float(np.mean(again != submitted))
@@ -168,22 +182,25 @@ def mark_fresh(place: Workplace) -> Verdict:
     if not runs:
         return Verdict([], ["no run with weights on a task whose data is drawn"])
     texts: list[str] = []
+    fresh: dict[str, float] = {}
     p_values: list[float] = []
     for same in group_by(runs, lambda run: (run.record.task, run.record.config_hash)).values():
         task, method = same[0].record.task, same[0].record.method
-        seed = place.draw(task, "weights/*")
+        seed = place.draw(task, "weights")
         other = OtherData(length=None, changes=(seed_change(seed),), examples=FRESH_EXAMPLES)
         logger.info(f"{method} on {task}: {FRESH_EXAMPLES:,} new examples, data seed {seed}")
         first, total = _average([run.record for run in same])
-        second, new_total = _average([evaluate_on(run, other) for run in same])
+        tested = {run.record.name: evaluate_on(run, other) for run in same}
+        fresh |= {name: one.test_accuracy or 0.0 for name, one in tested.items()}
+        second, new_total = _average([*tested.values()])
         p_values.append(decline_p_value(first / 100, total, second / 100, new_total))
         texts.append(
             f"{method} on {task}: {rounded(first, 2)} submitted, {rounded(second, 2)} fresh "
-            f"({len(same)} seeds, data seed {seed})"
+            f"({count_nouns(len(same), 'seed')}, data seed {seed})"
         )
     corrected = correct_holm(p_values)
     lines = [f"{text}, p {p:.2g}" for text, p in zip(texts, corrected, strict=True)]
-    return Verdict(lines, [lines[i] for i, p in enumerate(corrected) if p < SIGNIFICANCE])
+    return Verdict(lines, [lines[i] for i, p in enumerate(corrected) if p < SIGNIFICANCE], fresh)
 
 
 def _average(records: Sequence[TestedRecord]) -> tuple[float, int]:
@@ -229,9 +246,9 @@ def give_mark(name: MarkName, place: Workplace) -> Verdict:
 
     Raises: UserError without the mark files of the present files, for all other marks.
     """
-    folder, digest = place.folder, digest_of(place.folder)
-    marks = read_marks(folder.parent).get(folder.name, [])
-    if name != "files" and ("files", digest) not in [(mark.mark, mark.digest) for mark in marks]:
+    folder = place.folder
+    marks = valid_marks(folder, read_marks(marks_path(folder)))
+    if name != "files" and not any(mark.mark == "files" for mark in marks):
         raise UserError(
             f"{folder.name} has no mark files for its present files, which fixes their digest; "
             f"give it first: python -m lra.submit --mark files {folder}"
@@ -239,18 +256,23 @@ def give_mark(name: MarkName, place: Workplace) -> Verdict:
     verdict = MARK_CHECKS[name](place)
     if not verdict.faults:
         number = [] if place.number is None else [f"number {place.number}"]
-        add_mark(folder, name, [*number, *verdict.evidence])
+        add_mark(folder, name, [*number, *verdict.evidence], verdict.fresh)
     return verdict
 
 
-def add_mark(folder: Path, name: MarkName | Literal["withdrawn"], evidence: Sequence[str]) -> None:
+def add_mark(
+    folder: Path,
+    name: MarkName | Literal["withdrawn"],
+    evidence: Sequence[str],
+    fresh: Mapping[str, float] = {},
+) -> None:
     """Write a mark, or a withdrawal, into the file of the maintainers."""
-    marks, today = read_marks(folder.parent), datetime.datetime.now(datetime.UTC).date()
-    mark = Mark(mark=name, date=today, digest=digest_of(folder), evidence=[*evidence])
+    path, today = marks_path(folder), datetime.datetime.now(datetime.UTC).date()
+    said = {"evidence": [*evidence], "fresh": {**fresh}}
+    mark, marks = Mark(mark=name, date=today, digest=digest_of(folder), **said), read_marks(path)
     marks.setdefault(folder.name, []).append(mark)
-    lines = [
-        "# Marks of contributions (docs/open_board.md). python -m lra.submit --mark writes them."
-    ]
+    lines = ["# Marks (docs/open_board.md). python -m lra.submit --mark writes them."]
     for of, given in sorted(marks.items()):
-        lines += [f"{of}:", *(f"- {plain(mark.model_dump(mode='json'))}" for mark in given)]
-    write_atomically(folder.parent / MARKS, "\n".join([*lines, ""]).encode())
+        dumped = (mark.model_dump(mode="json", exclude_defaults=True) for mark in given)
+        lines += [f"{of}:", *(f"- {plain(content)}" for content in dumped)]
+    write_atomically(path, "\n".join([*lines, ""]).encode())

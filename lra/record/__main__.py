@@ -11,6 +11,7 @@ from pathlib import Path
 from lra.common.files import write_output
 from lra.common.spreadsheets import write_csv
 from lra.record.benchmark import all_bench_records
+from lra.record.community import read_every_run
 from lra.record.evaluation import evaluations_of
 from lra.record.merge import merge_results
 from lra.record.packed import PACK
@@ -60,7 +61,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     export("--csv", type=_new_file, help="file to write (default: standard output)")
     export("--with-shipped", action="store_true",
-           help="include the runs that come with the repository")  # fmt: skip
+           help="include shipped and contributed runs")  # fmt: skip
     merge = add("merge", "copy the runs of other results folders into --results-dir")
     merge("folders", nargs="+", type=absolute_path, metavar="FOLDER",
           help="results folder to copy from, with runs/ in it")  # fmt: skip
@@ -111,7 +112,8 @@ def validate(options: argparse.Namespace) -> list[str]:
 
 def export(options: argparse.Namespace) -> list[str]:
     """Write runs as CSV into a file, or to standard output."""
-    runs, faults = read_runs(options.results_dir, "--results-dir", shipped=options.with_shipped)
+    read = read_every_run if options.with_shipped else read_runs
+    runs, faults = read(options.results_dir, "--results-dir")
     frame = to_frame(runs, options.results_dir)
     if runs:
         frame["path"] = frame["path"].map(as_typed)

@@ -8,12 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lra.schema import FileName, PositiveCount, PrintableText, Record, ShortText
+from lra.schema import FileName, Percent, PositiveCount, PrintableText, Record, ShortText
 
 PROTOCOL_VERSION = 1
 """Version of the leaderboard's protocol; docs/open_board.md lists what changed in each."""
 RANKED_SEEDS = 3
 """Number of seeds, from 0 on, that a contributed number needs for a rank."""
+PRESET = "budget"
+"""Preset of the shipped runs that have marks."""
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 """The form of the name of a contribution."""
 MarkName = Literal["files", "code", "fresh", "repeated"]
@@ -47,21 +49,21 @@ class Submission(Record):
 
 
 class Mark(Record):
-    """What a maintainer found out about a contribution, or its withdrawal with the reason."""
+    """What a maintainer found out about runs, or the withdrawal of a contribution."""
 
     mark: MarkName | Literal["withdrawn"]
     date: date
     digest: str
-    """Digest of the files of the contribution, see `lra.record.community.digest_of`."""
+    """Digest of the files that it is about, see `lra.record.community.digest_of`."""
     evidence: list[PrintableText]
+    fresh: dict[ShortText, Percent] = {}  # noqa: RUF012 (pydantic copies it)
+    """Accuracy in percent on new examples, by the name of the run."""
 
 
 class Contribution(Submission):
     """The contribution that a run came with, as the report shows it."""
 
     name: str = Field(pattern=f"^{NAME.pattern}$")
-    marks: dict[str, date]
-    """Dates of the marks that hold for the present files, by name."""
     withdrawn: Mark | None
 
     @property

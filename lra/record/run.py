@@ -14,7 +14,7 @@ from lra.common.errors import UserError
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SPEED_ALONE
 from lra.goals.registry import AnyResult
 from lra.goals.result import AccuracyResult, upgrade
-from lra.record.contribution import Contribution
+from lra.record.contribution import Contribution, Mark
 from lra.record.packed import pack_faults
 from lra.record.schema import (
     DataRecord,
@@ -141,6 +141,8 @@ class RunRecord(TestedRecord):
     pretraining: PretrainingRecord | None = None
     contribution: Annotated[Contribution | None, Field(exclude=True)] = None
     """The contribution to the open leaderboard that the run came with; in no file."""
+    marks: Annotated[dict[str, Mark], Field(exclude=True)] = {}  # noqa: RUF012 (pydantic copies it)
+    """The marks of the open leaderboard that the run has, by name; in no file."""
 
     @model_validator(mode="after")
     def _check_status(self) -> RunRecord:

@@ -111,7 +111,10 @@ def to_frame(runs: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFra
 def _row_of(run_folder: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
     hidden = {"settings", "origins", "changed", "result"}
     row = record.model_dump(mode="json", exclude=hidden) | record.result.list_fields()
-    row["is_own"] = not is_shipped(run_folder, folder)
+    of = record.contribution
+    row["is_own"] = of is None and not is_shipped(run_folder, folder)
+    row |= {"contribution": of and of.shown_name, "division": of and of.division}
+    row["marks"] = " ".join(record.marks)
     row["overrides"] = "; ".join(record.overrides)
     if (interval := record.result.interval) is not None:
         row["test_low"], row["test_high"] = interval

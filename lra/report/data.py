@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from lra.common.errors import DataError
 from lra.record.benchmark import BenchRecord, all_bench_records
-from lra.record.community import community_dir, read_contributions
+from lra.record.community import read_every_run
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.packed import file_on_disk, has_file
-from lra.record.run import RunRecord, read_runs
+from lra.record.run import RunRecord
 from lra.record.run_files import MetricsLine, Predictions, read_metrics, read_predictions
 from lra.record.schema import is_shipped, shipped_dir
 from lra.report.boards import Board, boards, is_probe, leading_board
@@ -41,9 +41,7 @@ class Data:
         relative_to: str | None = None,
     ) -> None:
         self.folder = folder
-        runs, self.faults = read_runs(folder, "--results-dir", shipped=True)
-        contributed, more = read_contributions(community_dir(folder))
-        runs, self.faults = [*runs, *contributed], [*self.faults, *more]
+        runs, self.faults = read_every_run(folder, "--results-dir")
         by_key: dict[object, tuple[Path, AnyRecord]]
         by_key = {_key(record): (path, record) for path, record in runs}
         for root in (shipped_dir(folder), folder):

@@ -11,7 +11,7 @@ from lra.record.run_files import to_frame
 from lra.report.boards import Board, Cells, contribution_of, rows_at_preset
 from lra.report.data import Data
 from lra.report.scores import FIVE, Entry, average_may_rank, gain_of, group_by, mean_over
-from lra.report.tables.results import accuracy_columns, conditions_of
+from lra.report.tables.results import accuracy_columns, conditions_of, describe_marks
 from lra.report.tables.speeds import PresetSpeeds
 from lra.report.tables.table import Column, Table, number_entry
 from lra.report.windows import Windows, describe_windows, find_windows, window_column
@@ -53,7 +53,7 @@ _CSV = {
     "train_seconds": "train_seconds", "steps_per_second": "steps_per_second",
     "peak_memory_mib": "peak_memory_mib", "device": "device", "precision": "precision",
     "data": "data.source", "data_fingerprint": "data.fingerprint", "config_hash": "config_hash",
-    "run": "run_id", "contribution": "", "division": "", "marks": "",
+    "run": "run_id", "contribution": "contribution", "division": "division", "marks": "marks",
 }  # fmt: skip
 """Columns of leaderboard.csv, with the column of `lra.records` that each takes its values from.
 Accuracies are in percent."""
@@ -89,7 +89,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows | None = No
     notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(CLOSED, ""):
         notes.append(_NOT_PUBLISHED)
-    notes += describe_windows(windows or {})
+    notes += [*describe_windows(windows or {}), describe_marks(board)]
     notes += _describe_contributions(board.rows)
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")
@@ -215,10 +215,6 @@ def leaderboard_csv(data: Data, board: Board) -> str:
     chosen = frame.reindex(columns=[*_CSV.values()]).set_axis([*_CSV], axis="columns")
     baselines = next(iter(board.best_trivial_baseline().values()), {})
     chosen["best_trivial_baseline"] = [baselines.get(run.task) for run in runs]
-    of = [run.contribution for run in runs]
-    chosen["contribution"] = [one and one.shown_name for one in of]
-    chosen["division"] = [one and one.division for one in of]
-    chosen["marks"] = [one and " ".join(one.marks) for one in of]
     intervals = ["interval_low", "interval_high"]
     chosen[intervals] = chosen[intervals].round(2)
     return write_csv(chosen)

@@ -26,6 +26,7 @@ from lra.report.repeated import repeated_results, repeated_table
 from lra.report.repeats import differences_csv, reproduce_table, speeds_csv
 from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import distance_tables, evaluation_tables, length_tables
+from lra.report.tables.fresh import fresh_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.need import need_table, range_needed
 from lra.report.tables.probes import probe_table, probes
@@ -37,7 +38,7 @@ from lra.tasks.base import PROBES
 
 FILES = (
     "README.md", "docs/results.md", "docs/language_modelling.md", "docs/probes.md",
-    "docs/reproduce.md", "docs/range.md",
+    "docs/reproduce.md", "docs/range.md", "docs/open_board.md",
 )  # fmt: skip
 _BLOCK = re.compile(
     r"(?m)^(<!-- made by report\.py: (.*) -->\n)(?:(?!<!-- ).*\n)*(?=<!-- end -->$)"
@@ -106,6 +107,7 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Table | Figure]]] = {
     **{task: partial(_probe_tables, task=task) for task in PROBES},
     **{f"{task}-figure": partial(_probe_figure, task=task) for task in PROBES},
     "range-needed": lambda data: [table] if (table := need_table(data)).rows else [],
+    "fresh": fresh_tables,
     "reproduce": lambda data: [reproduce_table(data)],
     "repeated": lambda data: [repeated_table(data)] if repeated_results(data) else [],
 }

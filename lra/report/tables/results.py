@@ -82,7 +82,8 @@ def accuracy_columns(
     if speeds is not None:
         columns += [Column("parameters", lowest_is_best=True)]
         columns += [Column(speeds.heading)] if speeds.by_mixer else []
-        columns += map(Column, ("division", *get_args(MarkName)))
+        if any(map(contribution_of, board.rows.values())):
+            columns += map(Column, ("division", *get_args(MarkName)))
         for row, cells in board.rows.items():
             rows[row] |= _marks_of(cells)
             rows[row]["parameters"] = _parameters_of(cells)
@@ -92,11 +93,31 @@ def accuracy_columns(
 
 
 def _marks_of(cells: Cells) -> dict[str, Entry]:
-    """Write the division and the marks of a contributed row; nothing for another one."""
+    """Write the division of a contributed row, and which of a row's tasks have each mark."""
     of = contribution_of(cells)
-    marks = {} if of is None or of.withdrawn else dict.fromkeys(of.marks, "yes")
-    texts = {} if of is None else {"division": of.division, **marks}
-    return {name: Entry(text) for name, text in texts.items()}
+    entries = {"division": Entry(of.division)} if of else {}
+    for name in get_args(MarkName):
+        tasks = [t for t, cell in cells.items() if any(name in run.marks for run in cell.runs)]
+        if tasks:
+            entries[name] = Entry("yes" if len(tasks) == len(cells) else ", ".join(tasks))
+    return entries
+
+
+def describe_marks(board: Board) -> str:
+    """Say which shipped rows have which marks; empty without any."""
+    shipped = {
+        row: _marks_of(cells)
+        for row, cells in board.rows.items()
+        if contribution_of(cells) is None and row not in board.own_rows
+    }
+    rows_of = {name: [r for r in shipped if name in shipped[r]] for name in get_args(MarkName)}
+    parts = [
+        f"{name} ({'all rows' if len(rows) == len(shipped) else ', '.join(rows)})"
+        for name, rows in rows_of.items()
+        if rows
+    ]
+    said = f"Shipped rows have these marks (docs/open_board.md): {', '.join(parts)}."
+    return said if parts else ""
 
 
 def _parameters_of(cells: Cells) -> Entry:
@@ -113,7 +134,8 @@ def accuracy_table(board: Board, speeds: PresetSpeeds | None = None) -> Table:
     baselines = {
         f"trivial baseline: {n}": scores for n, scores in board.trivial_baselines().items()
     }
-    caption = f"Test accuracy in percent. {RANKS} {conditions_of(board)}".strip()
+    said = filter(None, [RANKS, conditions_of(board), describe_marks(board)])
+    caption = " ".join(["Test accuracy in percent.", *said])
     columns = accuracy_columns(board, baselines, speeds=speeds)
     title = f"{board.name}: accuracy"
     return Table(f"accuracy-{board.slug}", title, caption, columns, len(baselines))
