@@ -23,9 +23,9 @@ from lra.runtime.cli import (
     Parser,
     absolute_path,
     add_flags,
+    make_main,
     non_negative_float,
     positive_int,
-    run_command,
     whole_number,
 )
 from lra.runtime.console import write_out
@@ -170,10 +170,7 @@ def generate(
             yield tokens[0]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.generate", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.generate", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())
