@@ -1,7 +1,5 @@
 """Evaluate trained models out of distribution: `python -m lra.evaluate --help`."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Generating text by a trained model: `python -m lra.generate --help`."""
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import logging

@@ -1,7 +1,5 @@
 """Prepare a task's data without training: `python -m lra.prepare --help`."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -9,8 +9,6 @@ Symbols of the paper and their names here:
     N: lengths in transform_each
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -16,8 +16,6 @@ The first instruction is a write, the last one a read; the others are ignore wit
 else write or read, equally likely. Labels are the bits after reads, as in the paper's "clean" mode.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

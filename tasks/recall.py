@@ -12,8 +12,6 @@ probability proportional to i ** (POWER - 1), so that most queries come soon. Th
 is the value of its key. No other position has a label.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """The command line of the benchmark: `python -m lra.bench --help`."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys

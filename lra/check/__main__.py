@@ -1,7 +1,5 @@
 """Check a mixer or a task of the user's own: `python -m lra.check --help`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

@@ -1,7 +1,5 @@
 """Measure what range of its inputs a trained model uses: `python -m lra.range --help`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

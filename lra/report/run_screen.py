@@ -1,7 +1,5 @@
 """The last screen of a run: its own result first, then what that compares with."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What command lines have in common: flags, one-line errors, Ctrl-C, and how they were started."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """The command line of sweeps: `python -m lra.sweep --help`."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Runs on this machine: a process for each, one or more at a time on every device."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

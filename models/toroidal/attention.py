@@ -1,7 +1,5 @@
 """Softmax attention between all places and platters of a torus."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
