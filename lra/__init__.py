@@ -4,8 +4,6 @@ Importing this package is cheap: what it offers is imported when it is first use
 `__init__.pyi` lists it for type checkers.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All commands of the suite under one name: `lra COMMAND`, or `python -m lra COMMAND`."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

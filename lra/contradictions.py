@@ -1,7 +1,5 @@
 """Settings that contradict each other, the task, or the mixer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Set
 
 from torch import nn

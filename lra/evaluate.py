@@ -1,7 +1,5 @@
 """Evaluate trained models out of distribution: `python -m lra.evaluate --help`."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import logging
@@ -28,8 +26,8 @@ from lra.runtime.cli import (
     add_flags,
     command_words,
     length_list,
+    make_main,
     positive_int,
-    run_command,
     whole_number,
 )
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
@@ -252,10 +250,7 @@ def evaluate_on(run: TrainedRun, other: OtherData) -> EvaluationRecord:
     )
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.evaluate", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.evaluate", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,5 @@
 """Generating text by a trained model: `python -m lra.generate --help`."""
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import logging
@@ -23,9 +21,9 @@ from lra.runtime.cli import (
     Parser,
     absolute_path,
     add_flags,
+    make_main,
     non_negative_float,
     positive_int,
-    run_command,
     whole_number,
 )
 from lra.runtime.console import write_out
@@ -170,10 +168,7 @@ def generate(
             yield tokens[0]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.generate", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.generate", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

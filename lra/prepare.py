@@ -1,7 +1,5 @@
 """Prepare a task's data without training: `python -m lra.prepare --help`."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys
@@ -20,7 +18,7 @@ from lra.runtime.cli import (
     absolute_path,
     add_flags,
     list_names,
-    run_command,
+    make_main,
 )
 from lra.tasks.base import BENCHMARK
 
@@ -110,10 +108,7 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
             logger.info(f"wrote {path}")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.prepare", lambda: prepare(parse_arguments(arguments)))
-
+main = make_main("lra.prepare", parse_arguments, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

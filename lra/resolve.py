@@ -1,7 +1,5 @@
 """The configuration of a run, composed, checked by building its parts, and matched in size."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable

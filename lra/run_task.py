@@ -18,9 +18,9 @@ from lra.runtime.cli import (
     Parser,
     add_flags,
     list_names,
+    make_main,
     non_negative_float,
     positive_int,
-    run_command,
     whole_number,
 )
 from lra.runtime.console import is_launched, set_message_level, terminal_width, write_out
@@ -173,10 +173,7 @@ def train(
         return EXIT_CODES[record.status]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("run_task.py", lambda: run(parse_arguments(arguments)))
-
+main = make_main("run_task.py", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

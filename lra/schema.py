@@ -1,7 +1,5 @@
 """Types that records hold, and what they have in common."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

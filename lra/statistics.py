@@ -1,7 +1,5 @@
 """Intervals, ranks and tests: what chance can explain."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Sequence

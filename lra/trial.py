@@ -1,7 +1,5 @@
 """A trial of a plug-in: does a mixer of the user's own keep what a run needs of it?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """A short depthwise convolution, a baseline that mixes neighbouring positions only."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

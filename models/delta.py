@@ -14,8 +14,6 @@ al., "DeltaProduct: Improving State-Tracking in Linear RNNs via Householder Prod
 arXiv:2502.10297, section 3); n_h of that paper is products.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, cast
 

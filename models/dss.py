@@ -17,8 +17,6 @@ Symbols of the paper and their names here:
     epsilon: SMALLEST_SQUARE
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import torch

@@ -17,8 +17,6 @@ Symbols of the paper and their names here:
     GTU: GatedToeplitzUnit
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

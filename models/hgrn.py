@@ -14,8 +14,6 @@ Symbols of the paper and their names here:
     h_t: states
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -12,8 +12,6 @@ Symbols of the paper and their names here:
     o_t: query
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

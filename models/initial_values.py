@@ -4,8 +4,6 @@ A distribution is written as its name and its numbers: "normal 0.02". Some depen
 inputs and outputs of a linear map, its fan.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Mapping

@@ -14,8 +14,6 @@ Symbols of the papers and their names here:
     gamma, lambda (LION): exp(log_decay)
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -15,8 +15,6 @@ Symbols of the paper and their names here:
     W^O: output
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 

@@ -12,8 +12,6 @@ Symbols of the paper and their names here:
     B, C, D: OscillatorStates.input, SharedStates.readout, SharedStateMixer.direct
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -13,8 +13,6 @@ Symbols of the papers and their names here:
     Z: norm
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

@@ -5,8 +5,6 @@ forget gate of Gers, Schmidhuber and Cummins (Neural Computation 12(10), 2000). 
 "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014 (arXiv:1406.1078).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

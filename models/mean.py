@@ -1,7 +1,5 @@
 """A baseline without token mixing: only the pooling at the end joins positions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from lra.models.base import Mixer, MixerContext

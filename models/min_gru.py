@@ -15,8 +15,6 @@ Symbols of the paper and their names here:
     h_t: states
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

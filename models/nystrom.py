@@ -11,8 +11,6 @@ Symbols of the paper and their names here:
     k of DConv: convolution_size
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -12,8 +12,6 @@ Symbols of the paper and their names here:
     h_0: ConvolutionMixer.direct at lag 0, and RationalConvolution.ahead at lag -1
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated
 

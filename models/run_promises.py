@@ -5,8 +5,6 @@ as in `Mixer.forward`. It raises BrokenPromise if the mixer does not keep the gu
 of the mixer itself are passed on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import inspect

@@ -22,8 +22,6 @@ and of the second:
     beta: exponent
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import torch

@@ -16,8 +16,6 @@ Symbols of the paper and their names here:
     Delta: exp(log_step), one for each state
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -13,8 +13,6 @@ Symbols of the paper and their names here:
     tau: temperature
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Annotated

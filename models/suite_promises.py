@@ -3,8 +3,6 @@
 The tests use them, and `lra.check`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

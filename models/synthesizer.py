@@ -12,8 +12,6 @@ Symbols of the paper and their names here:
     k: rank
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

@@ -18,8 +18,6 @@ Symbols of RoFormer and their names here:
     R_m x: rotate
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """Trivial baselines: predictions that need no sequence model, to read accuracies against."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prepared data on disk: arrays and a manifest that says what they are and where they came from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from contextlib import AbstractContextManager

@@ -3,8 +3,6 @@
 A document is a sequence of bytes or characters; each distinct one is stored once.
 """
 
-from __future__ import annotations
-
 import abc
 import hashlib
 from collections.abc import Mapping, Sequence

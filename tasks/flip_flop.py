@@ -16,8 +16,6 @@ The first instruction is a write, the last one a read; the others are ignore wit
 else write or read, equally likely. Labels are the bits after reads, as in the paper's "clean" mode.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -28,7 +26,7 @@ from pydantic import Field, PositiveInt
 
 from lra.tasks.base import SPLITS, DataSeed, TaskInfo
 from lra.tasks.cache import Cache
-from lra.tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups, join_drawn
+from lra.tasks.generated import GROUP, Drawn, GeneratedTask, Law, divide, draw_segments
 from lra.tasks.goals import NOT_SCORED, DistantLabels, PositionLabels
 from lra.tasks.random_words import RandomWords
 from lra.tasks.splits import LabelledTokens, Sequences
@@ -131,7 +129,7 @@ class FlipFlop(GeneratedTask):
         self.counts = {"train": train, "val": val, "test": test}
         self.distances = list_distances(distance)
         law = partial(draw_sequences, mode, distance, length)
-        self.laws = {split: {"": law} for split in SPLITS}
+        self.laws: dict[str, dict[str, Law]] = {split: {mode: law} for split in SPLITS}
         goal, size = DistantLabels(VALUES, self.distances), READ + 1
         if mode == "published":
             self.laws = {
@@ -139,6 +137,9 @@ class FlipFlop(GeneratedTask):
                 for split, percentages in IGNORED.items()
             }
             goal, size = PositionLabels(2), ASK + 1
+        self.divided = {
+            split: divide(self.counts[split], [1] * len(self.laws[split])) for split in SPLITS
+        }
         self.info = TaskInfo(name=self.name, goal=goal, max_length=length, vocab_size=size)
 
     def describe_law(self) -> dict[str, Any]:
@@ -149,30 +150,14 @@ class FlipFlop(GeneratedTask):
 
     def draw(self) -> dict[str, np.ndarray]:
         """See `GeneratedTask.draw`."""
-        arrays: dict[str, np.ndarray] = {}
-        for split in SPLITS:
-            parts = [
-                draw_in_groups(f"drawing {split}", count, partial(self._draw_group, split, index))
-                for index, count in enumerate(self._divide(split))
-            ]
-            arrays |= join_drawn(parts).arrays(split)
-        return arrays
-
-    def _draw_group(self, split: str, segment: int, group: int) -> Drawn:
-        stream = SPLITS.index(split) << 40 | segment << 32 | group
-        return [*self.laws[split].values()][segment](RandomWords(self.data_seed, stream))
-
-    def _divide(self, split: str) -> list[int]:
-        """Divide the sequences of a split equally among its segments."""
-        parts = len(self.laws[split])
-        return np.diff(self.counts[split] * np.arange(parts + 1) // parts).tolist()
+        return draw_segments(self.laws, self.divided, self.data_seed)
 
     def open_split(self, cache: Cache, split: str) -> LabelledTokens:
         """See `GeneratedTask.open_split`."""
         drawn = Drawn.from_cache(cache, split)
         sequences = Sequences(drawn.tokens, drawn.offsets)
         if self.mode == "published":
-            names = np.repeat([*self.laws[split]], self._divide(split))
+            names = np.repeat([*self.laws[split]], self.divided[split])
             return LabelledTokens(sequences, drawn.labels, {"segment": names})
         writes = np.flatnonzero(drawn.tokens < VALUES)
         reads = np.flatnonzero(drawn.labels != NOT_SCORED)

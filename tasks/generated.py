@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from lra.tasks.base import SPLITS, Dataset, Split, Task, majority
 from lra.tasks.cache import Cache
 from lra.tasks.goals import NOT_SCORED, PositionLabels
 from lra.tasks.preparation import Build, Preparation
+from lra.tasks.random_words import RandomWords
 
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""
@@ -154,7 +155,33 @@ def join_drawn(parts: Iterable[Drawn]) -> Drawn:
     return Drawn(*(np.concatenate(column) for column in columns))
 
 
-def draw_in_groups(title: str, count: int, draw: Callable[[int], Drawn]) -> Drawn:
-    """Draw `count` sequences in groups of GROUP, which a function draws by their number from 0."""
+Law = Callable[[RandomWords], Drawn]
+"""Draws GROUP sequences."""
+
+
+def draw_in_groups(title: str, count: int, law: Law, seed: int, stream: int) -> Drawn:
+    """Draw `count` sequences in groups, each from random words of its own."""
     groups = progress(title, range(-(-count // GROUP)), unit="groups")
-    return join_drawn(draw(group) for group in groups).first(count)
+    drawn = (law(RandomWords(seed, stream << 32 | group)) for group in groups)
+    return join_drawn(drawn).first(count)
+
+
+def draw_segments(
+    laws: Mapping[str, Mapping[str, Law]], counts: Mapping[str, Sequence[int]], seed: int
+) -> dict[str, np.ndarray]:
+    """Draw splits in segments, by split: laws by name, and numbers of sequences."""
+    arrays: dict[str, np.ndarray] = {}
+    for number, split in enumerate(SPLITS):
+        segments = zip(laws[split].items(), counts[split], strict=True)
+        parts = [
+            draw_in_groups(f"drawing {split} {name}", count, law, seed, number << 8 | index)
+            for index, ((name, law), count) in enumerate(segments)
+        ]
+        arrays |= join_drawn(parts).arrays(split)
+    return arrays
+
+
+def divide(total: int, shares: Iterable[int]) -> list[int]:
+    """Divide a number in given proportions: whole numbers with this sum."""
+    sums = np.cumsum([0, *shares])
+    return np.diff(total * sums // sums[-1]).tolist()

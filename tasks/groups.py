@@ -10,8 +10,6 @@ y is "first x, then y". The label of a position is the product of all elements u
 to right.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Mapping

@@ -269,16 +269,14 @@ class Languages(GeneratedTask):
         """See `GeneratedTask.draw`."""
         arrays: dict[str, np.ndarray] = {}
         for number, split in enumerate(SPLITS):
-            draw = functools.partial(self.draw_group, self.lengths[split], number << 32)
-            arrays |= draw_in_groups(f"drawing {split}", self.counts[split], draw).arrays(split)
+            law = functools.partial(self.draw_group, self.lengths[split])
+            count = self.counts[split]
+            drawn = draw_in_groups(f"drawing {split}", count, law, self.data_seed, number)
+            arrays |= drawn.arrays(split)
         return arrays
 
-    def draw_group(self, lengths: np.ndarray, first: int, group: int) -> Drawn:
-        """Draw GROUP sequences of some lengths, all equally likely.
-
-        They depend on options and arguments alone. Streams are different for all splits and groups.
-        """
-        random = RandomWords(self.data_seed, first | group)
+    def draw_group(self, lengths: np.ndarray, random: RandomWords) -> Drawn:
+        """Draw GROUP sequences of some lengths, all equally likely."""
         chosen = lengths[random.draw_below(len(lengths), GROUP)]
         tokens, labels = self.language.draw(random, chosen)
         packed = tokens[is_inside(chosen)].astype(np.uint8)

@@ -1,7 +1,5 @@
 """Splits whose targets are positions: each is to say which token comes next."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

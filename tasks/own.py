@@ -1,7 +1,5 @@
 """Tasks of a user's own: a class that makes examples, with all that the suite adds to it."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import logging

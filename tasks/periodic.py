@@ -21,8 +21,6 @@ The product over s < t is the likelihood of p, and periods are equally likely at
                               / the same sum with s < t.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping

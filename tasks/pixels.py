@@ -1,7 +1,5 @@
 """Images of one size as splits: a position is a pixel."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

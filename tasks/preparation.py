@@ -6,8 +6,6 @@ processes that prepare the same data, one does the work and the other waits. An 
 preparation that takes long goes on where it was.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -4,8 +4,6 @@ NumPy promises that the raw output of its bit generators never changes, but not 
 methods of `Generator`; so random numbers are made from raw words here.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

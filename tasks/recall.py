@@ -12,10 +12,9 @@ probability proportional to i ** (POWER - 1), so that most queries come soon. Th
 is the value of its key. No other position has a label.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from pydantic import Field, PositiveInt
 
 from lra.tasks.base import SPLITS, DataSeed, TaskInfo
 from lra.tasks.cache import Cache
-from lra.tasks.generated import GROUP, Drawn, GeneratedTask, draw_in_groups, join_drawn
+from lra.tasks.generated import GROUP, Drawn, GeneratedTask, Law, divide, draw_segments
 from lra.tasks.goals import NOT_SCORED, PositionLabels
 from lra.tasks.random_words import RandomWords
 from lra.tasks.splits import LabelledTokens, Sequences
@@ -57,12 +56,8 @@ class Segment(NamedTuple):
         return f"{self.length}x{self.pairs}"
 
 
-def draw_sequences(segment: Segment, vocab_size: int, fill: Fill, seed: int, stream: int) -> Drawn:
-    """Draw GROUP sequences, which depend on the arguments alone.
-
-    Streams are different for all splits, segments and groups.
-    """
-    random = RandomWords(seed, stream)
+def draw_sequences(segment: Segment, vocab_size: int, fill: Fill, random: RandomWords) -> Drawn:
+    """Draw GROUP sequences."""
     (length, pairs), half = segment, vocab_size // 2
     keys = 1 + draw_different(random, half - 1, pairs)
     values = half + draw_different(random, vocab_size - half, pairs)
@@ -172,8 +167,12 @@ class Recall(GeneratedTask):
         segments = {segment for shares in self.shares.values() for segment in shares}
         for segment in sorted(segments, reverse=True):
             _check_segment(segment, vocab_size)
+        self.divided = {
+            split: divide(self.counts[split], shares.values())
+            for split, shares in self.shares.items()
+        }
         for split, shares in self.shares.items():
-            if min(_divide(self.counts[split], [*shares.values()])) < 1:
+            if min(self.divided[split]) < 1:
                 raise ValueError(
                     f"{split} is {self.counts[split]}, expected at least "
                     f"{sum(shares.values()) // min(shares.values())}, so that each of its "
@@ -201,25 +200,14 @@ class Recall(GeneratedTask):
 
     def draw(self) -> dict[str, np.ndarray]:
         """See `GeneratedTask.draw`."""
-        arrays: dict[str, np.ndarray] = {}
-        for number, split in enumerate(SPLITS):
-            shares = self.shares[split]
-            counts = _divide(self.counts[split], [*shares.values()])
-            parts = [
-                self._draw_segment(segment, count, f"drawing {split}", number << 8 | index)
-                for index, (segment, count) in enumerate(zip(shares, counts, strict=True))
-            ]
-            arrays |= join_drawn(parts).arrays(split)
-        return arrays
-
-    def _draw_segment(self, segment: Segment, count: int, title: str, stream: int) -> Drawn:
-        return draw_in_groups(
-            f"{title} {segment.name}",
-            count,
-            lambda group: draw_sequences(
-                segment, self.vocab_size, self.fill, self.data_seed, stream << 32 | group
-            ),
-        )
+        laws: dict[str, dict[str, Law]] = {
+            split: {
+                segment.name: partial(draw_sequences, segment, self.vocab_size, self.fill)
+                for segment in shares
+            }
+            for split, shares in self.shares.items()
+        }
+        return draw_segments(laws, self.divided, self.data_seed)
 
     def open_split(self, cache: Cache, split: str) -> LabelledTokens:
         """See `GeneratedTask.open_split`."""
@@ -279,9 +267,3 @@ def _check_segment(segment: Segment, vocab_size: int) -> None:
             f"vocab_size is {vocab_size}, expected more than the length {length}; use a larger "
             f"vocab_size or shorter sequences"
         )
-
-
-def _divide(total: int, shares: Sequence[int]) -> list[int]:
-    """Divide a number in given proportions: whole numbers with this sum."""
-    ends = total * np.cumsum([0, *shares]) // sum(shares)
-    return np.diff(ends).tolist()

@@ -8,8 +8,6 @@ id, id, text and text, separated by tabs; quotes belong to the text. Several GB 
 a few ten thousand papers, so the files are read in one pass and each text is kept once.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Examples of a user's own task: what its class returned, checked and packed into a split."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ What lies in `Split.stored` is gathered where it is: on the CPU, or on a GPU onc
 has put it there. Of a batch, only indices are copied.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

@@ -4,8 +4,6 @@ The Large Movie Review Dataset (Maas et al. 2011) as the Long Range Arena takes 
 2021, arXiv:2011.04006).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Mapping

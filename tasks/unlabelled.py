@@ -1,7 +1,5 @@
 """A task's inputs as their own targets: masked positions, or what stands at the next one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

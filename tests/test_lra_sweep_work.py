@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 
 from lra.runtime.cli import HELD, OUT_OF_MEMORY, STOPPED
-from lra.sweep.local import Slot, Work
+from lra.sweep.local import LocalLauncher, Slot
 from lra.sweep.plan import FAILURE, Limits, PlannedRun, plan
 from lra.train.stopping import StopRequest
 from made_results import record as made_record
@@ -84,9 +84,10 @@ def work(
     limits: Limits | None = None,
 ) -> str | None:
     options = sweep_options(Path(), limits=limits or Limits())
-    made = Work(runs, workers.start, [Slot("cpu"), Slot("cpu")], options)
+    made = LocalLauncher(options)
+    made.start, made.slots = workers.start, [Slot("cpu"), Slot("cpu")]
     made.stop = stop or made.stop
-    return made.execute()
+    return made.execute(runs)
 
 
 def states(runs: list[PlannedRun]) -> list[str]:

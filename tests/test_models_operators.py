@@ -58,8 +58,6 @@ ON_A_GPU = {
     "lra.models.fast.depthwise.FEW_TAPS": 0,
     "lra.models.fast.gated_attention.is_by_doubling": lambda x: True,
     "lra.models.fast.recurrence.is_by_doubling": lambda x: True,
-    "lra.models.toroidal.attention._is_gpu": lambda device: True,
-    "lra.models.toroidal.attention.SCORES": 2800,
 }
 """What lets a CPU take the forms of a GPU."""
 

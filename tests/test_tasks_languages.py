@@ -47,7 +47,7 @@ def limited(name: str, least: int, most: int) -> Languages:
 
 
 def sequences_of(task: Languages, stream: int = 0) -> list[tuple[list[int], int]]:
-    drawn = task.draw_group(task.lengths["train"], stream, 0)
+    drawn = task.draw_group(task.lengths["train"], RandomWords(3, stream))
     tokens, ends = drawn.tokens.tolist(), itertools.pairwise(drawn.offsets.tolist())
     parts = [tokens[first:end] for first, end in ends]
     return list(zip(parts, drawn.labels.tolist(), strict=True))

@@ -34,7 +34,7 @@ def labels_by_reading(tokens: list[int], pairs: int) -> list[int]:
 
 @pytest.mark.parametrize("segment", [Segment(64, 4), Segment(256, 64), Segment(34, 8)])
 def test_labels_are_what_a_reader_with_a_dictionary_says(segment: Segment) -> None:
-    drawn = draw_sequences(segment, 8192, "zero", 3, 5)
+    drawn = draw_sequences(segment, 8192, "zero", RandomWords(3, 5))
     tokens = drawn.tokens.reshape(GROUP, segment.length).tolist()
     labels = drawn.labels.reshape(GROUP, segment.length).tolist()
     for one, expected in zip(tokens[:200], labels[:200], strict=True):
@@ -49,8 +49,8 @@ def test_labels_are_what_a_reader_with_a_dictionary_says(segment: Segment) -> No
 
 
 def test_random_filler_is_uniform_and_moves_nothing_else() -> None:
-    zero = draw_sequences(Segment(64, 4), 65, "zero", 0, 0)
-    random = draw_sequences(Segment(64, 4), 65, "random", 0, 0)
+    zero = draw_sequences(Segment(64, 4), 65, "zero", RandomWords(0, 0))
+    random = draw_sequences(Segment(64, 4), 65, "random", RandomWords(0, 0))
     is_filler = zero.tokens == 0
     assert np.array_equal(zero.tokens[~is_filler], random.tokens[~is_filler])
     assert np.array_equal(zero.labels, random.labels)

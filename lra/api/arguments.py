@@ -1,7 +1,5 @@
 """Checks of the arguments of the Python API: a wrong one raises a UserError."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The runs of a results folder as a pandas data frame."""
 
-from __future__ import annotations
-
 import io
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mixers of the suite for models of one's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

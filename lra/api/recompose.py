@@ -1,7 +1,5 @@
 """The settings and the code of a finished run, as they were when it was trained."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from dataclasses import replace

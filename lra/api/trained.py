@@ -1,7 +1,5 @@
 """Trained models, with their data, loaded from the folders of their runs."""
 
-from __future__ import annotations
-
 import functools
 import json
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Training runs, and the models and data that they start with, without the command line."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import signal

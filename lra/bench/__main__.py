@@ -1,7 +1,5 @@
 """The command line of the benchmark: `python -m lra.bench --help`."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys
@@ -32,9 +30,9 @@ from lra.runtime.cli import (
     command_words,
     length_list,
     list_names,
+    make_main,
     name_list,
     positive_int,
-    run_command,
     whole_number,
 )
 from lra.runtime.console import as_typed, terminal_width, wrap_command, write_out
@@ -227,10 +225,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.bench", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.bench", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

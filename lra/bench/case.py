@@ -1,7 +1,5 @@
 """What can be measured, in this process or in one of its own."""
 
-from __future__ import annotations
-
 import abc
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Measurements of mixers without a model: of parts of them, and of decoding."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Whole training steps, and batches of an evaluation, of a task's classifier."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

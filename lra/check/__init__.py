@@ -1,7 +1,5 @@
 """Checks of a mixer or a task of your own: `lra.check(MyMixer)`, or `python -m lra.check`."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import sys

@@ -1,14 +1,12 @@
 """Check a mixer or a task of the user's own: `python -m lra.check --help`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
 from lra.check import find_component, print_checks
 from lra.config.registry import FORMS
 from lra.config.request import parse_changes
-from lra.runtime.cli import Parser, command_words, positive_int, run_command
+from lra.runtime.cli import Parser, command_words, make_main, positive_int
 from lra.runtime.console import terminal_width, wrap_command
 
 FAILED = 1
@@ -45,10 +43,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if print_checks(component, options.target, changes, options.dim, step) else FAILED
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.check", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.check", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

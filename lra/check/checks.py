@@ -1,7 +1,5 @@
 """The checks of a mixer or a task of the user's own, and their results."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Callable, Iterator

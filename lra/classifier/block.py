@@ -1,7 +1,5 @@
 """The residual block around a token mixer: norms, channel mixers, dropout, rows and columns."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """One classifier for every task and mixer."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

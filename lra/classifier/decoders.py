@@ -1,7 +1,5 @@
 """Decoding with a trained language model: position by position, or by full passes."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

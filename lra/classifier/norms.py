@@ -1,7 +1,5 @@
 """Norms of the blocks around mixers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

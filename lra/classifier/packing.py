@@ -7,8 +7,6 @@ much as its longest sequence. Batches of similar length are no substitute: the s
 norm would differ between batches, and the running statistics would match none of them.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ data and counts in the statistics of norms, and `BatchNorm1d` sees a transposed 
 sequences have full length, both compute the same function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Errors for users: commands print their message as one line, without a traceback."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import reprlib

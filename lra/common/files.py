@@ -1,7 +1,5 @@
 """Files that are complete or not there, and whose errors name them."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

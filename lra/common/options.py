@@ -1,7 +1,5 @@
 """Marks of options in their types, which decide what the hash of a run holds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """YAML by strict rules: 1e-3 is a number, only true and false are booleans, keys occur once."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Parquet files that somebody else may have written: no more is unpacked than their size allows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ while those they wait for have no core. Asleep at once, threads take a third lon
 machine. A short spin costs neither.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What somebody else may have written: only regular files of a sane size, every fault one line."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

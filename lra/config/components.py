@@ -1,7 +1,5 @@
 """The mixer and the task of a run: their classes, their options, and the errors of their code."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

@@ -5,8 +5,6 @@ Each of these replaces the ones before it: the defaults in the code; the blocks 
 `--set` and other flags.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The settings of a run in files: which files say what of it, in the order in which they count."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence, Set

@@ -1,7 +1,5 @@
 """What is said of a setting that is unknown, or that has a wrong value, and where it comes from."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ a data set of another library.
 The classes of the suite are found by looking through their packages.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib

@@ -3,8 +3,6 @@
 Text of the command line becomes data here alone: `--set section.key=value` is a `Change`.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The typed configuration of a run."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

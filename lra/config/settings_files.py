@@ -16,8 +16,6 @@ is written in one of three ways:
 A source begins with a key of the file's section `sources`. `theirs` and `from` may be left out.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """Numbers of results, as tables, axes and screens show them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The file of each goal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Measure what range of its inputs a trained model uses: `python -m lra.range --help`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
@@ -10,7 +8,7 @@ from lra.common.errors import UserError
 from lra.range.influence import EXAMPLES, Influence, measure_influence
 from lra.range.order import measure_order
 from lra.record.evaluation import results_dir_of
-from lra.runtime.cli import Parser, absolute_path, add_flags, command_words, run_command
+from lra.runtime.cli import Parser, absolute_path, add_flags, command_words, make_main
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import use_threads
 from lra.runtime.tables import plain_table, rounded
@@ -99,10 +97,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.range", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.range", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

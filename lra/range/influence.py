@@ -6,8 +6,6 @@ relating any. So two inputs are replaced, each alone and both together, and a ch
 interaction, f(x) - f(x_i) - f(x_j) + f(x_ij), which is zero for a sum over positions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

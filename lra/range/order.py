@@ -1,7 +1,5 @@
 """How much a trained model uses the order of its inputs: its score on shuffled ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -13,9 +13,9 @@ from lra.runtime.cli import (
     INCOMPLETE,
     Parser,
     absolute_path,
+    make_main,
     name_list,
     non_negative_float,
-    run_command,
 )
 from lra.runtime.console import write_out
 from lra.runtime.repository import ROOT
@@ -232,10 +232,7 @@ def report(options: argparse.Namespace) -> int:
     return INCOMPLETE if data.faults else code
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("report.py", lambda: report(parse_arguments(arguments)))
-
+main = make_main("report.py", parse_arguments, report)
 
 if __name__ == "__main__":
     sys.exit(main())

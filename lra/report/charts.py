@@ -1,7 +1,5 @@
 """What charts show: the bubbles of what results cost, and lines over lengths and steps."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """Two mixers on the same test examples: is the difference more than noise? `report.py --compare`"""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a report is made from: the records and other files of a results folder."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -4,8 +4,6 @@ Points have the fields x, y, low, high, size, row, line, family, colour, shape, 
 opacity, stroke and tip. In figures, those with a name beside them also have what `placing` adds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

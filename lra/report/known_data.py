@@ -1,7 +1,5 @@
 """The file of the test data of shipped runs, by which contributions are checked."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pandas as pd

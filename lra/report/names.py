@@ -1,7 +1,5 @@
 """What rows, files and links are called."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """LaTeX tables and PDF figures for a paper: `report.py --paper`."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

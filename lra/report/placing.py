@@ -1,7 +1,5 @@
 """Places of the names in figures: beside bubbles and at the ends of lines, none over another."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What papers report: the rows of results/published.csv, and the one that a run compares with."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field

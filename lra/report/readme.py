@@ -5,8 +5,6 @@ between the lines `<!-- made by report.py: NAME, NAME -->` and `<!-- end -->`. T
 are made as a whole.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """Published accuracies that were repeated in full, and whether they were met."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Repeating published results: the settings, where they differ from their sources, and the time."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import shlex

@@ -1,17 +1,16 @@
 """The last screen of a run: its own result first, then what that compares with."""
 
-from __future__ import annotations
-
-import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lra.common.progress import duration
 from lra.config.request import DEFAULT_PROTOCOL
-from lra.record.run import RunRecord, choose_attempts, folder_of, read_runs
+from lra.record.run import RunRecord, folder_of, read_runs
 from lra.record.schema import is_shipped, select_sections, warn_of_packs
+from lra.report.names import RowNames
 from lra.report.published import describe_published
+from lra.report.scores import Cell, cell_of, group_by
 from lra.runtime.cli import command_words
 from lra.runtime.console import CONTINUED, INDENT, as_typed, wrap_command, wrap_parts
 from lra.runtime.tables import count_nouns
@@ -20,9 +19,6 @@ NEIGHBOURS = 2
 """Rows that are shown on either side of a run's own row."""
 LOWER_RATE = 4
 """Divisor of the learning rate that is proposed after a run has diverged."""
-
-Row = tuple[str, str, str | None]
-"""What all seeds of a row share: its name, and the hashes of settings and of a plug-in's code."""
 
 
 def write_screen(
@@ -40,25 +36,21 @@ def write_screen(
         if path != folder and _compares(run, record)
     ]
     shipped = {run.run_id for path, run in others if is_shipped(path, results_dir)}
-    groups: dict[Row, list[RunRecord]] = {}
-    for run in [*(run for _, run in others), record]:
-        groups.setdefault(_row_of(run), []).append(run)
-    rows = {row: choose_attempts(runs) for row, runs in groups.items()}
-    details = [*_describe_run(record), [_describe_seeds(record, rows[_row_of(record)], shipped)]]
+    runs = [*(run for _, run in others), record]
+    names = RowNames(runs)
+    rows = {name: cell_of(same) for name, same in group_by(runs, names.of).items()}
+    row = names.of(record)
+    details = [*_describe_run(record), [_describe_seeds(record, rows[row], shipped)]]
     references = [*_list_references(record), f"record: {as_typed(str(folder))}"]
     label, command = _propose_command(results_dir, record, data_dir, flags)
     lines = [
         *wrap_parts(_describe_result(record), width, separator=" ", indent=""),
         *(line for parts in details for line in wrap_parts(parts, width)),
-        *_describe_rank(record, rows, width),
+        *_describe_rank(record, row, rows, width),
         *(line for text in references for line in wrap_parts([text], width)),
         *wrap_command(f"  {label}", command, width),
     ]
     return "\n".join(["", *lines, ""])
-
-
-def _row_of(run: RunRecord) -> Row:
-    return run.method, run.config_hash, run.mixer_code
 
 
 def _compares(run: RunRecord, record: RunRecord) -> bool:
@@ -111,43 +103,35 @@ def _describe_run(record: RunRecord) -> Iterator[list[str]]:
         ]
 
 
-def _scores_of(runs: Sequence[RunRecord]) -> list[float]:
-    return [run.result.score for run in runs if run.result.score is not None]
-
-
-def _describe_seeds(record: RunRecord, seeds: Sequence[RunRecord], shipped: Collection[str]) -> str:
+def _describe_seeds(record: RunRecord, cell: Cell, shipped: Collection[str]) -> str:
     """Describe the mean over all seeds of a run's settings; empty if there is no other."""
-    scores = _scores_of(seeds)
-    if record.result.score is None or len(scores) == 1:
+    measure = record.result.measures[0]
+    entry = cell.entry(measure)
+    if record.result.score is None or entry.seeds == 1:
         return ""
-    others = [run for run in seeds if run is not record and run.result.score is not None]
+    others = [run for run in cell.runs if run is not record and run.result.score is not None]
     kinds = Counter("shipped" if run.run_id in shipped else "other" for run in others)
     counts = " and ".join(count_nouns(n, f"{kind} seed") for kind, n in sorted(kinds.items()))
-    numbers = record.result.measures[0].text(statistics.mean(scores), statistics.stdev(scores))
+    numbers = measure.text(entry.value, entry.deviation)
     return f"with {counts}: {numbers} {record.result.unit} (mean ± standard deviation)"
 
 
 def _describe_rank(
-    record: RunRecord, rows: Mapping[Row, Sequence[RunRecord]], width: int
+    record: RunRecord, this_row: str, rows: Mapping[str, Cell], width: int
 ) -> list[str]:
     """Describe the rank of a run's row, with the means of its neighbours, in lines.
 
     Rows that failed or are at chance have no rank. Equal numbers share one.
     """
-    means = {
-        row: statistics.mean(_scores_of(runs))
-        for row, runs in rows.items()
-        if _scores_of(runs)
-        and not any(run.has_failed for run in runs)
-        and not all(run.result.is_at_chance for run in runs if run.result.score is not None)
-    }
-    this_row, measure = _row_of(record), record.result.measures[0]
+    measure = record.result.measures[0]
+    entries = {row: cell.entry(measure) for row, cell in rows.items()}
+    means = {row: entry.value or 0.0 for row, entry in entries.items() if entry.is_ranked}
     sign = 1 if measure.lowest_is_best else -1
     if not means.keys() - {this_row}:
         return []
-    order = sorted(means, key=lambda row: (sign * means[row], row[0]))
+    order = sorted(means, key=lambda row: (sign * means[row], row))
     numbers = {row: measure.text(means[row]) for row in order}
-    texts = {row: f"{row[0]} {number}" for row, number in numbers.items()}
+    texts = {row: f"{row} {number}" for row, number in numbers.items()}
     if record.result.score is not None and this_row in means:
         rank = f"rank {[*numbers.values()].index(numbers[this_row]) + 1}"
         texts[this_row] = f"> {texts[this_row]} <"

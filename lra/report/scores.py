@@ -1,7 +1,5 @@
 """What results score: the number of a row and column over seeds, chance, intervals and ranks."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

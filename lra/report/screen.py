@@ -1,7 +1,5 @@
 """The tables that report.py prints in the terminal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from lra.report.boards import Board, choose_from_grids, rows_at_preset

@@ -1,7 +1,5 @@
 """The looks of each row, the same in all charts: the colour of its family, a shape and dashes."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """What command lines have in common: flags, one-line errors, Ctrl-C, and how they were started."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -14,12 +12,14 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 from lra.common.errors import HeldError, KnownError, describe, describe_os_error, nearest, user_code
 from lra.common.threads import MOST_THREADS
 from lra.runtime.console import absolute_path, as_typed, display_messages, wrap_message
 from lra.runtime.repository import PACKAGE, ROOT, leave_path
+
+Options = TypeVar("Options")
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
@@ -185,6 +185,17 @@ def run_command(program: str, action: Callable[[], int]) -> int:
         return code
     finally:
         logging.captureWarnings(False)
+
+
+def make_main(
+    program: str, parse: Callable[[list[str] | None], Options], run: Callable[[Options], int]
+) -> Callable[..., int]:
+    """Make the `main` of a command: it takes arguments, and returns the exit code."""
+
+    def main(arguments: list[str] | None = None) -> int:
+        return run_command(program, lambda: run(parse(arguments)))
+
+    return main
 
 
 def report_error(program: str, text: str) -> None:

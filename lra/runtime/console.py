@@ -1,7 +1,5 @@
 """What commands print, no wider than the terminal: messages on standard error, and results."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """The processes that train one model together: started by torchrun, or just this one."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import json

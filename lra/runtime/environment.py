@@ -1,7 +1,5 @@
 """The machine a run is on: device, seeds, memory, versions."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Counting the arithmetic of a training step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The code of the suite: its packages, its digest and its commit."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tables of text: in Markdown, and for a terminal, no wider than that."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 

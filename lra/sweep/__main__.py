@@ -1,14 +1,12 @@
 """The command line of sweeps: `python -m lra.sweep --help`."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 import sys
 from collections.abc import Sequence
 
 from lra.common.progress import duration
-from lra.runtime.cli import INCOMPLETE, STOPPED, command_words, run_command
+from lra.runtime.cli import INCOMPLETE, STOPPED, command_words, make_main
 from lra.runtime.console import terminal_width, wrap_command, wrap_words, write_out
 from lra.runtime.environment import choose_device, device_name
 from lra.sweep.arguments import parse_arguments
@@ -109,10 +107,7 @@ def _show_sentences(*sentences: str) -> None:
     _show([line for text in sentences for line in wrap_words(text, terminal_width())])
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.sweep", lambda: sweep(parse_arguments(arguments)))
-
+main = make_main("lra.sweep", parse_arguments, sweep)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,5 @@
 """The flags of sweeps."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import shlex

@@ -3,8 +3,6 @@
 Runs whose data cannot be had are left out, and do not keep the others from being carried out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,12 +1,10 @@
 """Runs on this machine: a process for each, one or more at a time on every device."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from subprocess import Popen
 
@@ -63,11 +61,16 @@ def make_slots(device: str, per_device: int, gpus_per_run: int = 1) -> list[Slot
 
 
 class LocalLauncher:
-    """Carries out runs on this machine."""
+    """Carries out runs in their order; a run that fails does not affect the others."""
 
     def __init__(self, options: SweepOptions) -> None:
         self.options = options
         self.slots = make_slots(options.device, options.per_device, options.gpus_per_run)
+        self.stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
+        """Request to end the sweep early; every run then stops at its next step."""
+        self.working: list[tuple[PlannedRun, Slot, Popen[bytes]]] = []
+        self.stopping: str | None = None
+        self._next_check = 0.0
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
         """Prepare the data, and carry out runs; return what stopped the sweep early."""
@@ -75,10 +78,13 @@ class LocalLauncher:
         logger.info(
             f"each run writes to log.txt in its folder under {self.options.results_dir / 'runs'}"
         )
-        return Work(data.ready(runs), self.start, self.slots, self.options).execute()
+        return self.execute(data.ready(runs))
 
     def start(self, run: PlannedRun, slot: Slot) -> Popen[bytes]:
-        """Start a run in a slot."""
+        """Start a run in a slot.
+
+        Raises: OSError or DataError if its folder cannot be read or written.
+        """
         count = self.options.gpus_per_run
         command = run.command(slot.device, count, self.options.limits)
         threads = max(1, torch.get_num_threads() // (len(self.slots) * count))
@@ -88,42 +94,15 @@ class LocalLauncher:
         logger.info(f"{run.name}: started on {slot.gpus or slot.device}")
         return start_run(command, run.log, variables)
 
-
-class Work:
-    """Carries out runs in their order; a run that fails does not affect the others.
-
-    Args:
-        runs: planned runs.
-        start: starts the process of a run in a slot; it raises OSError or DataError if the run's
-            folder cannot be read or written.
-        slots: each has one run at a time.
-        options: limits of the runs, and states of those to carry out.
-    """
-
-    def __init__(
-        self,
-        runs: Sequence[PlannedRun],
-        start: Callable[[PlannedRun, Slot], Popen[bytes]],
-        slots: Sequence[Slot],
-        options: SweepOptions,
-    ) -> None:
-        self.waiting = list(runs)
-        self.start, self.slots = start, slots
-        self.limits, self.states = options.limits, options.states
-        self.stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
-        """Request to end the sweep early; every run then stops at its next step."""
-        self.working: list[tuple[PlannedRun, Slot, Popen[bytes]]] = []
-        self.stopping: str | None = None
-        self._next_check = 0.0
-        self._bar = progress("sweep", total=len(runs), unit="run")
-
-    def execute(self) -> str | None:
+    def execute(self, runs: Sequence[PlannedRun]) -> str | None:
         """Carry out all; return what stopped the sweep early, None if nothing did.
 
         Raises: KeyboardInterrupt on a second Ctrl-C, which kills the runs; they can be resumed from
             their last checkpoints.
         """
         start = time.monotonic()
+        self.waiting = list(runs)
+        self._bar = progress("sweep", total=len(runs), unit="run")
         with self.stop:
             try:
                 while self.working or (self.waiting and self.stopping is None):
@@ -156,11 +135,11 @@ class Work:
         if time.monotonic() < self._next_check:
             return None
         for run in self.waiting.copy():
-            state, note = run.state(self.limits)
+            state, note = run.state(self.options.limits)
             if state == "running":
                 continue
             self.waiting.remove(run)
-            if state in self.states:
+            if state in self.options.states:
                 return run
             self._end(run, state, note)
         self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
@@ -188,7 +167,7 @@ class Work:
         # A run asked to stop before it could listen has nothing to save, and did not fail.
         if not self.stopping:
             note_failure(run.folder, code)
-        self._end(run, *run.state(self.limits))
+        self._end(run, *run.state(self.options.limits))
 
     def _ask_to_stop(self, reason: str) -> None:
         if self.stopping is not None:

@@ -1,7 +1,5 @@
 """The plan of a sweep: its runs, how far each of them is, and their processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Runs of a sweep as jobs of Slurm, through submitit (an extra: `pip install submitit`)."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Checkpoints: the complete state of a run in one file, named by step and checksum."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

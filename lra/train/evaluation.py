@@ -1,7 +1,5 @@
 """Evaluation: every example once, in batches of like length."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

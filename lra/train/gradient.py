@@ -1,7 +1,5 @@
 """The gradient of a batch, computed in forward and backward passes that fit into memory."""
 
-from __future__ import annotations
-
 import logging
 import math
 

@@ -1,7 +1,5 @@
 """What happens inside a model in a training step, for the diagnosis of unstable training."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager

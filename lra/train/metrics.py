@@ -1,7 +1,5 @@
 """The numbers of training steps: left on the device until they are read, and added up."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

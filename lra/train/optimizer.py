@@ -1,7 +1,5 @@
 """AdamW, whose groups of parameters differ in learning rate and weight decay, and its schedules."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One run from start to record: pretraining, training, testing, and every way to end."""
 
-from __future__ import annotations
-
 import logging
 import os
 import textwrap

@@ -1,7 +1,5 @@
 """The record of a run: its settings, its result, and what it took over all its sessions."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Self-pretraining: a model learns its task's inputs before it learns labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a trainer must know to go on: the content of a checkpoint that is about the model."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

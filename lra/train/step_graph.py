@@ -1,7 +1,5 @@
 """Training steps that a GPU launches as a whole, as a CUDA graph."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import warnings

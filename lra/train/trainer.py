@@ -1,7 +1,5 @@
 """A model in training: its steps, its validations, and the best model so far."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable

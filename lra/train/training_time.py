@@ -1,7 +1,5 @@
 """The length of a run: its steps, its validations, and its time by speeds in results/speeds.csv."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path

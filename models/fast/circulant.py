@@ -4,8 +4,6 @@ Each worker processes some of the channels, one chunk of the batch at a time. On
 saved for the backward pass, which transforms x again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Loops over numbers that Numba compiles for a CPU, on as many threads as torch has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any

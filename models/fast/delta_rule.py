@@ -6,8 +6,6 @@ stays in the cache. Numbers are of single or double precision. Only the states b
 positions are saved for the backward pass.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

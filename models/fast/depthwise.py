@@ -1,7 +1,5 @@
 """Short convolutions whose channels come last in memory, and gradients of taps by few products."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

@@ -5,8 +5,6 @@ carried through the later one, all blocks at the same time (Sklansky, "Condition
 logic", IRE Transactions on Electronic Computers, 1960).
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

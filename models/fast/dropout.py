@@ -4,8 +4,6 @@ torch draws a float for each number, which takes four times as long. The probabi
 a multiple of 1 / 65,536 below 1, and the scale belongs to the rounded probability.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

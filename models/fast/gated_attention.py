@@ -8,8 +8,6 @@ No states are saved: the backward pass runs them again, first for the states bet
 positions, and then for each tile.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

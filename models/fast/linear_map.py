@@ -6,8 +6,6 @@ processor, large products are computed as convolutions: rows are images of one l
 filter of one pixel.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

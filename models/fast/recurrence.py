@@ -5,8 +5,6 @@ sequence * blocks + block, so that calls may run side by side. Inner loops go ov
 block and index by nothing else, as they would not vectorise otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -8,8 +8,6 @@ Only the states between tiles are saved for the backward pass on a CPU. On a GPU
 states of blocks of channels again. Memory is O(length) on both, for any number of states.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

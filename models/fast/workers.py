@@ -4,8 +4,6 @@ torch splits each operation over its threads, which wait for each other after ev
 product of many chunks has hundreds of operations. Here threads wait once, at the end.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

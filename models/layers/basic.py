@@ -1,7 +1,5 @@
 """Linear maps, dropout, activations and norms over channels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Heads of attention, which have an equal number of channels each, and memories of positions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ A batch is mixed in groups of similar length, and an evaluation has many batches
 the same kernel over lags, or the same matrices.
 """
 
-from __future__ import annotations
-
 import contextlib
 import operator
 from collections.abc import Callable, Hashable, Iterator

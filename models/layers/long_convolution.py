@@ -1,7 +1,5 @@
 """Long convolutions: kernels over lags that are generated once, and products by FFT."""
 
-from __future__ import annotations
-
 import abc
 
 import torch

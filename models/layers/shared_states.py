@@ -1,7 +1,5 @@
 """State spaces whose states all channels share: dense matrices around a diagonal recurrence."""
 
-from __future__ import annotations
-
 import abc
 from typing import Annotated, Any, Generic, Literal, TypeVar
 

@@ -1,7 +1,5 @@
 """Short causal convolutions and time steps of recurrences whose gates depend on the input."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """What S4, S4D, DSS and other long convolutions share: the layer around them and recurrences."""
 
-from __future__ import annotations
-
 import abc
 import functools
 import math

@@ -18,8 +18,6 @@ Symbols of the papers and their names here:
     h (B2S6): num_heads
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Selective state spaces, whose time steps and maps depend on the input: Mamba, Mamba-2, B2S6."""
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Callable, Sequence

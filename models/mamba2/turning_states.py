@@ -9,8 +9,6 @@ Symbols of the paper and their names here: with a time step Delta, A Delta is -d
 is entering, (1 - lambda) Delta is carried, and theta Delta is turns.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Attention with one head and a learned bias per lag, within chunks or over all positions."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

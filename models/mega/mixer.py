@@ -15,8 +15,6 @@ Symbols of the paper and their names here:
     b_rel: by_lag
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -3,8 +3,6 @@
 They are used where `torch.use_deterministic_algorithms` forbids torch's own kernels.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

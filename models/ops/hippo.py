@@ -5,8 +5,6 @@ Spaces" (S4), ICLR 2022, equation 2, Theorem 1 and appendix C.1. Both are comput
 double precision, by NumPy.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

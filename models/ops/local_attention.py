@@ -1,7 +1,5 @@
 """Softmax attention within a distance, linear in length."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

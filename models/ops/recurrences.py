@@ -7,8 +7,6 @@ Hatamizadeh, "Gated Delta Networks", ICLR 2025 (arXiv:2412.06464), section 3; Si
 "DeltaProduct", NeurIPS 2025 (arXiv:2502.10297), section 3.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -4,8 +4,6 @@ A reference form is written as published code writes it, with torch's own autogr
 tested and timed against it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -4,8 +4,6 @@ Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021
 (arXiv:2104.09864), section 3.2.2.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Sums of geometric sequences, the kernels of diagonal state-space models."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -21,8 +21,6 @@ Two things differ from the released code:
   after it, so that an earlier result depends on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

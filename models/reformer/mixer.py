@@ -15,8 +15,6 @@ Symbols of the paper and their names here:
 released code.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

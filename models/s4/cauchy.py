@@ -1,7 +1,5 @@
 """Sums of fractions on the unit circle: the Cauchy kernel of S4's Algorithm 1."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ positions are grouped by the cell of the grid that they lie in. Those of a cell 
 points, so that products with W and with its transpose are small products per cell.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any, cast

@@ -19,8 +19,6 @@ Symbols of the paper and their names here:
     GTU: GatedToeplitzUnit
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import torch

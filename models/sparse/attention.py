@@ -3,8 +3,6 @@
 Queries are in blocks, and one softmax goes over all keys that the pattern chooses for a block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -16,8 +16,6 @@ Symbols of the papers and their names here:
     g (BigBird): 2, and w: 3
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from typing import Annotated, Literal

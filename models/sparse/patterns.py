@@ -3,8 +3,6 @@
 A pattern chooses a few sets of keys for each block of queries. No pair is in two sets.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

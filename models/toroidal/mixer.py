@@ -11,7 +11,7 @@ Symbols of the description and their names here:
     (i, k): a position and a platter
     d_k: the channels of a head on a platter
     lambda: the weight of the distance, of each head
-    delta: Torus.distance + Torus.platter_distance, in models/toroidal/torus.py
+    delta: Pairs.distance, in models/toroidal/torus.py
     theta_i w_m + phi_k p_m: Torus.angles
     Omega: fusion
 """
@@ -178,9 +178,9 @@ class Toroidal(RecurrentMixer):
             return self._mix(x, None, replace(torus, sizes=(x.shape[1],)))
         # Sequences of the same length lie on the same circle.
         mixed, lengths = torch.zeros_like(x), mask.sum(dim=1)
-        for length in lengths.unique().tolist():
+        for length in filter(None, lengths.unique().tolist()):
             rows = lengths == length
-            circle = replace(torus, sizes=(max(1, length),))
+            circle = replace(torus, sizes=(length,))
             mixed[rows, :length] = self._mix(x[rows, :length], None, circle).to(x.dtype)
         return mixed
 
@@ -238,9 +238,8 @@ class RingBuffer(Recurrence):
         age = (here - torch.arange(self.size, device=x.device)) % self.size
         is_new = (age == 0)[:, None, :, None, None]
         keys, values = torch.where(is_new, key, keys), torch.where(is_new, value, values)
-        exists = (age <= here).repeat_interleave(mixer.num_platters, dim=1)
-        pairs = self.reach.pairs(here, here - age).among(exists)
-        bias = pairs.bias(mixer.positions.distance_weight, query.dtype)
+        weight, exists = mixer.positions.distance_weight, age <= here
+        bias = self.reach.pairs(here, here - age, exists).bias(weight, query.dtype)
         mixed = functional.scaled_dot_product_attention(
             query.flatten(2, 3), keys.flatten(2, 3), values.flatten(2, 3), attn_mask=bias
         )

@@ -1,7 +1,5 @@
 """What the platters of toroidal attention tell each other after attention."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Spectral attention on a torus: a softmax over lags gives one circulant matrix per head."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,33 +92,6 @@ class Torus:
             beneath = 2 * math.pi * platters.double()[:, None] * (rates / self.num_platters)
         return torch.stack(across, dim=-1).flatten(-2)[..., None, :] + beneath
 
-    def count_steps(self, query: Tensor, key: Tensor) -> list[Tensor]:
-        """Count the steps between positions along each axis, on a circle the shorter way around.
-
-        Returns: (..., queries, keys) int64 for each axis.
-        """
-        steps: list[Tensor] = []
-        for at, to, period in zip(
-            self.coordinates(query), self.coordinates(key), self.periods, strict=True
-        ):
-            lag = (at[..., :, None] - to[..., None, :]).abs()
-            if self.wrap:
-                lag = lag % period
-                lag = torch.minimum(lag, period - lag)
-            steps.append(lag)
-        return steps
-
-    def distance(self, steps: Sequence[Tensor]) -> Tensor:
-        """Divide steps along each axis by its size, and sum: float64, at most half a circle."""
-        parts = [some.double() / size for some, size in zip(steps, self.sizes, strict=True)]
-        return functools.reduce(torch.add, parts)
-
-    def platter_distance(self, device: torch.device) -> Tensor:
-        """Return steps between platters divided by their number: (platters, platters) float64."""
-        platters = torch.arange(self.num_platters, device=device)
-        lag = (platters[:, None] - platters).abs()
-        return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters
-
 
 def _turns(coordinate: Tensor, count: int, period: int) -> Tensor:
     """Return the angles of places with integer harmonics: (..., positions, count).
@@ -131,23 +103,14 @@ def _turns(coordinate: Tensor, count: int, period: int) -> Tensor:
     return 2 * math.pi * ((coordinate[..., None] * harmonics) % period) / period
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(NamedTuple):
     """Tables over queries and keys, each (batch or 1, queries, keys); platters count separately."""
 
     distance: Tensor
-    """Distance on the torus, float64."""
+    """Distance on the torus, float64: steps along each axis divided by its size, and steps between
+    platters divided by their number."""
     allowed: Tensor | None
     """Whether the query may attend to the key. None: every query may attend to every key."""
-
-    def among(self, real: Tensor, same: Tensor | None = None) -> Pairs:
-        """Allow attention to real places, (batch, keys), and to the same place, (queries, keys).
-
-        Else a padded place might be left with nothing to attend to.
-        """
-        allowed = real[:, None]
-        allowed = allowed if same is None else allowed | same
-        return Pairs(self.distance, allowed if self.allowed is None else self.allowed & allowed)
 
     def bias(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """Return the bias of the scores: minus the weighted distance, or -inf for no attention.
@@ -176,33 +139,44 @@ class Reach:
     """Steps along each axis are fewer than this; causal windows cover earlier positions only."""
 
     @property
-    def is_limited(self) -> bool:
-        """Whether a place may not attend to every other."""
-        return self.causal or self.window is not None
-
-    @property
     def _looks_back(self) -> bool:
         """Whether a window is one of earlier positions, on a line."""
         return self.causal and len(self.torus.sizes) == 1
 
-    def pairs(self, query: Tensor, key: Tensor) -> Pairs:
-        """Build the tables of queries and keys, positions (..., queries or keys) int64."""
+    def pairs(self, query: Tensor, key: Tensor, real: Tensor | None = None) -> Pairs:
+        """Build the tables of queries and keys, positions (..., queries or keys) int64.
+
+        Args:
+            real: (batch, keys) bool, True at real ones. Any place attends to itself, too, or a
+                padded one might be left with nothing to attend to. None: all are real.
+        """
         torus, platters = self.torus, self.torus.num_platters
-        steps = torus.count_steps(query, key)
-        across = torus.distance(steps)
-        across = across.view(-1, across.shape[-2], 1, across.shape[-1], 1)
-        beneath = torus.platter_distance(query.device)[:, None]
-        distance = (across + beneath).flatten(3).flatten(1, 2)
-        if not self.is_limited:
-            return Pairs(distance, None)
         lag = query[..., :, None] - key[..., None, :]
+        steps = [
+            _count_steps(at[..., :, None] - to[..., None, :], period if torus.wrap else None)
+            for at, to, period in zip(
+                torus.coordinates(query), torus.coordinates(key), torus.periods, strict=True
+            )
+        ]
+        platter = torch.arange(platters, device=lag.device)
+        beneath = _count_steps(platter[:, None] - platter, torus.platter_period)
+        distance = beneath.double()[:, None] / platters
+        for some, size in zip(steps, torus.sizes, strict=True):
+            parts = some.view(-1, lag.shape[-2], 1, lag.shape[-1], 1).double()
+            distance = distance + parts / size
+        distance = distance.flatten(3).flatten(1, 2)
         limits = [lag >= 0] if self.causal else []
         if self.window is not None:
             limits += [some < self.window for some in ([lag] if self._looks_back else steps)]
+        if real is not None:
+            limits.append(real[:, None] | (lag == 0))
+        if not limits:
+            return Pairs(distance, None)
         allowed = functools.reduce(torch.logical_and, limits)
         allowed = allowed.reshape(-1, *allowed.shape[-2:])
-        allowed = allowed.repeat_interleave(platters, 1).repeat_interleave(platters, 2)
-        return Pairs(distance, allowed)
+        return Pairs(
+            distance, allowed.repeat_interleave(platters, 1).repeat_interleave(platters, 2)
+        )
 
     def _keys_of(self, start: int, stop: int, length: int) -> Tensor:
         """List the positions that any of the queries in a range may attend to: (keys,) int64."""
@@ -219,17 +193,6 @@ class Reach:
         near = (ahead < extent + self.window) | (period - ahead < self.window)
         return key[near]
 
-    def most_queries(self, length: int, scores: int) -> int:
-        """Return how many queries, platters counted, have about so many scores in all."""
-        row = math.prod(self.torus.sizes[1:]) * self.torus.num_platters
-        rows, fit = -(-length * self.torus.num_platters // row), scores / row**2
-        count = fit / rows
-        if self.window is not None:
-            margin = self.window - 1  # on each side, in rows
-            count = max(count, (margin**2 + fit) ** 0.5 - margin)
-        blocks = max(1, round(rows / count))
-        return -(-rows // blocks) * row
-
     def blocks(self, length: int, most: int) -> list[tuple[Tensor, Tensor]]:
         """Cut queries into blocks: the positions of each, and those that it may attend to.
 
@@ -242,3 +205,11 @@ class Reach:
             for start in range(0, length, size)
             for stop in [min(start + size, length)]
         ]
+
+
+def _count_steps(lag: Tensor, period: int | None) -> Tensor:
+    """Count the steps of a lag, on a circle the shorter way around."""
+    if period is None:
+        return lag.abs()
+    around = lag.abs() % period
+    return torch.minimum(around, period - around)

@@ -5,8 +5,6 @@
 The runs are the shipped ones at preset quick.
 """
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -5,8 +5,6 @@
 `lra.results.findings.train_collapse` trained the runs and wrote the table.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -6,8 +6,6 @@ This draws the searches on ListOps and on Image. Each mixer was trained at three
 with preset budget and a third of its steps.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

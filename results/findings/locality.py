@@ -8,8 +8,6 @@ positions in each block see R = 1 + blocks * (k - 1). On Pathfinder these are po
 of a column, and half of the blocks count.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -6,8 +6,6 @@ The suite computes no padded position. The runs with padding were trained by
 `lra.results.findings.train_padded`, with all other settings equal.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

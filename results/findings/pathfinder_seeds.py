@@ -5,8 +5,6 @@
 The runs are those of the leaderboard on Pathfinder, of all mixers with at least three seeds.
 """
 
-from __future__ import annotations
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 

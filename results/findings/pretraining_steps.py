@@ -6,8 +6,6 @@ All pretrained models were then trained on labels for as many steps as the leade
 were trained on labels for twice as many steps instead.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

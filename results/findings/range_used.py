@@ -10,8 +10,6 @@ The second command measures runs first, and replaces the rows of the same task a
     python -m lra.sweep --preset budget --tasks listops,text,image --mixers conv,s4d,transformer
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

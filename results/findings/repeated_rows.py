@@ -5,8 +5,6 @@
 Neither attempt was run to its end, so there are validation accuracies alone.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

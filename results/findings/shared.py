@@ -5,8 +5,6 @@ Each script loads runs with `lra.records` and draws one figure, which it saves i
     python -m results.findings.locality
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -11,8 +11,6 @@ The model is half as wide and a batch has half as many reviews as in the publish
 first eighth of each review is read: a run takes minutes, and batches keep their mix of lengths.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -16,8 +16,6 @@ This compares the logits of an example alone with those that it has in a batch w
 example, for a run of either kind.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -10,8 +10,6 @@ The arguments are those of run_task.py. The label says which errors the run has,
 is saved under this label, in a results folder that has no ordinary run of the same settings.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any

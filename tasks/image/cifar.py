@@ -1,7 +1,5 @@
 """The files of CIFAR-10, pickles of arrays or tables of PNG files, and gray from colour."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

@@ -3,8 +3,6 @@
 CIFAR-10 (Krizhevsky 2009) as the Long Range Arena takes it (Tay et al. 2021, arXiv:2011.04006).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -5,8 +5,6 @@ CRLF. An expression is written as a left-nested binary tree, `( ( ( [MAX 3 ) 7 )
 parentheses carry no information and readers drop them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -10,8 +10,6 @@ Trees grow in groups, level by level, all nodes of a level at once; they are rea
 the same way.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Generator, Iterable, Mapping

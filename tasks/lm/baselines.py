@@ -1,7 +1,5 @@
 """What a text costs without a model of sequences: by frequencies alone, and by a compressor."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import lzma

@@ -1,7 +1,5 @@
 """The corpora that are known by name, and how texts are read out of files and divided."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Language modelling: each position of a text predicts the byte or the word that comes next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """What data sets of all libraries have in common: columns, splits, and how examples are made."""
 
-from __future__ import annotations
-
 import abc
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence

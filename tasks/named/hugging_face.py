@@ -1,7 +1,5 @@
 """Data sets of Hugging Face's library `datasets` by their names: `--task hf:NAME`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path

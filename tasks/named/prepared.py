@@ -1,7 +1,5 @@
 """Data sets of tensorflow-datasets (TFDS) by their names: `--task tfds:NAME`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

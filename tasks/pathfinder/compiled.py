@@ -9,8 +9,6 @@ to compile the error message of a slice assignment. Numbers of contours are pass
 because Numba compiles a function again for every constant argument.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -5,8 +5,6 @@ only the state, and most of them tell whether there was room.
 """
 
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Each image depends only on the law, a seed and the image's index.
 """
 
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
-from __future__ import annotations
-
 import logging
 from concurrent.futures import ThreadPoolExecutor, as_completed
 

@@ -3,8 +3,6 @@
 Compiled functions change only the state.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@
 say where it is and its label. These are text in spite of their name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -13,8 +13,6 @@ ab9c130) step by step. There a contour is a snake, a dash a paddle or segment, a
 orientation, a halo the mask of a segment, and a footprint the struct.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 CONTOURS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_length_14"}

@@ -1,7 +1,5 @@
 """Where Pathfinder's two markers are: the brightest disks of an image."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lra.tasks.pathfinder.compiled import compiled

@@ -8,8 +8,6 @@ for whole degrees also the footprint that a first dash needs free. Directions, i
 x (right) to y (down); offsets are (y, x) in pixels from the anchor.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Linsley et al. 2018 (arXiv:1805.08315) as the Long Range Arena takes it (Tay et 
 arXiv:2011.04006).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ devices are refused. A damaged one raises errors of many kinds, which `explain_e
 reading turns into one that names it.
 """
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import gzip

@@ -1,7 +1,5 @@
 """Downloads that resume where they broke off, from one of several places, and are verified."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """Whether files in the official file structure are the release, an export of ours, or neither."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal

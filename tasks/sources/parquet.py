@@ -1,7 +1,5 @@
 """Tables of examples in Parquet files, as Hugging Face serves data sets."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

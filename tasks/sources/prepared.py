@@ -1,7 +1,5 @@
 """Data sets that tensorflow-datasets (TFDS) has prepared, read without TensorFlow."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

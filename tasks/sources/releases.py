@@ -1,7 +1,5 @@
 """Official files: where they are looked for, and where people can get them."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

@@ -4,8 +4,6 @@ Python writes the tables, the points of the charts and what is known of each run
 own script shows them, and Vega-Lite draws the charts.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

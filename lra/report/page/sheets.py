@@ -1,7 +1,5 @@
 """The sheets of the page: a table each, with the charts of its numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Results out of distribution, and by length of the test examples."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tables for a paper, in LaTeX that measures itself."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

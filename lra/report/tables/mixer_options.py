@@ -1,7 +1,5 @@
 """The options of all mixers, with their meanings from the docstrings."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import typing

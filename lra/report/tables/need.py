@@ -5,8 +5,6 @@ the smallest R with 90 % of the gain of another mixer over the best trivial base
 fit of accuracy, which is linear in log R in between.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 

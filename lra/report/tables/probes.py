@@ -4,8 +4,6 @@ A probe is a task of one preset and protocol. Its columns are variants: language
 of pairs. Runs on the same data that had more or less training are variants of their own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables of results: accuracies of a board, bits of next tokens, and what papers print."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

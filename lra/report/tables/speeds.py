@@ -1,7 +1,5 @@
 """Speed and memory: measurements in interleaved rounds, and the training speeds of a preset."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

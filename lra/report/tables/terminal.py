@@ -1,7 +1,5 @@
 """Tables as plain text that is no wider than the terminal, and the notes on their numbers."""
 
-from __future__ import annotations
-
 import statistics
 import string
 import textwrap
