@@ -1,7 +1,5 @@
 """Contribute results to the open leaderboard, and check contributions: `python -m lra.submit`."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

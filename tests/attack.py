@@ -1,7 +1,5 @@
 """What every command owes to whoever gives it nonsense, or something hostile."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Check that the benchmark left whole records of every command: `check_bench.py RESULTS_DIR`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fail unless the quick run of TNN on ListOps learned what its preset promises."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

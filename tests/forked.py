@@ -5,8 +5,6 @@ limits of memory and time, and files for what it prints. Forks of pytest itself 
 threads that are not there, and hang.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import json

@@ -1,7 +1,5 @@
 """Contributions to the open leaderboard, made from shipped runs and from runs of a plug-in."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

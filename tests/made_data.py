@@ -1,7 +1,5 @@
 """Small official-looking data sets, as folders and archives."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

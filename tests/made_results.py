@@ -1,7 +1,5 @@
 """Made-up records, and results folders of them."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

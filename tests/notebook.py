@@ -1,7 +1,5 @@
 """A notebook whose cells run in this process."""
 
-from __future__ import annotations
-
 import linecache
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Files with tasks of a user's own, for tests."""
 
-from __future__ import annotations
-
 PARITY = '''
 class Parity:
     """Is the number of ones even? length: positions of the longest sequence."""

@@ -1,7 +1,5 @@
 """Processes as torchrun starts them, each with a command line of its own, without torchrun."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -5,8 +5,6 @@ tensors of the capture, and no real number must be read during the capture. Whol
 because the lengths of a batch are always on the CPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace

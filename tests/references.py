@@ -1,7 +1,5 @@
 """Holding a fast form to its plain reference, and looking at what it allocates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Configurations as tests ask for them: texts of `--set` in place of changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

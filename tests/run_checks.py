@@ -1,7 +1,5 @@
 """Whether two runs computed the same."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The door of the open leaderboard: what CI runs on a pull request, and what it never runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Attempts to cheat by a contribution, and hostile ones: the mark *files* finds what files show."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """The marks of maintainers: what each of them finds that the files alone do not show."""
 
-from __future__ import annotations
-
 import datetime
 import shutil
 from collections.abc import Callable

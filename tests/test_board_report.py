@@ -1,7 +1,5 @@
 """Contributed rows in tables: their names, division, marks and ranks; withdrawn ones."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

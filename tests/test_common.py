@@ -1,7 +1,5 @@
 """What everything rests on: files that are written whole, and the number of cores."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

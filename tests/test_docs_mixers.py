@@ -1,7 +1,5 @@
 """The functions on docs/mixers.md equal the suite's mixers, and its pictures show them."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The page on the Python API: each example runs, and prints what the page shows."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io

@@ -1,7 +1,5 @@
 """The notebook docs/tour.ipynb runs as it stands, and its saved outputs are clean."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How long runs will take, and what it takes to repeat published rows."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

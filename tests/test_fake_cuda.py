@@ -1,7 +1,5 @@
 """Training on a fake CUDA device: devices agree, and launches and waits do not grow."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The first losses of every mixer and of every task stay what they are, whatever changes them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nonsense on command lines and in settings: one line, the documented exit code, nothing done."""
 
-from __future__ import annotations
-
 import pytest
 
 from attack import Place

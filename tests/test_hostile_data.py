@@ -1,7 +1,5 @@
 """Data folders that are damaged or hostile: nothing of them runs, and one line names the fault."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

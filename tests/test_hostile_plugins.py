@@ -1,7 +1,5 @@
 """Mixers of a user's own that misbehave: their faults are theirs, in one line with the place."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results folders that somebody changed: records, metrics, predictions, checkpoints, merges."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Machines that do not play along: signals, kills, full disks, folders that go, two at once."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import shutil

@@ -1,7 +1,5 @@
 """`pip install .`: what is installed has all files that it needs, and runs from any folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

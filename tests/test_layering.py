@@ -1,7 +1,5 @@
 """Imports point one way, through the whole tree and inside every package."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import re

@@ -1,7 +1,5 @@
 """Every mixer learns ListOps, and every task is learnt: `pytest --learn`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What Python code calls: lra.build, lra.load and trained runs."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Grids before a mixer: flat, along one axis at a time, native."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

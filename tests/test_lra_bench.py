@@ -1,7 +1,5 @@
 """The benchmark: its rounds, its processes, its records and their commands; never its times."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shlex

@@ -1,7 +1,5 @@
 """All checks of a mixer or a task at once."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Checkpoints where memory or the disk runs out: one line, and the last good one stays."""
 
-from __future__ import annotations
-
 import errno
 import resource
 import tracemalloc

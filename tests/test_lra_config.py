@@ -1,7 +1,5 @@
 """Settings: precedence, provenance, and one line for every mistake."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Position after position a whole classifier computes what it does for all positions together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A class of a notebook is a plug-in, with all that it reaches there."""
 
-from __future__ import annotations
-
 import importlib
 import linecache
 import re

@@ -1,7 +1,5 @@
 """One run on several processes: the same result as on one, and a line if they cannot train."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

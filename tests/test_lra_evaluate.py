@@ -1,7 +1,5 @@
 """Trained models out of distribution: longer, deeper, harder data."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

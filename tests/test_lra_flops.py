@@ -1,7 +1,5 @@
 """The arithmetic counted is what the formulas say, and counting changes nothing."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Text by trained models: what is drawn, what is written, and one line for every mistake."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

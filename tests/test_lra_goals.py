@@ -1,7 +1,5 @@
 """Every goal has its file, and says the same of its labels as its losses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

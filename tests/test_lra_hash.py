@@ -1,7 +1,5 @@
 """The hash that runs are known by does not move when settings are added."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What `log.internals` writes about the inside of a model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

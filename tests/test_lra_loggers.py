@@ -1,7 +1,5 @@
 """TensorBoard and Weights & Biases, where a user asks for them."""
 
-from __future__ import annotations
-
 import sys
 import types
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models of like size."""
 
-from __future__ import annotations
-
 import functools
 import re
 import sys

@@ -1,7 +1,5 @@
 """The forward passes of a step: what they have in common, and activations computed again."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

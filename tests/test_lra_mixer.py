@@ -1,7 +1,5 @@
 """`lra.mixer`: mixers of the suite in models of one's own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

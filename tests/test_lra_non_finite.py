@@ -1,7 +1,5 @@
 """Logits that are not finite in an evaluation alone: warned of, counted, recorded and marked."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Regression and several labels: measures, losses, and the way from a file to tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parameter groups and schedules."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Tasks of a user's own file: through every command, and one line for every mistake."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Packed batches, and the classifier's independence from how a batch is put together."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

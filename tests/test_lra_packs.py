@@ -1,7 +1,5 @@
 """Packs that are damaged or hostile, links out of a folder, and two processes at once."""
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import time

@@ -1,7 +1,5 @@
 """Mixers of a user's own file or module: what works, and one line for every mistake."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from dataclasses import is_dataclass

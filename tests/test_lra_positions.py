@@ -1,7 +1,5 @@
 """Positions as targets: no model sees ahead, and every number is what it says."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Self-pretraining: what is learned without labels, and how runs of two phases go on."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Records, loose and packed, and the commands on them: python -m lra.record."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

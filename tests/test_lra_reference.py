@@ -1,7 +1,5 @@
 """The classifier against the published code's way, with the same parameters."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs that are stopped, killed or damaged, and go on exactly."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

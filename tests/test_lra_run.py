@@ -1,7 +1,5 @@
 """Training runs from Python: `lra.run` makes the runs of `run_task.py`, `lra.data` their data."""
 
-from __future__ import annotations
-
 import logging
 import re
 import signal

@@ -3,8 +3,6 @@
 On a CPU, `recorded_graph` stands in for CUDA graphs.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import warnings

@@ -1,7 +1,5 @@
 """Sweeps: planned once, made once, whatever happens on the way."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """The work of a sweep, with workers that are made up: no process is started."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

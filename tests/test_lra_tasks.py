@@ -1,7 +1,5 @@
 """Every task through the whole harness, in both protocols, on small files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How many threads a command computes with, how they wait, and the memory that it keeps."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Labels of positions that are no next tokens: losses, accuracies, records, and one's own tasks."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Training and evaluation: every setting acts, and every number is what it says."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What every mixer promises, whatever its maths: all of them, and every form that they have."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import inspect

@@ -1,7 +1,5 @@
 """Convolutions over lags: products, cuts, state spaces of kernels, and mixers of one kernel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Dropout: of 16 bits, of whole channels, and at every place where released code has it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """HGRN and HGRN2: their equations, their axes, and the gates that they share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Mixers whose decays depend on the input: their equations, options, starts and shared parts."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

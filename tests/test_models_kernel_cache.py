@@ -1,7 +1,5 @@
 """Kernels that are made once: what is kept, for how long, and when it is made anew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 

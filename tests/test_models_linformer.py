@@ -1,7 +1,5 @@
 """Linformer against its equation, written out head by head, and what may share projections."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """LinOSS: the cascade of two recurrences against that of pairs of velocity and position."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

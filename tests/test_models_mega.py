@@ -1,7 +1,5 @@
 """Mega: its equations one by one, chunks, blocks of queries, and its gate against the residual."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nyström attention against plain computations, one sequence at a time."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

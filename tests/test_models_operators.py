@@ -1,7 +1,5 @@
 """Fast forms of operators against the references behind the same functions, with gradients."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Sizes are not tried, as they end where memory does, nor are learning rates, whic
 with.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

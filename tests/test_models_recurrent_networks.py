@@ -1,7 +1,5 @@
 """LSTM, GRU and their minimal forms: torch's networks, equations, and the scan in logarithms."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

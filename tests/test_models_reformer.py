@@ -1,7 +1,5 @@
 """Attention by hashes: sorted chunks against tables of pairs, and against the paper's words."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """RTF: kernels against the equations of their coefficients, and learning rates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """States that all channels share (S5, LRU): the recurrence, other forms, laws at the start."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sparse Sinkhorn attention against plain computations, one sequence and one head at a time."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

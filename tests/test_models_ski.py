@@ -1,7 +1,5 @@
 """SKI-TNN against its matrix."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

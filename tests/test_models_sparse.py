@@ -1,7 +1,5 @@
 """Sparse attention against attention over sets of positions that follow the papers' definitions."""
 
-from __future__ import annotations
-
 import functools
 from itertools import product
 from typing import Any

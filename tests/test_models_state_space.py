@@ -1,7 +1,5 @@
 """S4, S4D and DSS against their recurrences and reference sums, and against HiPPO."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The Synthesizer against its equations, written out score by score, for all kinds of scores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import product

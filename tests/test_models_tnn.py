@@ -1,7 +1,5 @@
 """The TNN mixer against its formula."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

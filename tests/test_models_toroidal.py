@@ -3,8 +3,6 @@
 The contract has its fast forms, padding, causality and recurrences.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Mixing a grid along both axes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

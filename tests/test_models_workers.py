@@ -1,7 +1,5 @@
 """Products whose chunks are shared out among threads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

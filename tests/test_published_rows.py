@@ -1,7 +1,5 @@
 """Published rows: their averages and sources, and that the commands which repeat them train."""
 
-from __future__ import annotations
-
 import csv
 import math
 import shlex

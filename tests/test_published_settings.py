@@ -1,7 +1,5 @@
 """Settings and sizes against what others have published, and never against ours alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """How parameters start, measured, against the laws that released code starts them by."""
 
-from __future__ import annotations
-
 import fnmatch
 import math
 import re

@@ -1,7 +1,5 @@
 """What range of its inputs a model uses: `lra.range`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

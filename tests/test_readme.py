@@ -1,7 +1,5 @@
 """What the README and the pages of docs/ show works as it stands there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cells, boards and their tables: nothing is filled in, and columns hold what compares."""
 
-from __future__ import annotations
-
 import random
 import re
 import statistics

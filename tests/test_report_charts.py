@@ -1,7 +1,5 @@
 """Charts: their points have the numbers of runs, and figures are drawn of them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

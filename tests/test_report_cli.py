@@ -1,7 +1,5 @@
 """report.py as a user runs it: files, flags and mistakes."""
 
-from __future__ import annotations
-
 import csv
 import re
 import subprocess

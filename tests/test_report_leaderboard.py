@@ -1,7 +1,5 @@
 """The leaderboard: its rows, their order, intervals and marks, and the speeds beside them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Accuracy by the length of test examples, from files of predictions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What rows are called: by mixer, settings, label and code; no two settings have one name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

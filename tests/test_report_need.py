@@ -1,7 +1,5 @@
 """What range a task needs, from made records."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

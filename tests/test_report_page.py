@@ -1,7 +1,5 @@
 """The page of a report: its data, hostile names, and what a browser shows."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """report.py --paper: LaTeX tables and PDF figures that fit the column of a paper."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -1,7 +1,5 @@
 """Tasks whose targets are positions, in the report: bits and perplexity, in tables of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Probes in the report: the best attempt of each mixer, successes, variants."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The blocks of README files: made from records, checked against them."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of measured speeds and memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from lra.record.benchmark import BenchRecord

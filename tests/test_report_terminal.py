@@ -1,7 +1,5 @@
 """What report.py prints: one's own results first, and comparisons, no wider than the terminal."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

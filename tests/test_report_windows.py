@@ -1,7 +1,5 @@
 """Effective windows in records, on the last screen, in tables and from a command line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The scripts in results/findings: their figures and tables are those of the shipped runs."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The last screen of a run: its own result first, and then what that compares with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders, archives and compressed files: read whole, and damage raises an error."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -3,8 +3,6 @@
 What a batch must hold is written out example by example here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The data cache: complete or not there, and never what it is not."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What every task promises, those of the suite and a user's own."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path

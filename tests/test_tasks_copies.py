@@ -1,7 +1,5 @@
 """Releases that hold the same files twice: one copy is read, and nothing is merged silently."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

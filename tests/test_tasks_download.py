@@ -1,7 +1,5 @@
 """Downloads: taken up where they broke off, from the next place if need be, and verified."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools

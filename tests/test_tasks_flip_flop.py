@@ -1,7 +1,5 @@
 """Flip-flop: its law against plain loops, and proofs that its score measures range."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

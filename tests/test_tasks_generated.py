@@ -1,7 +1,5 @@
 """What holds for all tasks that draw their examples: the law of each, options, verification."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

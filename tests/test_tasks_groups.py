@@ -1,7 +1,5 @@
 """Groups: products by composing permutations as functions, distinct sequences."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Image: CIFAR-10, gray in two roundings, and no code from a pickle."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import tarfile

@@ -1,7 +1,5 @@
 """Languages: labels by Python's own arithmetic, lengths, distributions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter, defaultdict

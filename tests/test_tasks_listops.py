@@ -1,7 +1,5 @@
 """ListOps: the generator's law, the official files, the cache."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Language modelling: texts of every file structure in bytes and words, in windows."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import math

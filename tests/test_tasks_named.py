@@ -1,7 +1,5 @@
 """Data sets of other libraries by their names: files that the libraries wrote, and mistakes."""
 
-from __future__ import annotations
-
 import io
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Pathfinder's data: generated in chunks, exported, and read in the official file structure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pathfinder's generator: the statistics of its law, labels, markers, determinism."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

@@ -3,8 +3,6 @@
 The original's own images cannot be told from the reference images; ours must not be, either.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Periodic: the law, and the ideal predictor against brute force."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path

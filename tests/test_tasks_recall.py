@@ -1,7 +1,5 @@
 """Recall: its law against plain loops, and its segments."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Retrieval: pairs of papers, in files with everything that papers have in them."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

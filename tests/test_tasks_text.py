@@ -1,7 +1,5 @@
 """Text: reviews from archives and folders, in characters and in bytes."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 from typing import Any

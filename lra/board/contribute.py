@@ -1,7 +1,5 @@
 """Making a contribution: the files that leave the submitter's machine."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

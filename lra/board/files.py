@@ -1,7 +1,5 @@
 """The mark *files*: what a contribution or a shipped run says, checked by reading alone."""
 
-from __future__ import annotations
-
 import re
 import stat
 from collections import Counter

@@ -5,8 +5,6 @@ the board's grid and, on flip-flop, in longer sequences (`LONGER`). It has at mo
 parameters of the largest shipped mixer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

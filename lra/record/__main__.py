@@ -1,7 +1,5 @@
 """Checking, listing, exporting and copying runs: `python -m lra.record --help`."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

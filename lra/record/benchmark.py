@@ -1,7 +1,5 @@
 """The record of a measurement of speed."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

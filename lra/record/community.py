@@ -2,8 +2,6 @@
 marks that they and shipped runs have.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any, TypeVar

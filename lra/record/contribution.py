@@ -1,7 +1,5 @@
 """What a contribution to the open leaderboard says of itself, and the marks that it has."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The record of a trained model's evaluation out of distribution."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

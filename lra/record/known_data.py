@@ -1,7 +1,5 @@
 """The test data of shipped runs: results/known_data.csv, by which contributions are checked."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Copying the records of other results folders into one's own."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath

@@ -5,8 +5,6 @@ content. The files of a run are read in the same way whether they are packed or 
 looked for as if a damaged pack were not there; `pack_faults` names it.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What the records of runs, benchmarks and evaluations have in common."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path

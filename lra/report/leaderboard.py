@@ -1,7 +1,5 @@
 """The leaderboard: its table and the file of its runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The figures of the leaderboard: what its mixers reach over their training speeds."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """The effective windows of the leaderboard's rows: their runs on the task flip-flop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from lra.goals.distances import DistanceResult

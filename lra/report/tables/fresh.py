@@ -1,7 +1,5 @@
 """The accuracies on new examples, by which maintainers give the mark *fresh*."""
 
-from __future__ import annotations
-
 import statistics
 
 from lra.report.data import Data
