@@ -5,12 +5,13 @@ from typing import Any
 
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
-from lra.report.boards import boards, rows_of_leaderboard
+from lra.report.boards import boards
 from lra.report.leaderboard import CLOSED, OPEN, leaderboard
 from lra.report.scores import FIVE
 from lra.report.tables.results import conditions_of
 from lra.report.tables.speeds import PresetSpeeds, preset_speeds
 from lra.report.tables.table import Table
+from lra.report.windows import rows_of_leaderboard
 from lra.statistics import wilson_interval
 from made_results import bench_record, record
 

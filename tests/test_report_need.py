@@ -8,7 +8,7 @@ import pytest
 
 from lra.record.run import RunRecord
 from lra.report.data import Data
-from lra.report.readme import make_files
+from lra.report.readme import FILES, make_files
 from lra.report.tables.need import NOT_MEASURED, need_table, r90, range_needed
 from made_results import record, save, write_predictions
 
@@ -125,9 +125,9 @@ def test_readme_has_the_column(tmp_path: Path) -> None:
     table = (
         "| `listops` | value | 9 | old |\n| `text` | positive | 8 | old |\n| `lm` | next | 7 | |\n"
     )
-    for file in ("results", "language_modelling", "probes", "reproduce", "range"):
-        (tmp_path / "docs").mkdir(exist_ok=True)
-        (tmp_path / f"docs/{file}.md").write_text("")
+    (tmp_path / "docs").mkdir()
+    for file in FILES:
+        (tmp_path / file).write_text("")
     (tmp_path / "README.md").write_text(table)
     files, _ = make_files(Data(results), tmp_path)
     assert files["README.md"] == (

@@ -13,7 +13,7 @@ from lra.record.community import read_every_run
 from lra.record.packed import has_file, read_file
 from lra.record.run import read_runs
 from lra.record.run_files import LARGEST_METRICS, to_frame
-from lra.report.boards import rows_of_leaderboard
+from lra.report.windows import rows_of_leaderboard
 
 logger = logging.getLogger(__name__)
 

@@ -241,14 +241,6 @@ def is_probe(run: RunRecord) -> bool:
     return run.task in PROBES and run.result.is_accuracy
 
 
-def rows_of_leaderboard(records: Sequence[RunRecord]) -> dict[int, str]:
-    """Return the row of the leaderboard that each run counts in, by the `id` of its record."""
-    others = [run for run in records if run.task not in PROBES and run.result.is_accuracy]
-    board = leading_board(boards(others))
-    rows = rows_at_preset(board) if board else {}
-    return {id(run): row for row, cells in rows.items() for c in cells.values() for run in c.runs}
-
-
 def choose_from_grids(board: Board) -> Board:
     """Join the user's own rows that differ in settings of training alone.
 

@@ -1,10 +1,11 @@
 """The effective windows of the leaderboard's rows: their runs on the task flip-flop."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from lra.goals.distances import DistanceResult
 from lra.record.run import RunRecord
-from lra.report.boards import Board
+from lra.report.boards import Board, boards, is_probe, leading_board, rows_at_preset
 from lra.report.scores import Cell, Entry
 from lra.report.tables.table import Column
 
@@ -17,14 +18,14 @@ Windows = Mapping[str, Cell]
 """The runs of each row on the data with the longest distances."""
 
 
-def find_windows(boards: Iterable[Board], board: Board) -> Windows:
+def find_windows(every: Iterable[Board], board: Board) -> Windows:
     """Find the runs on labels by distance at the preset and protocol of a board, by row.
 
     Of a row's runs, those with the longest distances count.
     """
     cells = [
         cell
-        for other in boards
+        for other in every
         if (other.preset, other.protocol) == (board.preset, board.protocol)
         for row in other.rows.values()
         for cell in row.values()
@@ -46,6 +47,18 @@ def _longest_of(run: RunRecord) -> int:
     if not isinstance(result, DistanceResult) or not result.distances:
         return 0
     return result.distances[-1].distance
+
+
+def rows_of_leaderboard(records: Sequence[RunRecord]) -> dict[int, str]:
+    """Return the row of the leaderboard that each run counts in, by the `id` of its record."""
+    every = boards([run for run in records if not is_probe(run)])
+    board = leading_board([board for board in every if board.is_of_accuracy])
+    if board is None:
+        return {}
+    rows = rows_at_preset(board)
+    counted = [(row, cell) for row, cells in rows.items() for cell in cells.values()]
+    counted += find_windows(every, replace(board, rows=rows)).items()
+    return {id(run): row for row, cell in counted for run in cell.runs}
 
 
 def window_entries(windows: Windows) -> dict[str, Entry]:
