@@ -10,8 +10,9 @@ from conftest import ROOT
 from lra.report import __main__ as report
 from lra.report.boards import boards, leading_board
 from lra.report.data import Data
-from lra.report.readme import CSVS, FILES, write_readmes
+from lra.report.readme import BLOCKS, CSVS, FILES, write_readmes
 from lra.report.tables.mixer_options import mixer_options_csv
+from lra.report.tables.probes import HOW_TO_READ
 from made_results import bench_record, record, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
@@ -117,6 +118,14 @@ def test_the_readmes_here_agree_with_the_records(tmp_path: Path) -> None:
         assert (tmp_path / file).read_text() == (ROOT / file).read_text(), file
     shown = {path.name for path in copy.glob("*.svg")}
     assert shown == {path.name for path in SHIPPED.glob("*.svg")}
+
+
+def test_only_the_first_table_of_a_block_says_how_to_read_it(tmp_path: Path) -> None:
+    names = ("paper", "quick")
+    runs = [record(task="languages", preset=n, run_id=f"{n}-s0", config_hash=n) for n in names]
+    captions = [item.caption for item in BLOCKS["languages"](Data(save_all(tmp_path, runs)))]
+    assert [HOW_TO_READ in caption for caption in captions] == [True, False]
+    assert captions[1] == "Test accuracy in percent."
 
 
 def test_every_option_of_a_mixer_is_explained() -> None:

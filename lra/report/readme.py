@@ -27,7 +27,7 @@ from lra.report.tables.evaluations import distance_tables, evaluation_tables, le
 from lra.report.tables.fresh import fresh_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.need import need_table, range_needed
-from lra.report.tables.probes import probe_table, probes
+from lra.report.tables.probes import HOW_TO_READ, probe_table, probes
 from lra.report.tables.results import measures_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
@@ -80,7 +80,12 @@ def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
 
 
 def _probe_tables(data: Data, task: str) -> list[Table]:
-    return [probe_table(probe) for probe in probes(data) if probe.task == task]
+    """Tabulate the probes of a task; the first table alone says how to read them."""
+    tables = [probe_table(probe) for probe in probes(data) if probe.task == task]
+    for i, table in enumerate(tables[1:], start=1):
+        caption = table.caption.removesuffix(HOW_TO_READ).rstrip()
+        tables[i] = dataclasses.replace(table, caption=caption)
+    return tables
 
 
 def _probe_figure(data: Data, task: str) -> list[Figure]:
