@@ -10,7 +10,7 @@ from lra.report.drawing import Figure
 from lra.report.leaderboard import GAIN, OPEN, mean_gains
 from lra.report.styles import styles_of_data
 from lra.report.tables.speeds import preset_speeds
-from lra.report.windows import WINDOW, Windows, describe_windows, find_windows, window_entries
+from lra.report.windows import WINDOW, Windows, find_windows, window_entries
 
 _SHORTEST = 0.5
 """Where a window below one position is drawn, in positions: the axis is logarithmic."""
@@ -33,7 +33,10 @@ def leaderboard_figures(data: Data, board: Board) -> list[Figure]:
         f"memory were measured here: steps per second, divided by those of {speeds.relative_to} "
         f"(geometric mean over {speeds.tasks}), on {speeds.device}."
     )
-    window_caption = " ".join(["The same mixers.", *describe_windows(windows)])
+    window_caption = (
+        "The same mixers: the largest distance up to which each remembers a value, on the task "
+        "flip-flop; the notes of the leaderboard say more."
+    )
     charts = {
         "leaderboard": (f"{GAIN.capitalize()}, %", gain_caption, _score_gains(board)),
         "windows": (f"{WINDOW.capitalize()}, positions", window_caption, _score_windows(windows)),
