@@ -17,7 +17,7 @@ from lra.record.contribution import NAME
 from lra.record.known_data import read_known_data
 from lra.record.run import read_runs
 from lra.record.schema import SHIPPED_RESULTS
-from lra.runtime.cli import Parser, absolute_path, add_flags, run_command, whole_number
+from lra.runtime.cli import Parser, absolute_path, add_flags, make_main, whole_number
 from lra.runtime.console import terminal_width, wrap_parts, wrap_words, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.tables import count_nouns
@@ -167,10 +167,7 @@ def run(options: argparse.Namespace) -> int:
     return submit(options)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.submit", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.submit", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

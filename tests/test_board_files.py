@@ -18,6 +18,7 @@ from lra import submit
 from lra.api.recompose import request_of
 from lra.board.contribute import choose_runs, contribute
 from lra.board.files import Known, check_files, check_shipped, weights_name
+from lra.board.settings import list_differences
 from lra.common.errors import UserError
 from lra.config.compose import compose
 from lra.config.registry import digest
@@ -25,6 +26,8 @@ from lra.record.known_data import read_known_data
 from lra.record.merge import merge_results, write_pack
 from lra.record.packed import read_pack
 from lra.record.run import Runs, read_runs
+from lra.record.schema import SHIPPED_RESULTS
+from lra.report.windows import LONGER
 from made_contributions import (
     SAID,
     edit,
@@ -389,3 +392,14 @@ def test_the_command(
     with pytest.raises(SystemExit):
         submit.main(["--name", "../x"])
     assert "expected up to 40 lower-case letters" in capsys.readouterr().err
+
+
+def test_longer_sequences_are_in_the_closed_division() -> None:
+    runs, known = read_runs(SHIPPED_RESULTS)[0], read_known_data()
+    longer = [run for _, run in runs if {*LONGER} <= {*run.changed}]
+    assert len(longer) > 10
+    for run in longer:
+        data = known[run.task, run.data.fingerprint]
+        assert list_differences(run, data) == []
+        other = run.model_copy(update={"changed": ["train.batch_size"]})
+        assert list_differences(other, data) == ["flip-flop: train.batch_size=2"]

@@ -27,7 +27,7 @@ def row(mixer: str, *accuracies: float, **changes: object) -> list[RunRecord]:
 
 def table_of(*rows: list[RunRecord], speeds: PresetSpeeds | None = None) -> Table:
     (board,) = boards([run for runs in rows for run in runs])
-    return leaderboard(board, speeds or PresetSpeeds())
+    return leaderboard(board, speeds or PresetSpeeds(), {})
 
 
 def speeds_of(measured: list[BenchRecord]) -> PresetSpeeds:

@@ -1,6 +1,7 @@
 """The blocks of README files: made from records, checked against them."""
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -10,9 +11,8 @@ from conftest import ROOT
 from lra.report import __main__ as report
 from lra.report.boards import boards, leading_board
 from lra.report.data import Data
-from lra.report.readme import BLOCKS, CSVS, FILES, write_readmes
+from lra.report.readme import CSVS, FILES, make_files, write_readmes
 from lra.report.tables.mixer_options import mixer_options_csv
-from lra.report.tables.probes import HOW_TO_READ
 from made_results import bench_record, record, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
@@ -120,12 +120,14 @@ def test_the_readmes_here_agree_with_the_records(tmp_path: Path) -> None:
     assert shown == {path.name for path in SHIPPED.glob("*.svg")}
 
 
-def test_only_the_first_table_of_a_block_says_how_to_read_it(tmp_path: Path) -> None:
+def test_a_block_says_each_sentence_of_captions_once(root: Path) -> None:
     names = ("paper", "quick")
     runs = [record(task="languages", preset=n, run_id=f"{n}-s0", config_hash=n) for n in names]
-    captions = [item.caption for item in BLOCKS["languages"](Data(save_all(tmp_path, runs)))]
-    assert [HOW_TO_READ in caption for caption in captions] == [True, False]
-    assert captions[1] == "Test accuracy in percent."
+    data = Data(save_all(root / "results", runs))
+    (root / "README.md").write_text("<!-- made by report.py: languages -->\n<!-- end -->\n")
+    captions = re.findall(r"(?m)^\*\*languages.*", make_files(data, root)[0]["README.md"])
+    assert ["the mean ± standard" in caption for caption in captions] == [True, False]
+    assert captions[1].endswith("accuracy.** Test accuracy in percent.")
 
 
 def test_every_option_of_a_mixer_is_explained() -> None:

@@ -24,6 +24,7 @@ from lra.report.screen import summarize
 from lra.report.tables.evaluations import distance_tables
 from lra.report.tables.probes import probes
 from lra.report.tables.table import Table
+from lra.report.windows import LONGER
 from made_results import bench_record, record, save_all
 from test_run_screen import screen
 
@@ -175,11 +176,14 @@ def test_the_leaderboard_has_the_window_of_the_longest_distances(tmp_path: Path)
         {"distance": 2 * distance, "asked": 80, "right": number}
         for distance, number in zip(DISTANCES, FORGETS, strict=True)
     ]}  # fmt: skip
-    again = windows(KEEPS, run_id="l-s0", data=long, overrides=["train.batch_size=2"])
+    longer = [f"{name}={value}" for name, value in LONGER.items()]
+    again = windows(KEEPS, run_id="l-s0", data=long, overrides=longer)
     again = again.model_copy(update={"result": DistanceResult(**result_of(FORGETS, **further))})
     runs = [
         windows(KEEPS), again, windows(FORGETS, mixer="s4"), windows(FAILS, mixer="mean"),
         windows(FAILS, run_id="r-s0", mixer="s4", overrides=["train.lr=1"]),
+        windows(FAILS, run_id="o-s0", mixer="s4", overrides=["task.mode=one"], data=long),
+        windows(FAILS, run_id="b-s0", mixer="s4", overrides=["train.batch_size=2"]),
         *(record(mixer=mixer, preset="quick", run_id="t-s0") for mixer in ("tnn", "s4", "mean")),
     ]  # fmt: skip
     results = save_all(tmp_path / "results", runs)

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT
 from lra.config.registry import MIXERS
-from lra.results.findings import learning_rates
+from lra.results.findings import learning_rates, window_order
 from lra.results.findings.shared import save_figure
 from requested import compose
 
@@ -40,6 +40,14 @@ def test_a_figure_shows_the_shipped_runs(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(numbers, expected_numbers, atol=0.01, err_msg=stale)
     assert {path.stem for path in FOLDER.glob("*.svg")} == {*SCRIPTS}
     assert any(f"findings/{drawn.name})" in page.read_text() for page in PAGES)
+
+
+def test_the_page_has_the_agreement_of_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    window_order.main()
+    page = (ROOT / "docs" / "results.md").read_text()
+    section = page[page.index("## How far mixers remember") :].split("\n## ")[0]
+    numbers = re.findall(r"-?\d\.\d\d", capsys.readouterr().out)
+    assert len(numbers) == 12 and {*numbers} <= {*re.findall(r"-?\d\.\d\d", section)}
 
 
 def test_every_mixer_has_the_best_rate_of_the_search() -> None:

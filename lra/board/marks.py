@@ -158,7 +158,8 @@ def _check_model(run: SubmittedRun) -> Iterator[str]:
     if has_weights:
         scorer = run.scorer_of(info)
         evaluator = run.evaluator(model, record.micro_batch or record.batch_size)
-        score = evaluator.score(split := run.dataset.splits["test"], scorer)
+        split = run.dataset.splits["test"]
+        score = evaluator.score(split, scorer)
         kept = {**score.predictions, "length": split.lengths}
         columns = {name: np.array(column.tolist()) for name, column in kept.items()}
         again = scorer.describe(score, run.dataset, {}).read_predictions(columns).merits

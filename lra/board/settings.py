@@ -1,8 +1,8 @@
 """The settings of submitted runs: composed again without the submitter's code, and their division.
 
 In the closed division, a run differs from its preset in options of its mixer, in a learning rate of
-the board's grid and, on flip-flop, in longer sequences (`LONGER`). It has at most 1.1 times the
-parameters of the largest shipped mixer.
+the board's grid and, on flip-flop, in longer sequences. It has at most 1.1 times the parameters of
+the largest shipped mixer.
 """
 
 import math
@@ -22,7 +22,7 @@ from lra.config.schema import RunConfig
 from lra.record.known_data import KnownData
 from lra.record.run import RunRecord
 from lra.record.schema import select_sections, write_changes
-from lra.report.windows import LONGER
+from lra.report.windows import without_longer
 
 GRID = (1 / 3, 1.0, 3.0)
 """Learning rates of the closed division, as multiples of the preset's."""
@@ -95,10 +95,8 @@ def check_settings(record: RunRecord) -> Iterator[str]:
 
 def list_differences(record: RunRecord, known: KnownData) -> list[str]:
     """List what a run has in another way than the closed division allows."""
-    changes = {name: record.settings[name] for name in {*record.changed} - SPEED_ALONE
-               if not name.startswith("mixer.")}  # fmt: skip
-    if LONGER.items() <= changes.items():
-        changes = {name: changes[name] for name in changes.keys() - LONGER}
+    changed = {*without_longer(record).changed} - SPEED_ALONE
+    changes = {n: record.settings[n] for n in changed if not n.startswith("mixer.")}
     preset = _compose(record, {}).train.lr
     rate = changes.get("train.lr", preset)
     if any(math.isclose(rate, factor * preset, rel_tol=TOLERANCE) for factor in GRID):

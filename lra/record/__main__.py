@@ -16,7 +16,7 @@ from lra.record.packed import PACK
 from lra.record.run import read_runs
 from lra.record.run_files import to_frame
 from lra.record.schema import SHIPPED_RESULTS
-from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, run_command
+from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, make_main
 from lra.runtime.console import as_typed, terminal_width, write_out
 from lra.runtime.tables import MISSING, plain_table, rounded
 
@@ -152,10 +152,7 @@ def run(options: argparse.Namespace) -> int:
     return INCOMPLETE if faults else 0
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return run_command("lra.record", lambda: run(parse_arguments(arguments)))
-
+main = make_main("lra.record", parse_arguments, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -166,7 +166,7 @@ class Figure:
     named: Sequence[str] = ()
     """Rows whose lines have their names at their ends."""
     width: float = 860
-    """Pixels in the documentation."""
+    """About how many pixels it is wide."""
 
     @property
     def digest(self) -> str:
@@ -195,20 +195,21 @@ class Figure:
         drawn = [p for p in points if all(p[axis] is not None for axis in self.chart.axes)]
         return sorted(drawn, key=lambda point: point["row"] in self.named)  # gray lines are behind
 
-    def svg(self, width: float | None = None) -> str:
-        """Draw the figure as SVG of about a width in pixels; None: that of the documentation."""
+    def svg(self) -> str:
+        """Draw the figure as SVG."""
         from vl_convert import vega_to_svg, vegalite_to_vega
 
-        return vega_to_svg(vegalite_to_vega(self._specification(width or self.width)))
+        return vega_to_svg(vegalite_to_vega(self._specification()))
 
     def pdf(self, width: float) -> bytes:
         """Draw the figure as PDF of a width in points."""
         from vl_convert import svg_to_pdf
 
-        return svg_to_pdf(self.svg(width))
+        return svg_to_pdf(replace(self, width=width).svg())
 
-    def _specification(self, width: float) -> dict[str, Any]:
-        points, is_lines = self.drawn_points, self.chart.kind == "lines"
+    def _specification(self) -> dict[str, Any]:
+        points, width = self.drawn_points, self.width
+        is_lines = self.chart.kind == "lines"
         ticks = sorted({point["x"] for point in points})
         panels = [name for name in self.chart.panels if any(p["panel"] == name for p in points)]
         columns = max(math.ceil(width / _WIDEST_PANEL), math.ceil(len(panels) / _MOST_ROWS))

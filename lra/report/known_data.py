@@ -9,6 +9,7 @@ from lra.common.strict_yaml import plain
 from lra.record.known_data import KnownData, digest_labels
 from lra.report.data import Data
 from lra.report.scores import group_by
+from lra.report.windows import without_longer
 
 
 def known_data_csv(data: Data) -> str:
@@ -16,7 +17,8 @@ def known_data_csv(data: Data) -> str:
     runs = [run for run in data.records if run.contribution is None and run.status == "done"]
     rows: list[list[object]] = []
     for key, same in sorted(group_by(runs, lambda run: (run.task, run.data.fingerprint)).items()):
-        sizes = [run.params for run in same if not run.row_changes and run.label is None]
+        at_preset = (r for r in same if not without_longer(r).row_changes and r.label is None)
+        sizes = [run.params for run in at_preset]
         tested = ((run, found) for run in same if (found := data.predictions(run)) is not None)
         for run, found in islice(tested, 1):
             row = [run.data.source, len(found.merits), digest_labels(found)]

@@ -31,8 +31,8 @@ _GAIN = (
     f"percent. It is 0 at chance and below the baseline. The {GAIN} is that over {', '.join(OPEN)}."
 )
 _NOT_PUBLISHED = (
-    "Retrieval does not count in the mean gain. It has other pairs of papers than the official "
-    "ones, and those of the shipped runs are not published, so nobody else can repeat this column."
+    "Retrieval does not count in the mean gain: its pairs of papers are not the official ones, and "
+    "are not published, so nobody else can repeat this column."
 )
 _CONTRIBUTED = (
     "Contributed rows have a division and marks, which docs/open_board.md explains. A number of "
@@ -57,10 +57,8 @@ _CSV = {
 Accuracies are in percent."""
 
 
-def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows | None = None) -> Table:
+def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows) -> Table:
     """Tabulate the mixers of a board at the settings of its preset, the largest mean gain first.
-
-    With windows there is a column of them.
 
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
     number are left out, and tasks without any are named in the notes.
@@ -78,7 +76,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows | None = No
     ]
     columns = [dataclasses.replace(names, entries=[*shown, Entry("95 % interval")])]
     numbers.sort(key=lambda column: (column.name not in board.tasks, column.name == CLOSED))
-    window = window_column(windows or {}, [*board.rows, *baseline])
+    window = window_column(windows, [*board.rows, *baseline])
     for column in (_gain_column(board, gains, numbers), window, *numbers):
         entries = column.entries
         if column.name == speeds.heading:  # the table of speeds has their numbers
@@ -87,7 +85,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows | None = No
     notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(CLOSED, ""):
         notes.append(_NOT_PUBLISHED)
-    notes += [*describe_windows(windows or {}), describe_marks(board)]
+    notes += [describe_windows(windows), describe_marks(board)]
     notes += _describe_contributions(board.rows)
     if missing:
         notes.append(f"There are no results for {', '.join(missing)}.")

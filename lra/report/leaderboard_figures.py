@@ -29,9 +29,8 @@ def leaderboard_figures(data: Data, board: Board) -> list[Figure]:
     gain_caption = (
         f"Each circle is a mixer at preset {board.preset}, and its area is the peak memory of "
         f"training. Bars show the standard deviation over seeds or, for a single seed, the 95 % "
-        f"interval of the test examples. The {GAIN} is that over {', '.join(OPEN)}. Speeds and "
-        f"memory were measured here: steps per second, divided by those of {speeds.relative_to} "
-        f"(geometric mean over {speeds.tasks}), on {speeds.device}."
+        f"interval of the test examples. The {GAIN} is that over {', '.join(OPEN)}. Speeds "
+        f"are those of the leaderboard."
     )
     window_caption = (
         "The same mixers: the largest distance up to which each remembers a value, on the task "
@@ -42,6 +41,7 @@ def leaderboard_figures(data: Data, board: Board) -> list[Figure]:
         "windows": (f"{WINDOW.capitalize()}, positions", window_caption, _score_windows(windows)),
     }
     axes = {"x": "relative", "y": "score", "size": "measured_memory"}
+    styles = styles_of_data(data)
     figures: list[Figure] = []
     for name, (title, caption, scores) in charts.items():
         fields = [
@@ -59,7 +59,6 @@ def leaderboard_figures(data: Data, board: Board) -> list[Figure]:
         ]  # fmt: skip
         chart = Chart("bubbles", "", [""], fields, axes, points)
         shown = f"{title.partition(',')[0]} over training speed"
-        styles = styles_of_data(data)
         figures.append(Figure(f"{name}-{board.slug}", shown, caption, chart, styles, width=_WIDTH))
     return [figure for figure in figures if figure.drawn_points]
 

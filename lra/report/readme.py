@@ -27,7 +27,7 @@ from lra.report.tables.evaluations import distance_tables, evaluation_tables, le
 from lra.report.tables.fresh import fresh_tables
 from lra.report.tables.mixer_options import mixer_options_csv
 from lra.report.tables.need import need_table, range_needed
-from lra.report.tables.probes import HOW_TO_READ, probe_table, probes
+from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import measures_table
 from lra.report.tables.speeds import preset_speeds
 from lra.report.tables.table import Table, escape
@@ -42,6 +42,7 @@ _BLOCK = re.compile(
     r"(?m)^(<!-- made by report\.py: (.*) -->\n)(?:(?!<!-- ).*\n)*(?=<!-- end -->$)"
 )
 _MARK = re.compile(r"(?m)^<!-- (?:made by report\.py: .*|end) -->$")
+_SENTENCE_END = re.compile(r'(?<=\.) (?=[A-Z"])')
 _FIGURE = re.compile(r"[a-z0-9.-]+-[0-9a-f]{8}\.svg")
 """Names of the figures of blocks: their slug, and a hash of the numbers drawn."""
 
@@ -80,12 +81,7 @@ def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
 
 
 def _probe_tables(data: Data, task: str) -> list[Table]:
-    """Tabulate the probes of a task; the first table alone says how to read them."""
-    tables = [probe_table(probe) for probe in probes(data) if probe.task == task]
-    for i, table in enumerate(tables[1:], start=1):
-        caption = table.caption.removesuffix(HOW_TO_READ).rstrip()
-        tables[i] = dataclasses.replace(table, caption=caption)
-    return tables
+    return [probe_table(probe) for probe in probes(data) if probe.task == task]
 
 
 def _probe_figure(data: Data, task: str) -> list[Figure]:
@@ -148,13 +144,14 @@ def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figur
 
         def fill(block: re.Match[str], path: Path = path) -> str:
             texts: list[str] = []
+            said: set[str] = set()
             for name in map(str.strip, block[2].split(",")):
                 if name not in BLOCKS:
                     raise UnknownName("table or figure", name, BLOCKS, str(path))
                 drawn: dict[Path, Figure] = {}
                 for item in BLOCKS[name](data):
                     if isinstance(item, Table):
-                        texts.append(item.without_empty_columns().block())
+                        texts.append(_leave_out(said, item.without_empty_columns()).block())
                     else:
                         # A hash of the numbers in the name shows whether a figure is stale.
                         drawn[data.folder / f"{item.slug}-{item.digest}.svg"] = item
@@ -168,6 +165,14 @@ def make_files(data: Data, root: Path) -> tuple[dict[str, str], dict[Path, Figur
         row = re.compile(rf"(?m)^(\| `{task}` \|.*\|)[^|\n]*\|$")
         files["README.md"] = row.sub(rf"\1 {text} |", files["README.md"])
     return files, figures
+
+
+def _leave_out(said: set[str], table: Table) -> Table:
+    """Leave sentences of earlier captions of the block out of a caption, but its first one."""
+    first, *others = _SENTENCE_END.split(table.caption)
+    new = [sentence for sentence in others if sentence not in said]
+    said.update(others)
+    return dataclasses.replace(table, caption=" ".join([first, *new]))
 
 
 def _show_figures(figures: Mapping[Path, Figure], readme: Path) -> str:

@@ -5,14 +5,15 @@ from dataclasses import replace
 
 from lra.goals.distances import DistanceResult
 from lra.record.run import RunRecord
+from lra.record.schema import select_sections
 from lra.report.boards import Board, boards, is_probe, leading_board, rows_at_preset
 from lra.report.scores import Cell, Entry
 from lra.report.tables.table import Column
 
 WINDOW = "effective window"
 LONGER = {"task.distance": 2048, "task.length": 8192, "train.batch_size": 2}
-"""What runs of preset budget change to be asked for four times as far back, in equally many
-positions.
+"""Changes of flip-flop at preset budget by which reads ask four times as far back; a step has
+equally many positions.
 """
 Windows = Mapping[str, Cell]
 """The runs of each row on the data with the longest distances."""
@@ -21,7 +22,7 @@ Windows = Mapping[str, Cell]
 def find_windows(every: Iterable[Board], board: Board) -> Windows:
     """Find the runs on labels by distance at the preset and protocol of a board, by row.
 
-    Of a row's runs, those with the longest distances count.
+    They are on the data of the preset or, where there are such runs, on longer sequences.
     """
     cells = [
         cell
@@ -33,12 +34,16 @@ def find_windows(every: Iterable[Board], board: Board) -> Windows:
     ]
     windows: dict[str, Cell] = {}
     for cell in sorted(cells, key=lambda cell: _longest_of(cell.runs[0])):
-        run = cell.runs[0]
-        kept = [name for name in run.changed if name not in LONGER]
-        row = run.model_copy(update={"changed": kept}).method
-        if row in board.rows:
-            windows[row] = cell
+        run = without_longer(cell.runs[0])
+        if run.method in board.rows and not select_sections(run.changes, "task"):
+            windows[run.method] = cell
     return windows
+
+
+def without_longer(run: RunRecord) -> RunRecord:
+    """Return a run as if it did not change what `LONGER` has, if it changes all of that."""
+    left_out = LONGER if LONGER.items() <= run.changes.items() else {}
+    return run.model_copy(update={"changed": [n for n in run.changed if n not in left_out]})
 
 
 def _longest_of(run: RunRecord) -> int:
@@ -74,11 +79,11 @@ def window_column(windows: Windows, rows: Iterable[str]) -> Column:
     return Column(WINDOW, [Entry(entry.text, entry.value) for entry in known], digits=0)
 
 
-def describe_windows(windows: Windows) -> list[str]:
-    """Say after how many steps windows were measured, and up to which distance; nothing without."""
+def describe_windows(windows: Windows) -> str:
+    """Say after how many steps windows were measured, and up to which distance; empty without."""
     runs = [cell.runs[0] for cell in windows.values()]
     if not runs:
-        return []
+        return ""
     *shorter, longest = sorted({_longest_of(run) for run in runs})
     steps = " and ".join(f"{number:,}" for number in sorted({run.steps for run in runs}))
     held = sum((entry.value or 0) >= longest for entry in window_entries(windows).values())
@@ -89,4 +94,4 @@ def describe_windows(windows: Windows) -> list[str]:
     ]
     if shorter:
         sentences.append(f"Mixers with less than {shorter[-1]:,} were asked for no longer ones.")
-    return [" ".join(sentences)]
+    return " ".join(sentences)

@@ -9,6 +9,7 @@ tied in their windows. The runs are those of leaderboard.csv.
 import numpy as np
 import pandas as pd
 
+from lra.report.leaderboard import OPEN
 from lra.results.findings.shared import FOLDER
 from lra.statistics import bootstrap_interval
 
@@ -18,11 +19,7 @@ RESAMPLES = 2000
 def load_windows() -> pd.DataFrame:
     """Load the effective window and the accuracies of each mixer, in the mean over seeds."""
     runs = pd.read_csv(FOLDER.parent / "leaderboard.csv")
-    runs = runs[runs["contribution"].isna()]
-    is_longest = runs["longest_sequence"] == runs.groupby(["task", "mixer"])[
-        "longest_sequence"
-    ].transform("max")
-    means = runs[is_longest].groupby(["mixer", "task"])
+    means = runs[runs["contribution"].isna()].groupby(["mixer", "task"])
     windows = means["effective_window"].mean().dropna().droplevel("task")
     return means["test_accuracy"].mean().unstack("task").assign(window=windows).dropna()
 
@@ -33,7 +30,7 @@ def main() -> None:
     counts = frame["window"].value_counts()
     tied, pairs = (int((n * (n - 1)).sum()) // 2 for n in (counts, np.array([len(frame)])))
     print(f"{len(frame)} mixers, {tied} of {pairs} pairs tied")
-    for task in ("listops", "text", "image", "pathfinder"):
+    for task in OPEN:
 
         def correlate(rows: np.ndarray, task: str = task) -> float:
             chosen = frame.iloc[rows]

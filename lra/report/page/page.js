@@ -245,7 +245,13 @@ function renderCell(row, place) {
   );
 }
 
-// Points of a chart: those of the chart itself, or of the runs behind the table.
+// Points of a chart: those of the chart itself, which come field by field, or of the runs behind the table.
+const pointAt = (fields, i) =>
+  Object.fromEntries(
+    Object.entries(fields).flatMap(([name, values]) =>
+      values[i] === null ? [] : [[name, values[i]]],
+    ),
+  );
 const fieldOf = (chart, axis) =>
   chart.fields.find((one) => one.name === (state[`${chart.kind}-${axis}`] ?? chart.axes[axis])) ??
   chart.fields.find((one) => one.name === chart.axes[axis]);
@@ -262,7 +268,8 @@ function pointsOf(chart, panel, rows) {
   const shown = rows.map((row) => row.name),
     known = sheet.rows.map((row) => row.name),
     ends = y === chart.axes.y ? {} : { low: undefined, high: undefined };
-  return chart.points
+  return (chart.points.row ?? [])
+    .map((_, i) => pointAt(chart.points, i))
     .filter(
       (point) => point.panel === panel && (shown.includes(point.row) || !known.includes(point.row)),
     )

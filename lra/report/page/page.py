@@ -160,7 +160,7 @@ def _write_sheet(data: Data, sheet: Sheet) -> dict[str, Any]:
             )
         ],
         "charts": [
-            dataclasses.asdict(chart) | {"points": [*map(_write_point, chart.points)]}
+            dataclasses.asdict(chart) | {"points": _write_points(chart.points)}
             for chart in sheet.charts
             if chart.panels
         ],
@@ -191,8 +191,10 @@ def _write_column(column: Column) -> list[dict[str, Any]]:
     return cells
 
 
-def _write_point(point: Point) -> Point:
-    return {name: _rounded(value) for name, value in point.items() if value is not None}
+def _write_points(points: Sequence[Point]) -> dict[str, list[Any]]:
+    """Write what points have in each field, so that the names of fields stand there once."""
+    names = dict.fromkeys(name for point in points for name in point)
+    return {name: [_rounded(point.get(name)) for point in points] for name in names}
 
 
 def _rounded(value: Any) -> Any:

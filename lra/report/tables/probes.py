@@ -22,11 +22,6 @@ SUCCESS = 90.0
 """Test accuracy in percent from which an attempt counts as a success."""
 DEFAULT = "default"
 """Name of the variant whose options are those of the preset."""
-HOW_TO_READ = (
-    "A row has the settings of training with the best validation accuracy of all that were tried. "
-    f'{OVER_N_SEEDS} "2 of 4": 2 of the 4 runs of all these settings reach {SUCCESS:.0f} %. {RANKS}'
-)
-"""How to read the numbers of a table of accuracies; a page says it once."""
 _BASELINES = ("chance", "random value of the sequence")
 """Names of trivial baselines; a table shows the first one that is known."""
 _SIZES = ("task.train", "task.val", "task.test")
@@ -190,7 +185,9 @@ def probe_table(probe: Probe) -> Table:
     return Table(
         f"accuracy-{probe.slug}",
         f"{probe.name}: accuracy",
-        f"Test accuracy in percent{by}. {HOW_TO_READ}",
+        f"Test accuracy in percent{by}. A row has the settings of training with the best "
+        f'validation accuracy of all that were tried. {OVER_N_SEEDS} "2 of 4": 2 of the 4 runs of '
+        f"all these settings reach {SUCCESS:.0f} %. {RANKS}",
         columns,
         len(beneath),
     )
