@@ -24,7 +24,7 @@ from torch.nn import functional
 # sequences of one length needs at most 21.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
 
-FEWEST_PRODUCTS = 2**24
+FEWEST_PRODUCTS = 2**25
 """Smallest number of multiplications for which a convolution is faster in spite of its overhead."""
 FEWEST_ROWS = 512
 """Smallest number of rows for which it pays to rearrange W for a convolution."""
