@@ -23,7 +23,7 @@ from lra.models.layers.basic import (
     LinearMap,
     SimpleRMSNorm,
     build_dropout,
-    linear_pair,
+    to_autocast_type,
 )
 from lra.models.ops.reference import reference_forms, reference_forms_are_used
 from lra.tasks.base import TaskInfo
@@ -52,7 +52,8 @@ class GLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix channels: (..., dim) -> (..., dim)."""
-        gate, value = linear_pair(x, self.gate, self.value)
+        x = to_autocast_type(x)
+        gate, value = self.gate(x), self.value(x)
         return self.output(self.dropout(self.activation(gate)) * value)
 
 

@@ -11,12 +11,9 @@ import math
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 from torch.nn import functional
 
 # oneDNN keeps compiled code for the last shapes, 1,024 of them by default and 0.4 MiB each. Batches
@@ -78,39 +75,3 @@ def _mkl_is_slow() -> bool:
     if not cpuinfo.is_file():
         return "Intel" not in platform.processor()
     return "GenuineIntel" not in cpuinfo.read_text(encoding="utf-8", errors="replace")
-
-
-def linear_pair(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Apply two linear maps to x, converting x to autocast's type once.
-
-    The gradient in x is summed within the matrix products, unless these are convolutions.
-    """
-    if is_by_convolution(x, first.weight) and is_by_convolution(x, second.weight):
-        return first(x), second(x)
-    device = x.device.type
-    rounded = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-    rows = x.reshape(-1, x.shape[-1])
-    pair: Any = _Pair.apply(rows, first.weight, first.bias, second.weight, second.bias, rounded)
-    a, b = (part.view(*x.shape[:-1], part.shape[-1]) for part in pair)
-    return a, b
-
-
-class _Pair(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
-        *parameters, rounded = arguments
-        ctx.types = x.dtype, parameters[0].dtype
-        x, w1, b1, w2, b2 = (tensor.to(rounded) for tensor in (x, *parameters))
-        ctx.save_for_backward(x, w1, w2)
-        with torch.autocast(x.device.type, enabled=False):
-            return functional.linear(x, w1, b1), functional.linear(x, w2, b2)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, w1, w2 = ctx.saved_tensors
-        first, second = gradients
-        input_type, parameter_type = ctx.types
-        of_x = torch.addmm(first @ w1, second, w2).to(input_type)
-        of_parameters = (first.T @ x, first.sum(dim=0), second.T @ x, second.sum(dim=0))
-        return of_x, *(gradient.to(parameter_type) for gradient in of_parameters), None

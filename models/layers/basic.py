@@ -24,10 +24,10 @@ def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return functional.linear(x, weight, bias)
 
 
-@has_fast_form("linear_map")
-def linear_pair(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Apply two linear maps with biases to the same x, (..., inputs)."""
-    return first(x), second(x)
+def to_autocast_type(x: Tensor) -> Tensor:
+    """Convert x to autocast's type, so that several maps of it keep one copy, not one each."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 class LinearMap(nn.Linear):

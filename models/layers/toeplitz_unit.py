@@ -20,7 +20,7 @@ from lra.models.layers.basic import (
     Dropout,
     LinearMap,
     SimpleRMSNorm,
-    linear_pair,
+    to_autocast_type,
 )
 from lra.models.layers.long_convolution import LongConvolution
 from lra.models.layers.state_space import PeriodicStateSpace
@@ -145,7 +145,8 @@ class GatedToeplitzUnit(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = Mixer.without_padding(x, mask)
-        gate, value = linear_pair(x, self.gate, self.value)
+        x = to_autocast_type(x)
+        gate, value = self.gate(x), self.value(x)
         # Again, as the bias and the activation make zeros non-zero again.
         value = Mixer.without_padding(self.activation(value), mask)
         return self.project(gate, self.dropout(self.operator(value)))
