@@ -86,3 +86,10 @@ def test_the_time_left_is_first_corrected_after_some_seconds(
             said.append(len(caplog.messages))
     assert said == [0, 1, 1, 2]
     assert caplog.messages[0].endswith("1.00 steps/s  17 min left")
+
+
+def test_records_name_preloaded_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    assert "LD_PRELOAD" not in environment.versions()
+    monkeypatch.setenv("LD_PRELOAD", "/home/ana/mkl.so:/opt/tc\nmalloc.so")
+    assert environment.versions()["LD_PRELOAD"] == r"mkl.so tc\nmalloc.so"

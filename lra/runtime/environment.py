@@ -232,10 +232,12 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that can change a number."""
+    """Return the versions that can change a number, and the names of preloaded libraries."""
+    preloaded = [Path(path).name for path in re.split("[ :]+", os.environ.get("LD_PRELOAD", ""))]
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "none",
         "numpy": version("numpy"),
+        **({"LD_PRELOAD": ascii(" ".join(preloaded))[1:-1][:80]} if any(preloaded) else {}),
     }
