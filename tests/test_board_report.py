@@ -39,7 +39,7 @@ def test_the_leaderboard_shows_contributed_rows(results: Path) -> None:
     data = Data(results)
     assert ["broken" in fault for fault in data.faults] == [True]
     assert data.leading_board is not None
-    table = leaderboard(data.leading_board, PresetSpeeds(), {})
+    table = leaderboard(data.leading_board, PresetSpeeds(), {}, ())
     rows = {name: dict(zip(table.headings, [name, *cells], strict=True))
             for name, *cells in table.rows}  # fmt: skip
     (gone,) = (row for row in rows if "gone" in row)

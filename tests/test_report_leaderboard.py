@@ -1,5 +1,6 @@
 """The leaderboard: its rows, their order, intervals and marks, and the speeds beside them."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,9 +26,11 @@ def row(mixer: str, *accuracies: float, **changes: object) -> list[RunRecord]:
     ]  # fmt: skip
 
 
-def table_of(*rows: list[RunRecord], speeds: PresetSpeeds | None = None) -> Table:
+def table_of(
+    *rows: list[RunRecord], speeds: PresetSpeeds | None = None, local: Sequence[str] = ()
+) -> Table:
     (board,) = boards([run for runs in rows for run in runs])
-    return leaderboard(board, speeds or PresetSpeeds(), {})
+    return leaderboard(board, speeds or PresetSpeeds(), {}, local)
 
 
 def speeds_of(measured: list[BenchRecord]) -> PresetSpeeds:
@@ -58,6 +61,15 @@ def test_a_gain_is_0_at_chance_and_below_the_best_trivial_baseline() -> None:
     table = table_of(tnn, row("s4", *[100.0] * 4))
     gains = {name: gain for name, gain, *_ in table.rows[:2]}
     assert gains == {"tnn": "25.0", "s4": "-"}, "(50 + 0 + 0 + 50) / 4, without Retrieval"
+
+
+def test_tasks_that_need_a_short_range_are_marked() -> None:
+    table = table_of(row("tnn", *[60.0] * 5), local=["text"])
+    assert "text (local)" in table.headings
+    assert "image" in table.headings
+    assert any(note.startswith("Local: ") for note in table.notes)
+    assert table.headings[1] == "mean gain"
+    assert table.rows[0][1] != "-", "text counts in the mean gain"
 
 
 def test_tables_say_how_images_are_read() -> None:

@@ -9,7 +9,7 @@ import pytest
 from lra.record.run import RunRecord
 from lra.report.data import Data
 from lra.report.readme import FILES, make_files
-from lra.report.tables.need import NOT_MEASURED, need_table, r90, range_needed
+from lra.report.tables.need import NOT_MEASURED, find_local, need_table, r90, range_needed
 from made_results import record, save, write_predictions
 
 EXAMPLES = 1000
@@ -104,6 +104,15 @@ def test_the_table_has_what_each_task_needs(tmp_path: Path) -> None:
     assert image[6:] == ["no gain", "more than 13"]
     needed = range_needed(data)
     assert needed["listops"] == f"{listops[6]}; more than 769"
+    assert not find_local(data)
+
+
+def test_a_task_is_local_if_15_positions_have_90_percent_of_the_best_gain(tmp_path: Path) -> None:
+    for task, widest in (("listops", 58), ("text", 57), ("image", 56)):  # 90 % of the gain is 57 %
+        add_widths(tmp_path, {3: 40, 5: widest}, task)
+        add_run(tmp_path, "long-conv", 50, task)
+        add_run(tmp_path, "s4d", 60, task)
+    assert find_local(Data(tmp_path)) == ["listops", "text"]
 
 
 def test_a_task_without_runs_or_predictions_is_not_measured(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lra.common.spreadsheets import write_csv
 from lra.record.run_files import to_frame
 from lra.report.boards import Board, Cells, contribution_of, rows_at_preset
 from lra.report.data import Data
 from lra.report.scores import FIVE, Entry, average_may_rank, gain_of, group_by, mean_over
+from lra.report.tables.need import NON_LOCAL
 from lra.report.tables.results import accuracy_columns, conditions_of, describe_marks
 from lra.report.tables.speeds import PresetSpeeds
 from lra.report.tables.table import Column, Table, number_entry
@@ -34,6 +35,11 @@ _NOT_PUBLISHED = (
     "Retrieval does not count in the mean gain: its pairs of papers are not the official ones, and "
     "are not published, so nobody else can repeat this column."
 )
+LOCAL = "local"
+_LOCAL = (
+    f"{LOCAL.capitalize()}: a convolution that sees fewer than {NON_LOCAL} positions has 90 % of "
+    "the gain of the best mixer (docs/range.md)."
+)
 _CONTRIBUTED = (
     "Contributed rows have a division and marks, which docs/open_board.md explains. A number of "
     "fewer than 3 seeds is not ranked."
@@ -57,8 +63,11 @@ _CSV = {
 Accuracies are in percent."""
 
 
-def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows) -> Table:
+def leaderboard(
+    board: Board, speeds: PresetSpeeds, windows: Windows, local: Sequence[str]
+) -> Table:
     """Tabulate the mixers of a board at the settings of its preset, the largest mean gain first.
+    Tasks that need a short range only are marked as local.
 
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
     number are left out, and tasks without any are named in the notes.
@@ -81,10 +90,14 @@ def leaderboard(board: Board, speeds: PresetSpeeds, windows: Windows) -> Table:
         entries = column.entries
         if column.name == speeds.heading:  # the table of speeds has their numbers
             entries = [Entry(entry.text) for entry in entries]
-        columns.append(dataclasses.replace(column, entries=[*entries, _interval_of(column)]))
+        name = f"{column.name} ({LOCAL})" if column.name in local else column.name
+        entries = [*entries, _interval_of(column)]
+        columns.append(dataclasses.replace(column, name=name, entries=entries))
     notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
     if "unofficial" in board.conditions.get(CLOSED, ""):
         notes.append(_NOT_PUBLISHED)
+    if local:
+        notes.append(_LOCAL)
     notes += [describe_windows(windows), describe_marks(board)]
     notes += _describe_contributions(board.rows)
     if missing:

@@ -26,7 +26,7 @@ from lra.report.styles import styles_of_data
 from lra.report.tables.evaluations import distance_tables, evaluation_tables, length_tables
 from lra.report.tables.fresh import fresh_tables
 from lra.report.tables.mixer_options import mixer_options_csv
-from lra.report.tables.need import need_table, range_needed
+from lra.report.tables.need import find_local, need_table, range_needed
 from lra.report.tables.probes import probe_table, probes
 from lra.report.tables.results import measures_table
 from lra.report.tables.speeds import preset_speeds
@@ -68,7 +68,9 @@ def _leading(data: Data) -> list[Board]:
 
 def _leaderboard(data: Data, most_rows: int | None = None) -> list[Table]:
     tables = [
-        leaderboard(board, preset_speeds(data, board), find_windows(data.boards, board))
+        leaderboard(
+            board, preset_speeds(data, board), find_windows(data.boards, board), find_local(data)
+        )
         for board in _leading(data)
     ]
     return [dataclasses.replace(table, most_rows=most_rows) for table in tables]

@@ -22,6 +22,8 @@ FAMILIES = {"conv": ("mixer.width", "long-conv"), "sparse": ("mixer.window_size"
 """Mixers that see few positions, with the setting of their number, and one that sees all."""
 BASELINE = "best trivial baseline"
 SHARE = 0.9
+NON_LOCAL = 16
+"""Positions from which on a range that a task needs is not called local."""
 RESAMPLES = 500
 NOT_MEASURED = "not measured"
 R90 = ("R90 for that without a bound", "R90 for the best mixer")
@@ -51,8 +53,8 @@ def need_table(data: Data) -> Table:
             texts = [task, mixer, ", ".join(by_field)]
             texts += [f"{name}: {whole[name].entry().text}" for name in (unbounded, best)]
             texts += [rounded(baseline, 2)]
-            texts += [_find_r90(data, fields, whole[name], baseline) for name in (unbounded, best)]
-            rows.append([*map(Entry, texts)])
+            r90s = [_find_r90(data, fields, whole[name], baseline) for name in (unbounded, best)]
+            rows.append([*map(Entry, texts), *r90s])
     headings = ("task", "mixer", "accuracy by R", "without a bound", "best mixer", BASELINE, *R90)
     return Table(
         "range-needed",
@@ -71,6 +73,16 @@ def range_needed(data: Data) -> dict[str, str]:
         if mixer == "conv":
             needed[task] = f"{unbounded}; {best}"
     return needed
+
+
+def find_local(data: Data) -> list[str]:
+    """List the tasks on which a convolution with R < 16 has 90 % of the best mixer's gain."""
+    tasks, mixers, *_, needed = (column.entries for column in need_table(data).columns)
+    return [
+        str(task.text)
+        for task, mixer, r in zip(tasks, mixers, needed, strict=True)
+        if mixer.text == "conv" and r.value is not None and r.value < NON_LOCAL
+    ]
 
 
 def _receptive_field(cell: Cell, setting: str) -> int:
@@ -98,7 +110,7 @@ def r90(fields: Sequence[int], accuracies: Sequence[float], accuracy: float) -> 
     return float(np.exp(np.interp(accuracy, fit[pair], np.log(fields[pair]))))
 
 
-def _find_r90(data: Data, cells: Mapping[int, Cell], other: Cell, baseline: float) -> str:
+def _find_r90(data: Data, cells: Mapping[int, Cell], other: Cell, baseline: float) -> Entry:
     """Write R90 with its interval for other seeds and test examples, by bootstrap."""
     first = next(filter(None, map(data.predictions, other.runs)), None)
     merits = [
@@ -106,7 +118,7 @@ def _find_r90(data: Data, cells: Mapping[int, Cell], other: Cell, baseline: floa
         for cell in (*cells.values(), other)
     ]
     if first is None or not all(merits):
-        return NOT_MEASURED
+        return Entry(NOT_MEASURED)
     fields, draw = [*cells], np.random.default_rng(0)
     every, starts = np.concatenate(merits), np.cumsum([len(seeds) for seeds in merits])[:-1]
 
@@ -126,7 +138,8 @@ def _find_r90(data: Data, cells: Mapping[int, Cell], other: Cell, baseline: floa
 
     means = [float(np.mean(seeds)) for seeds in merits]
     if means[-1] <= baseline:
-        return "no gain"
+        return Entry("no gain")
     low, high = map(write, bootstrap_interval(resample, len(first.labels), RESAMPLES))
-    point = write(find(means))
-    return point if point == low == high else f"{point} ({low} to {high})"
+    point = write(value := find(means))
+    text = point if point == low == high else f"{point} ({low} to {high})"
+    return Entry(text, value if value <= fields[-1] else None)
