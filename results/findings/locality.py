@@ -69,8 +69,8 @@ def draw_task(axes: Axes, accuracies: pd.DataFrame) -> None:
         if mixer == "conv":
             fields, values = group[FIELD].astype(int), group["test_accuracy"]
             axes.plot(fields, values, color=colour, marker=marker, linestyle=line, label=label)
-            axes.set_xscale("log")
-            axes.set_xticks(fields, map(str, fields))
+            axes.set_xscale("log", base=4)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         else:
             value = group["test_accuracy"].item()
             look = {"color": colour, "marker": marker, "clip_on": False}

@@ -49,9 +49,9 @@ def need_table(data: Data) -> Table:
             fields = dict(sorted(fields.items()))
             best = max(whole, key=lambda row: whole[row].number or 0.0)
             baseline = board.best_trivial_baseline().get(BASELINE, {}).get(task, 0.0)
-            by_field = (f"{field:,}: {cell.entry().text}" for field, cell in fields.items())
+            by_field = (f"{field:,}: {_write_mean(cell)}" for field, cell in fields.items())
             texts = [task, mixer, ", ".join(by_field)]
-            texts += [f"{name}: {whole[name].entry().text}" for name in (unbounded, best)]
+            texts += [f"{name}: {_write_mean(whole[name])}" for name in (unbounded, best)]
             texts += [rounded(baseline, 2)]
             r90s = [_find_r90(data, fields, whole[name], baseline) for name in (unbounded, best)]
             rows.append([*map(Entry, texts), *r90s])
@@ -59,9 +59,9 @@ def need_table(data: Data) -> Table:
     return Table(
         "range-needed",
         "Range needed",
-        "Test accuracy in percent: mean ± standard deviation over n seeds. R: positions that an "
-        "output of the last block depends on. R90: the smallest R that has 90 % of the gain over "
-        "the best trivial baseline, with the 95 % interval for other seeds and test examples.",
+        "Test accuracy in percent, the mean over seeds. R: positions that an output of the last "
+        "block depends on. R90: the smallest R that has 90 % of the gain over the best trivial "
+        "baseline, with the 95 % interval for other seeds and test examples.",
         [Column(name, [row[i] for row in rows]) for i, name in enumerate(headings)],
     )
 
@@ -73,6 +73,10 @@ def range_needed(data: Data) -> dict[str, str]:
         if mixer == "conv":
             needed[task] = f"{unbounded}; {best}"
     return needed
+
+
+def _write_mean(cell: Cell) -> str | None:
+    return cell.entry(shows_spread=False).text
 
 
 def find_local(data: Data) -> list[str]:
@@ -98,11 +102,13 @@ def _receptive_field(cell: Cell, setting: str) -> int:
 def r90(fields: Sequence[int], accuracies: Sequence[float], accuracy: float) -> float:
     """Return where a monotone fit of accuracies over receptive fields reaches another accuracy.
 
-    It is the first of `fields` if that is enough, and more than the last one if none is.
+    It is the first of `fields` if that is enough, and more than the last one if none is. Fields
+    beyond the best one count like it, because a wider filter can do all that a narrower one can.
     """
     from sklearn.isotonic import isotonic_regression
 
-    fit = isotonic_regression(accuracies)
+    best = int(np.argmax(accuracies))
+    fit = isotonic_regression([*accuracies[:best], *[accuracies[best]] * (len(fields) - best)])
     reached = int(np.searchsorted(fit, accuracy - 1e-9))
     if reached in (0, len(fit)):
         return fields[0] if reached == 0 else fields[-1] + 1
