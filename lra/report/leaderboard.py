@@ -93,15 +93,13 @@ def leaderboard(
         name = f"{column.name} ({LOCAL})" if column.name in local else column.name
         entries = [*entries, _interval_of(column)]
         columns.append(dataclasses.replace(column, name=name, entries=entries))
-    notes = [_count_seeds(board.rows), _name_baselines(board), conditions_of(board)]
-    if "unofficial" in board.conditions.get(CLOSED, ""):
-        notes.append(_NOT_PUBLISHED)
-    if local:
-        notes.append(_LOCAL)
-    notes += [describe_windows(windows), describe_marks(board)]
-    notes += _describe_contributions(board.rows)
-    if missing:
-        notes.append(f"There are no results for {', '.join(missing)}.")
+    notes = [
+        _count_seeds(board.rows), _name_baselines(board), conditions_of(board),
+        _NOT_PUBLISHED * ("unofficial" in board.conditions.get(CLOSED, "")),
+        _LOCAL * bool(local), describe_windows(windows), describe_marks(board),
+        *_describe_contributions(board.rows),
+        f"There are no results for {', '.join(missing)}." * bool(missing),
+    ]  # fmt: skip
     if speeds.by_mixer:
         notes.append(
             f"Speed is the geometric mean over {speeds.tasks} of steps per second, divided by "
@@ -165,17 +163,15 @@ def _best_first(rows: Mapping[str, Cells], gains: Mapping[str, float | None]) ->
 
 def _count_seeds(rows: Mapping[str, Cells]) -> str:
     """Say which numbers are means over several seeds."""
-    several = [
-        (task, count, row)
-        for row, cells in rows.items()
-        for task, cell in cells.items()
-        if (count := cell.entry().seeds) > 1
-    ]
-    rows_of = group_by(several, lambda item: item[:2])
-    alike = group_by(sorted(rows_of), lambda key: (key[1], tuple(item[2] for item in rows_of[key])))
+    rows_of: dict[tuple[int, str], list[str]] = {}
+    for row, cells in rows.items():
+        tasks_of = group_by(sorted(cells), lambda task, cells=cells: cells[task].entry().seeds)
+        for count, tasks in tasks_of.items():
+            rows_of.setdefault((count, ", ".join(tasks)), []).append(row)
     parts = [
-        f"over {count} seeds on {' and '.join(task for task, _ in keys)}: {', '.join(names)}"
-        for (count, names), keys in alike.items()
+        f"over {count} seeds on {tasks}: {', '.join(names)}"
+        for (count, tasks), names in sorted(rows_of.items())
+        if count > 1
     ]
     means = f"Means {'; '.join(parts)}. All other numbers are from one seed."
     return means if parts else "Each number is from one seed."
