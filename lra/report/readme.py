@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lra.common.errors import UnknownName, UserError
 from lra.common.files import write_atomically
+from lra.config.request import PAPER
 from lra.report.boards import Board, choose_from_grids
 from lra.report.data import Data
 from lra.report.drawing import Figure, figures_of_table
@@ -83,7 +84,8 @@ def _draw_first(data: Data, tables: Iterable[Table]) -> list[Figure]:
 
 
 def _probe_tables(data: Data, task: str) -> list[Table]:
-    return [probe_table(probe) for probe in probes(data) if probe.task == task]
+    """Tabulate a probe at the published settings; others are on the page."""
+    return [probe_table(p) for p in probes(data) if p.task == task and p.preset == PAPER]
 
 
 def _probe_figure(data: Data, task: str) -> list[Figure]:
