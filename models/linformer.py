@@ -21,11 +21,11 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lra.models.base import Mixer, MixerContext
 from lra.models.layers.basic import LinearMap
 from lra.models.layers.heads import channels_of_heads, split_heads
+from lra.models.ops.attention import attention
 from lra.models.ops.reference import fast_form_of
 
 Sharing = Literal["none", "heads", "key_value", "layers", "layers_by_head"]
@@ -129,7 +129,7 @@ class Linformer(Mixer):
         query = split_heads(self.query(x), self.num_heads)
         key, value = self._keys_and_values(x, mask)
         dropout = self.attention_dropout if self.training else 0.0
-        mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+        mixed = attention(query, key, value, dropout=dropout)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _keys_and_values_reference(self, x: Tensor, mask: Tensor | None) -> Tensor:

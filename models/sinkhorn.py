@@ -25,6 +25,7 @@ from torch.nn import functional
 from lra.models.base import Mixer, MixerContext
 from lra.models.layers.basic import LinearMap
 from lra.models.layers.heads import channels_of_heads
+from lra.models.ops.attention import attention
 from lra.models.ops.local_attention import allowed_pairs
 
 LOWEST = -1e30
@@ -169,18 +170,15 @@ class Sinkhorn(Mixer):
         bias = weight.transpose(1, 2).flatten(0, 1)[:, :, None]
         sorted_key, sorted_value = (_sort(part, order).flatten(0, 1) for part in (key, value))
         query, key, value = (part.flatten(0, 1) for part in (query, key, value))
-        attend = functools.partial(
-            functional.scaled_dot_product_attention,
-            query,
-            dropout_p=self.attention_dropout if self.training else 0.0,
-        )
+        dropout = self.attention_dropout if self.training else 0.0
+        attend = functools.partial(attention, query, dropout=dropout)
         if self.joint_softmax:
             near = torch.zeros_like(within, dtype=query.dtype).masked_fill(~within, -torch.inf)
             shape = *query.shape[:3], size
             both = torch.cat([near.expand(shape), bias.expand(shape)], dim=3)
             keys = torch.cat([key, sorted_key], dim=2)
-            mixed = attend(keys, torch.cat([value, sorted_value], dim=2), attn_mask=both)
+            mixed = attend(keys, torch.cat([value, sorted_value], dim=2), both)
         else:
-            mixed = attend(key, value, attn_mask=within)
-            mixed = mixed + attend(sorted_key, sorted_value, attn_mask=bias)
+            mixed = attend(key, value, within)
+            mixed = mixed + attend(sorted_key, sorted_value, bias)
         return mixed.unflatten(0, (batch, blocks))

@@ -23,6 +23,7 @@ from torch.nn import functional
 from lra.models.base import Mixer, MixerContext
 from lra.models.layers.basic import LinearMap
 from lra.models.layers.heads import channels_of_heads, split_heads, split_parts
+from lra.models.ops.attention import attention
 from lra.models.ops.local_attention import allowed_pairs
 
 ScoreKind = Literal["random", "factorized_random", "dense"]
@@ -188,7 +189,5 @@ class Synthesizer(Mixer):
                 query, key = (
                     torch.cat(pair, dim=-1) for pair in zip((query, key), dots, strict=True)
                 )
-            mixed = functional.scaled_dot_product_attention(
-                query, key, value, attn_mask=allowed, dropout_p=dropout, scale=1.0
-            )
+            mixed = attention(query, key, value, allowed, dropout=dropout, scale=1.0)
         return self.output(mixed.transpose(1, 2).flatten(2))

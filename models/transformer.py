@@ -23,12 +23,12 @@ from typing import Annotated
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
-from torch.nn import functional
 
 from lra.common.options import Added
 from lra.models.base import Mixer, MixerContext
 from lra.models.layers.basic import LinearMap
 from lra.models.layers.heads import channels_of_heads, split_parts
+from lra.models.ops.attention import attention
 from lra.models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 from lra.models.ops.rotary import geometric_rates, turn
 
@@ -113,11 +113,5 @@ class Transformer(Mixer):
             )
         elif mask is not None:
             allowed = mask[:, None, None, :]
-        return functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=allowed,
-            dropout_p=dropout,
-            is_causal=self.causal and allowed is None,
-        )
+        causal = self.causal and allowed is None
+        return attention(query, key, value, allowed, dropout=dropout, causal=causal)

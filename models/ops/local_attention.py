@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from lra.models.ops.attention import attention
 from lra.models.ops.reference import fast_form_of
 
 BLOCK = 256
@@ -78,13 +79,8 @@ def local_attention(
         pairs = table[: stop - start, low - start + window - 1 :][:, : high - low]
         if mask is not None:
             pairs = _without_padding(pairs, mask[:, low:high], start - low)
-        return functional.scaled_dot_product_attention(
-            query[:, :, start:stop],
-            key[:, :, low:high],
-            value[:, :, low:high],
-            attn_mask=pairs,
-            dropout_p=dropout,
-        )
+        key, value = key[:, :, low:high], value[:, :, low:high]
+        return attention(query[:, :, start:stop], key, value, pairs, dropout=dropout)
 
     starts = range(0, length, BLOCK)
     # By the devices of its tensors checkpoint knows whose random state dropout needs again.

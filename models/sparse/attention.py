@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lra.models.ops.attention import attention
 from lra.models.ops.reference import fast_form_of
 from lra.models.sparse.patterns import TOGETHER, KeySet, Pattern, every_pair
 
@@ -89,9 +90,7 @@ def attend_to_all(
     allowed = lag >= 0 if causal else torch.ones_like(lag, dtype=torch.bool)
     if mask is not None:
         allowed = (allowed & mask[:, None, None, :]) | (lag == 0)
-    return functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=allowed, dropout_p=dropout
-    )
+    return attention(query, key, value, allowed, dropout=dropout)
 
 
 def _attend_in_blocks(
