@@ -120,10 +120,10 @@ class Linear(RecurrentMixer, Recurrence):
         query, key, value = split_parts(self.query_key_value(x), 3, self.num_heads)
         position = torch.arange(x.shape[1], device=x.device)
         query, key = self.query_features(query, position), self.key_features(key, position, mask)
-        log_decay = self.log_decays(x)
+        log_decay, value = self.log_decays(x), _weighed(value)
         if mask is not None:
-            key = key * mask[:, None, :, None]
-        return self._attend(query, key, _weighed(value), log_decay)
+            value = value * mask[:, None, :, None]
+        return self._attend(query, key, value, log_decay)
 
     def query_features(self, query: Tensor, position: Tensor) -> Tensor:
         """Map queries to features that are not negative, see `key_features`.
@@ -132,8 +132,8 @@ class Linear(RecurrentMixer, Recurrence):
         """
         if self.feature != "favor":
             return self._features(query, position)
-        products, half_square = self._random_products(query)
-        return positive_features(products - half_square - products.amax(dim=-1, keepdim=True))
+        products, half_square, largest = self._random_products(query)
+        return positive_features(products, half_square + largest)
 
     def key_features(self, key: Tensor, position: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map keys to features that are not negative.
@@ -146,13 +146,15 @@ class Linear(RecurrentMixer, Recurrence):
         """
         if self.feature != "favor":
             return self._features(key, position)
-        products, half_square = self._random_products(key)
-        if mask is not None:
-            products = products.masked_fill(~mask[:, None, :, None], -torch.inf)
-        exponent = products - half_square
+        products, divisor, largest = self._random_products(key)
+        is_padding = None if mask is None else ~mask[:, None, :, None]
+        if is_padding is not None:
+            largest = largest.masked_fill(is_padding, -torch.inf)
         if not self.context.causal:
-            exponent = exponent - products.amax(dim=(-2, -1), keepdim=True)
-        return positive_features(exponent)
+            divisor = divisor + largest.amax(dim=-2, keepdim=True)
+        if is_padding is not None:
+            divisor = divisor.masked_fill(is_padding, torch.inf)
+        return positive_features(products, divisor)
 
     def _features(self, x: Tensor, position: Tensor) -> Tensor:
         """Map queries or keys to features that are not random."""
@@ -167,10 +169,16 @@ class Linear(RecurrentMixer, Recurrence):
         turns = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
         return torch.cat([functional.relu(x) * turn for turn in turns], dim=-1)
 
-    def _random_products(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply by the directions: (..., size) -> (..., features), and half |x|^2, (..., 1)."""
+    def _random_products(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Multiply by the directions: (..., size) -> (..., features).
+
+        Returns: the products, half |x|^2 and the largest product, (..., 1), which is a constant for
+            gradients, as in released code: it cancels in the division by the sum of weights.
+        """
         x = x * x.shape[-1] ** -0.25
-        return x @ self.directions.to(x.dtype).mT, x.square().sum(dim=-1, keepdim=True) / 2
+        products = x @ self.directions.to(x.dtype).mT
+        largest = products.detach().amax(dim=-1, keepdim=True)
+        return products, x.square().sum(dim=-1, keepdim=True) / 2, largest
 
     def log_decays(self, x: Tensor) -> Tensor:
         """Return the logarithms of decays: (batch, length, dim) -> (batch, heads, length, 1)."""
@@ -242,9 +250,14 @@ def _weighed(value: Tensor) -> Tensor:
     return torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
 
 
-def positive_features(exponent: Tensor) -> Tensor:
-    """Turn exponents into random features, (..., features), none of which is 0."""
-    return (exponent.exp() + SMALLEST_FEATURE) * exponent.shape[-1] ** -0.5
+def positive_features(products: Tensor, divisor: Tensor) -> Tensor:
+    """Turn products (..., features) into random features, none of which is 0.
+
+    Args:
+        divisor: (..., 1), the logarithm of what their exponentials are divided by.
+    """
+    scale = products.shape[-1] ** -0.5
+    return (products - (divisor - math.log(scale))).exp() + SMALLEST_FEATURE * scale
 
 
 def _fading(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
