@@ -18,8 +18,8 @@ from torch.nn import functional
 from lra.models.fast.dropout import draw_kept, scale_of_kept
 from lra.models.fast.workers import num_workers, on_workers
 
-MOST_PAIRS = 2**18
-"""Pairs of a block, 1 MiB in single precision."""
+MOST_PAIRS = 2**20
+"""Pairs of a block, 4 MiB in single precision."""
 FEWEST_ROWS = 16
 """Queries of a block, however many keys there are."""
 
@@ -163,4 +163,4 @@ def _weigh(query: Tensor, key: Tensor, bias: Tensor, block: Block) -> Tensor:
 def _draw(ctx: Any, block: Block, weights: Tensor) -> Tensor:
     """Draw which weights of a block are kept, the same ones in both passes."""
     generator = torch.Generator().manual_seed(ctx.seed + block.number)
-    return draw_kept(weights.shape, ctx.dropout, generator)
+    return draw_kept(weights.shape, ctx.dropout, weights.dtype, generator)
