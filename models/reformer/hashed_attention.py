@@ -143,12 +143,11 @@ def hashed_attention(
         chunks: how positions are divided.
     Returns: (batch, heads, length, channels).
     """
-    rounds, arranged = buckets.shape[2], arrange(buckets, mask, chunks)
+    arranged = arrange(buckets, mask, chunks)
     query, value = (
-        _to_places(x[:, :, None].expand(-1, -1, rounds, -1, -1), arranged)
-        .unflatten(3, (-1, chunks.length))
+        _to_places(x[:, :, None], arranged).unflatten(3, (-1, chunks.length))
         for x in (query, value)
-    )  # fmt: skip
+    )
     key, value = (_join_chunks(x, 0, chunks) for x in (_normalized(query), value))
     hidden = _hidden_pairs(arranged, mask, chunks)
     mixed, log_sum = (
@@ -167,11 +166,9 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> tuple[
     """
     scores = (query * query.shape[-1] ** -0.5) @ key.mT
     scores = scores.to(torch.promote_types(torch.float32, scores.dtype))
-    slot = torch.arange(key.shape[-2], device=key.device)
-    chunk_length = query.shape[-2]
-    is_own = slot == chunk_length + slot[:chunk_length, None]
     with torch.no_grad():  # weights of 0 have no gradient, nor has the weight of a single key
-        scores.masked_fill_(hidden, -torch.inf).masked_fill_(is_own, OWN_SCORE)
+        scores.add_(hidden.logical_not().to(scores.dtype).log())  # faster than masked_fill_
+        scores.diagonal(query.shape[-2], -2, -1).fill_(OWN_SCORE)
         largest = scores.amax(dim=-1, keepdim=True)
     # In place, so that the backward pass keeps this tensor alone of those with all pairs.
     weights = scores.sub_(largest).exp_()
@@ -238,26 +235,31 @@ def _normalized(query: Tensor) -> Tensor:
 
 
 class _Rearrange(Function):
-    """Rows in another order. The gradient is a gather as well, which needs no atomic additions."""
+    """Rows in another order. The gradient takes rows as well, which needs no atomic additions."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, is_used: Tensor) -> Tensor:
         ctx.save_for_backward(inverse, is_used)
+        ctx.shape = x.shape
         return _take(x, index)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         inverse, is_used = ctx.saved_tensors
-        gradient = _take(gradients[0], inverse).masked_fill(~is_used[..., None], 0)
-        return gradient, None, None, None
+        gradient = _take(gradients[0], inverse) * is_used[..., None]
+        return gradient.sum_to_size(ctx.shape), None, None, None
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
-    return x.gather(-2, index[..., None].expand(*index.shape, x.shape[-1]))
+    """Take rows of x, (..., rows, channels), whose leading sizes broadcast to those of the index."""
+    starts = torch.arange(x.shape[:-2].numel(), device=x.device) * x.shape[-2]
+    return functional.embedding(starts.view(*x.shape[:-2], 1) + index, x.flatten(0, -2))
 
 
 def _to_places(x: Tensor, arranged: Arrangement) -> Any:
-    """Sort rows, (..., length, channels) -> (..., places, channels); empty places get any row."""
+    """Sort rows in all rounds, (batch, heads, 1, length, channels) -> (batch, heads, rounds, places,
+    channels); empty places get any row.
+    """
     position, place = arranged.position.clamp(max=x.shape[-2] - 1), arranged.place
     return _Rearrange.apply(x, position, place, torch.ones_like(place, dtype=torch.bool))
 
