@@ -251,14 +251,15 @@ class _Rearrange(Function):
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
-    """Take rows of x, (..., rows, channels), whose leading sizes broadcast to those of the index."""
+    """Take rows of x (..., rows, channels), whose leading sizes broadcast to those of the index."""
     starts = torch.arange(x.shape[:-2].numel(), device=x.device) * x.shape[-2]
     return functional.embedding(starts.view(*x.shape[:-2], 1) + index, x.flatten(0, -2))
 
 
 def _to_places(x: Tensor, arranged: Arrangement) -> Any:
-    """Sort rows in all rounds, (batch, heads, 1, length, channels) -> (batch, heads, rounds, places,
-    channels); empty places get any row.
+    """Sort rows in all rounds; empty places get any row.
+
+    x is (batch, heads, 1, length, channels), the result (batch, heads, rounds, places, channels).
     """
     position, place = arranged.position.clamp(max=x.shape[-2] - 1), arranged.place
     return _Rearrange.apply(x, position, place, torch.ones_like(place, dtype=torch.bool))
