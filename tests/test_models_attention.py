@@ -30,7 +30,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("pairs", [2**20, 2 * QUERIES * KEYS * 2, 300])
+@pytest.mark.parametrize("pairs", [2**20, 2 * HEADS * QUERIES * KEYS, 300])
 @pytest.mark.parametrize("allowed", ALLOWED)
 def test_blocks_equal_the_reference(
     allowed: str, pairs: int, monkeypatch: pytest.MonkeyPatch
